@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.resource_controller import ResourceController, Sync
+from kubeloop.apiserver.registry.resource_controller import ResourceController, Sync
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import KeyValue, MemoryStorage
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.tasks import Supervisor
 from kubeloop.timing import FakeClock
 from tests.apiserver.conftest import running_api
@@ -296,7 +296,8 @@ async def test_trust_that_cannot_be_written_makes_the_server_unready_and_is_writ
             await publish(proxy, name)
 
         monkeypatch.setattr(server.authentication, "_publish", fails_twice)
-        server.authentication.authorities.changed()
+        for listener in server.authentication.authorities._listeners:
+            listener()
         await clock.advance(0)
         name = "cluster-authentication-trust"
         assert (tries, server.tasks.healthy(name), server.tasks.failures[name]) == (1, False, 1)

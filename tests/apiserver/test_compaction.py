@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kubeloop.apiserver.compaction import Compactor
+from kubeloop.apiserver.server.compaction import Compactor
 from kubeloop.apiserver.storage import FutureRevision, MemoryStorage
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.tasks import Supervisor
 from kubeloop.timing import FakeClock
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from kubeloop.apiserver import component_status
+from kubeloop.apiserver.handlers import component_status
 from tests.apiserver.conftest import PARTIAL_LIST, TABLE, Api
 
 _PATH = "/api/v1/componentstatuses"

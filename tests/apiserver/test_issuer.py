@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
-from kubeloop.apiserver.oidc_discovery import CONFIGURATION, KEYS, IssuerDocuments
+from kubeloop.apiserver.server.oidc_discovery import CONFIGURATION, KEYS, IssuerDocuments
 from kubeloop.meta.errors import ConfigError, MethodNotAllowed, NotAcceptable
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from kubeloop.apiserver.event_conversion import convert_event
-from kubeloop.apiserver.go_json_errors import json_fault
-from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML, Accepted, check_streams, media_type_for_errors, negotiate
-from kubeloop.apiserver.object_meta import generate_name
-from kubeloop.apiserver.registry import Change, Registry
-from kubeloop.apiserver.request_info import request_info
-from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.strategy import Strategy
-from kubeloop.apiserver.yaml_body import dump_yaml, parse_yaml
+from kubeloop.apiserver.builtin.conversion import convert_event
+from kubeloop.apiserver.registry.object_meta import generate_name
+from kubeloop.apiserver.registry.registry import Change, Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.strategy import Strategy
+from kubeloop.apiserver.request.go_json_errors import json_fault
+from kubeloop.apiserver.request.info import request_info
+from kubeloop.apiserver.request.negotiation import JSON, PROTOBUF, YAML, Accepted, check_streams, media_type_for_errors, negotiate
+from kubeloop.apiserver.request.yaml_body import dump_yaml, parse_yaml
 from kubeloop.meta.errors import DecodeError, NotAcceptable
 from kubeloop.meta.kinds import GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import TypeSchema

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubeloop.apiserver.egress_policy import DestinationNotAllowed, EgressPolicy, is_loopback
+from kubeloop.apiserver.outbound.egress_policy import DestinationNotAllowed, EgressPolicy, is_loopback
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeloop.apiserver.storage import MemoryStorage
-from kubeloop.apiserver.watch_cache import ResourceVersionTooOld, WatchCache
+from kubeloop.apiserver.storage.watch_cache import ResourceVersionTooOld, WatchCache
 
 PREFIX = "/registry/core/configmaps/"
 

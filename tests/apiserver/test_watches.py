@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver import watch, watch_cache
-from kubeloop.apiserver.get_list import Reader
-from kubeloop.apiserver.options import ListOptions
-from kubeloop.apiserver.selection import Selection
-from kubeloop.apiserver.watch import Form, WatchDependencies, Watcher
+from kubeloop.apiserver.handlers import watch
+from kubeloop.apiserver.handlers.watch import Form, WatchDependencies, Watcher
+from kubeloop.apiserver.registry.options import ListOptions
+from kubeloop.apiserver.storage import watch_cache
+from kubeloop.apiserver.store.reader import Reader, Selection
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import FakeClock
 from kubeloop.types import JSONObject

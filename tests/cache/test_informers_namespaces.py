@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Namespace
-from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.request import api_errors
 from kubeloop.cache import Event, Informers, OutsideScope
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, Forbidden, ObjectMeta

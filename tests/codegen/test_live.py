@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.request import api_errors
 from kubeloop.client import Client
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.codegen.sources import read_builtins, read_cluster

@@ -14,18 +14,18 @@ import pytest
 import kubeloop.cli.watch
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
+from kubeloop.apiserver.aggregation.availability import Probe
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
-from kubeloop.apiserver.aggregation.probe import Probe
 from kubeloop.apiserver.aggregation.registered import Registered
-from kubeloop.apiserver.builtin_resources import builtin_registry
-from kubeloop.apiserver.compaction import Compactor
 from kubeloop.apiserver.crd.controller import DefinitionKeeper
-from kubeloop.apiserver.egress_policy import EgressPolicy
-from kubeloop.apiserver.get_list import Reader
-from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.server.builtin_resources import builtin_registry
+from kubeloop.apiserver.server.compaction import Compactor
 from kubeloop.apiserver.storage import MemoryStorage
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.apiserver.store.reader import Reader
 from kubeloop.controller.manager.address import Address
 from kubeloop.controller.manager.observed import HttpEndpoint
 from kubeloop.controller.webhooks import Webhooks, WebhookServer

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 import kubeloop
-from kubeloop.apiserver.kubelet.upgrading import relay
+from kubeloop.apiserver.handlers.kubelet.upgrading import relay
 from kubeloop.client.streams.commands import _collect
 from kubeloop.client.streams.port_stream import PortStream
 from kubeloop.client.streams.port_transport import PortTransport

@@ -162,7 +162,7 @@ async def test_what_needs_a_connection_says_what_to_use(server: HandlerServer, c
         return
 
     server.faults.react(lambda _: Hijack(nothing))
-    with pytest.raises(TransportError, match="use LocalCluster"):
+    with pytest.raises(TransportError, match="use a server with sockets"):
         async with client.transport.upgrade("POST", "/api/v1/namespaces/default/pods/a/exec", protocol="websocket"):
             pass
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.request import api_errors
 from kubeloop.client import Client
 from kubeloop.meta import ConfigError, ConnectionRefused, Expired, Forbidden, ObjectMeta
 from kubeloop.testing import LocalCluster, TlsTestServer

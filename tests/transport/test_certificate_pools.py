@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from kubeloop.apiserver.authentication.certificates import Bundle
-from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
-from kubeloop.apiserver.webhooks.target import trust
+from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
+from kubeloop.apiserver.outbound.target import trust
 from kubeloop.config import ClusterConfig, Pem
 from kubeloop.controller.webhooks.certificates.source import Serving
 from kubeloop.controller.webhooks.tls import server_tls

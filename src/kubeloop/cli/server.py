@@ -111,9 +111,9 @@ async def _run(
     ending = _ending(flags.exit_with_stdin, os.getppid() if flags.exit_with_parent else 0)
 
     from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
-    from kubeloop.apiserver.kubeconfig import kubeconfig_text
-    from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
+    from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
     from kubeloop.apiserver.server import ApiServer, ServerOptions
+    from kubeloop.apiserver.server.kubeconfig import kubeconfig_text
     from kubeloop.cli.kubeconfig_file import writable_target
     from kubeloop.pki.files import kept_authority, write_secret
 
@@ -230,7 +230,7 @@ def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
         # Imported beside the loop, which answers meanwhile.
         await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
         from kubeloop import controlplane
-        from kubeloop.apiserver.authentication import MASTERS
+        from kubeloop.apiserver.request.users import MASTERS
         from kubeloop.apiserver.server import CONTROLLERS
         from kubeloop.config import ClusterConfig, Pem
         from kubeloop.transport.in_process import InProcessSender

@@ -17,7 +17,7 @@ T = TypeVar("T")
 PREFIX = "simulated.kubeloop.dev/"
 RUN_SECONDS, EXIT_CODE, STOP_SECONDS = f"{PREFIX}run-seconds", f"{PREFIX}exit-code", f"{PREFIX}stop-seconds"
 READINESS, STARTUP, LIVENESS = f"{PREFIX}readiness-probe", f"{PREFIX}startup-probe", f"{PREFIX}liveness-probe"
-#: The API server reads this annotation, too: kubeloop.apiserver.kubelet.
+#: The API server reads this annotation, too: kubeloop.apiserver.handlers.kubelet.
 LOG = f"{PREFIX}log"
 KNOWN = (RUN_SECONDS, EXIT_CODE, STOP_SECONDS, READINESS, STARTUP, LIVENESS, LOG)
 

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kubeloop.apiserver import api_errors
-from kubeloop.apiserver.answers import Answer, Reply, StreamingResponse, status_answer
-from kubeloop.apiserver.encoding import encode
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse, status_answer
+from kubeloop.apiserver.request.encoding import encode
 from kubeloop.codec import to_dict
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.resource import Resource

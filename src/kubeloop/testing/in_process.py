@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kubeloop.apiserver.admission.plugins import AdmissionOptions
-from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
+from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.config import ClusterConfig

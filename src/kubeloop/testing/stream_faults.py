@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from kubeloop.apiserver import api_errors
-from kubeloop.apiserver.answers import status_answer
-from kubeloop.apiserver.encoding import encode, event_frame
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.answers import status_answer
+from kubeloop.apiserver.request.encoding import encode, event_frame
 from kubeloop.tasks import end_tasks
 
 #: Whether a change of this version is kept from a stream.

@@ -43,7 +43,7 @@ async def test_objects_come_change_and_go_by_namespace() -> None:
 
 
 async def test_after_more_changes_than_are_kept_for_it_it_reads_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeloop.apiserver.watch_cache.MOST_WAITING", 2)
+    monkeypatch.setattr("kubeloop.apiserver.storage.watch_cache.MOST_WAITING", 2)
     async with HandlerServer() as server:
         api, client = server.api, server.client()
         kept = CachedList(RANGES, api.registry, api.objects, api.cache)

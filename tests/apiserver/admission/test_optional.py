@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.admission.plugins import AdmissionOptions
-from kubeloop.apiserver.authentication import MASTERS
+from kubeloop.apiserver.request.users import MASTERS
 from kubeloop.client import Client
 from kubeloop.meta.errors import ApiError
 from kubeloop.testing import HandlerServer

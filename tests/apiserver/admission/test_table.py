@@ -55,7 +55,7 @@ async def test_a_plugin_is_not_asked_about_resources_that_it_has_nothing_to_do_w
         by_resource = {}
         for one in server.api.registry:
             if one.gvr.resource in ("pods", "configmaps", "persistentvolumeclaims") and not one.gvr.group:
-                by_resource[one.gvr.resource] = [type(plugin).__name__ for plugin in server.api.admission.asked(one)]
+                by_resource[one.gvr.resource] = [type(plugin).__name__ for plugin in server.api.admission.plugins_for(one)]
     assert {"PodSecurity", "LimitRanges", "Priority"} <= set(by_resource["pods"])
     assert {"DefaultStorageClass", "LimitRanges", "ClaimExpansion"} <= set(by_resource["persistentvolumeclaims"])
     assert not {"PodSecurity", "LimitRanges", "Priority", "DefaultStorageClass"} & set(by_resource["configmaps"])

@@ -7,7 +7,8 @@ import base64
 import pytest
 from multidict import CIMultiDict
 
-from kubeloop.apiserver.authentication import Authenticator, StaticTokens, User
+from kubeloop.apiserver.authentication import Authenticator, StaticTokens
+from kubeloop.apiserver.request.users import User
 from kubeloop.meta import Unauthorized
 from kubeloop.serving.request import Request
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubeloop.apiserver.authentication import AUTHENTICATED, User
-from kubeloop.apiserver.authorization import Access, Decision, Rules
 from kubeloop.apiserver.authorization.impersonation import Impersonation
+from kubeloop.apiserver.request.access import Access, Decision, Rules
+from kubeloop.apiserver.request.users import AUTHENTICATED, User
 from kubeloop.meta.errors import ApiError
 
 ROBOT = "system:serviceaccount:shop:robot"

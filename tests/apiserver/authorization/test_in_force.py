@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver.authentication import MASTERS, User
-from kubeloop.apiserver.authorization import Access, Authorization
-from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.authorization import Authorization
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.request.access import Access
+from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import Event, MemoryStorage
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta import ConfigError
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock

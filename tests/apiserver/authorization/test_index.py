@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.authorization import Access
 from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
 from kubeloop.apiserver.authorization.rbac.index import RoleIndex
 from kubeloop.apiserver.authorization.rbac.rules import RoleRules
+from kubeloop.apiserver.request.access import Access
+from kubeloop.apiserver.request.users import User
 
 GET_PODS = {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.authorization import Access
-from kubeloop.apiserver.authorization.rbac.rule_coverage import lacking, told
-from kubeloop.apiserver.authorization.rbac.rules import RoleRules
+from kubeloop.apiserver.authorization.rbac.rules import RoleRules, lacking, told
+from kubeloop.apiserver.request.access import Access
+from kubeloop.apiserver.request.users import User
 
 EVE = User("eve")
 

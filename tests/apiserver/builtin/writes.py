@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from kubeloop.apiserver.builtin import strategies
-from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
-from kubeloop.apiserver.quoted_values import as_quoted
-from kubeloop.apiserver.strategy import RequestContext, Strategy
+from kubeloop.apiserver.builtin.services.cluster_ips import settle_cluster_ips, settle_families
+from kubeloop.apiserver.registry.strategy import Strategy
+from kubeloop.apiserver.request.empty_values import as_quoted
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.schema import builtin
 from kubeloop.schema.document import ResourceInfo
 from kubeloop.schema.strict import conform
 from kubeloop.types import JSONObject
+from tests.apiserver.write_requests import write_request
 
 
 @dataclass
@@ -62,7 +63,7 @@ def create(path: str, body: JSONObject) -> Outcome:
     if info.kind == "Pod":
         obj["spec"].setdefault("serviceAccountName", "default")
     kind.default(obj)
-    context = RequestContext(namespace=metadata.get("namespace", ""), sent=body)
+    context = write_request(namespace=metadata.get("namespace", ""), sent=body)
     kind.drop_disabled(obj)
     kind.prepare_create(context, obj)
     faults = _settle_service(obj, None) if info.kind == "Service" else []
@@ -87,7 +88,7 @@ def update(path: str, body: JSONObject, old: JSONObject, subresource: str = "") 
     obj, old = conform(body, info.gvk).obj, copy.deepcopy(old)
     for each in (obj, old):
         each["metadata"]["resourceVersion"] = "1"
-    context = RequestContext(namespace=old["metadata"].get("namespace", ""), subresource=subresource, sent=body)
+    context = write_request(namespace=old["metadata"].get("namespace", ""), subresource=subresource, sent=body)
     kind.default(obj)
     kind.drop_disabled(obj)
     if subresource == "status":

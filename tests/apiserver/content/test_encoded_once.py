@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.apiserver import watch
+from kubeloop.apiserver.handlers import watch
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
 from kubeloop.testing import HandlerServer

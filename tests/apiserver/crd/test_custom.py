@@ -8,9 +8,9 @@ import pytest
 
 from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.crd.served import served_resources
-from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.errors import Forbidden
 from kubeloop.meta.kinds import GroupResource
+from tests.apiserver.write_requests import write_request
 
 RESOURCE = GroupResource("kl.example.com", "objs")
 STRING = {"type": "string"}
@@ -38,13 +38,13 @@ SCALED = strategy(
 
 def test_a_status_subresource_drops_the_status_of_a_new_object() -> None:
     new = obj(status={"n": 1})
-    WITH_STATUS.prepare_create(RequestContext(), new)
+    WITH_STATUS.prepare_create(write_request(), new)
     assert "status" not in new
 
 
 def test_without_a_status_subresource_the_status_is_like_any_other_field() -> None:
     new = obj(status={"n": 1})
-    WITHOUT_STATUS.prepare_create(RequestContext(), new)
+    WITHOUT_STATUS.prepare_create(write_request(), new)
     assert new["status"] == {"n": 1}
 
 
@@ -52,13 +52,13 @@ def test_an_update_of_the_status_changes_nothing_else() -> None:
     old = obj(spec={"n": 1}, status={"n": 1})
     new = obj(spec={"n": 2}, status={"n": 2})
     new["metadata"] = {"name": "a", "resourceVersion": "1", "labels": {"x": "y"}}
-    WITH_STATUS.prepare_status_update(RequestContext(), new, old)
+    WITH_STATUS.prepare_status_update(write_request(), new, old)
     assert new == {**obj(spec={"n": 1}, status={"n": 2}), "metadata": {"name": "a", "resourceVersion": "1"}}
     assert old["status"] == {"n": 1}
 
 
 def test_faults_of_a_status_are_named_below_status() -> None:
-    (fault,) = WITH_STATUS.validate_status_update(RequestContext(), obj(status={"n": 9}), obj())
+    (fault,) = WITH_STATUS.validate_status_update(write_request(), obj(status={"n": 9}), obj())
     assert str(fault) == "status.n: Invalid value: 9: n in body should be less than or equal to 3"
 
 
@@ -97,13 +97,13 @@ def test_generation(kind: CustomStrategy, change: dict[str, Any], counts: bool) 
     ],
 )  # fmt: skip
 def test_scale(parts: dict[str, Any], messages: list[str]) -> None:
-    assert [str(fault) for fault in SCALED.validate_create(RequestContext(), obj(**parts))] == messages
+    assert [str(fault) for fault in SCALED.validate_create(write_request(), obj(**parts))] == messages
 
 
 def test_nothing_is_created_while_the_definition_is_being_deleted() -> None:
     terminating = CustomStrategy({"name": "v1"}, RESOURCE, terminating=True)
     with pytest.raises(Forbidden) as refused:
-        terminating.prepare_create(RequestContext(), obj())
+        terminating.prepare_create(write_request(), obj())
     assert refused.value.status.message == (
         'objs.kl.example.com "a" is forbidden: create not allowed while custom resource definition is terminating'
     )
@@ -111,8 +111,8 @@ def test_nothing_is_created_while_the_definition_is_being_deleted() -> None:
 
 def test_a_cel_rule_that_does_not_hold_refuses_the_object() -> None:
     ruled = strategy(fields(spec={**fields(n={"type": "integer"}), "x-kubernetes-validations": [{"rule": "self.n > 1"}]}))
-    assert ruled.validate_create(RequestContext(), obj(spec={"n": 2})) == []
-    assert [str(fault) for fault in ruled.validate_create(RequestContext(), obj(spec={"n": 0}))] == [
+    assert ruled.validate_create(write_request(), obj(spec={"n": 2})) == []
+    assert [str(fault) for fault in ruled.validate_create(write_request(), obj(spec={"n": 0}))] == [
         "spec: Invalid value: failed rule: self.n > 1"
     ]
 
@@ -129,7 +129,7 @@ def test_a_cel_rule_that_does_not_hold_refuses_the_object() -> None:
 def test_finalizers(finalizer: str, warnings: int) -> None:
     new = obj()
     new["metadata"]["finalizers"] = [finalizer]
-    assert len(WITHOUT_STATUS.warnings(RequestContext(), new)) == warnings
+    assert len(WITHOUT_STATUS.warnings(write_request(), new)) == warnings
 
 
 def test_selectable_fields_are_texts_and_empty_where_nothing_is() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, condition, is_true
 from kubeloop.apiserver.crd.naming import Taken, approval, names_taken, settle
 from kubeloop.apiserver.crd.strategy import DefinitionStrategy
-from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.timing import FakeClock
+from tests.apiserver.write_requests import write_request
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -106,12 +106,12 @@ def test_a_conversion_webhook_is_accepted() -> None:
     crd = definition()
     client = {"url": "https://example.com/convert"}
     crd["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
-    assert DefinitionStrategy(FakeClock()).validate_create(RequestContext(), crd) == []
+    assert DefinitionStrategy(FakeClock()).validate_create(write_request(), crd) == []
 
 
 def test_a_cel_rule_that_names_no_field_is_refused() -> None:
     crd = definition()
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [{"rule": "self.nowhere > 1"}]
-    (fault,) = DefinitionStrategy(FakeClock()).validate_create(RequestContext(), crd)
+    (fault,) = DefinitionStrategy(FakeClock()).validate_create(write_request(), crd)
     assert fault.field.endswith("openAPIV3Schema.x-kubernetes-validations[0].rule")
     assert "undefined field 'nowhere'" in fault.detail

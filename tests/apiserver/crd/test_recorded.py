@@ -14,15 +14,16 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.crd import defaults, validation
+from kubeloop.apiserver.crd import definition as defaults
+from kubeloop.apiserver.crd import validation
 from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.crd.strategy import DefinitionStrategy
-from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.timing import FakeClock
 from kubeloop.types import JSONObject
+from tests.apiserver.write_requests import write_request
 
 Causes = list[tuple[str, str, str]]
 
@@ -75,7 +76,7 @@ def test_definition(recorded: JSONObject) -> None:
     faults = validation.check_create(crd)
     assert _causes(faults) == _expected(recorded["causes"])
     if not faults:
-        warnings = DefinitionStrategy(FakeClock()).warnings(RequestContext(), crd)
+        warnings = DefinitionStrategy(FakeClock()).warnings(write_request(), crd)
         assert sorted(f"299 - {json.dumps(text)}" for text in warnings) == recorded["warnings"]
 
 
@@ -98,7 +99,7 @@ def test_object(recorded: JSONObject) -> None:
         return
     unknown = strategy.conform(obj)
     strategy.default(obj)
-    assert _causes(strategy.validate_create(RequestContext(), obj)) == _expected(recorded["causes"])
+    assert _causes(strategy.validate_create(write_request(), obj)) == _expected(recorded["causes"])
     assert sorted(f"299 - {json.dumps(f'unknown field {json.dumps(path)}')}" for path in unknown) == recorded["warnings"]
     if recorded["status"] == 201:
         assert obj.get("spec") == recorded["result"]
@@ -107,5 +108,5 @@ def test_object(recorded: JSONObject) -> None:
 @pytest.mark.parametrize("recorded", _updates())
 def test_update_after_the_schema_was_tightened(recorded: JSONObject) -> None:
     old = _object(_recorded("updates")["old"])
-    faults = _strategy("updates").validate_update(RequestContext(), _object(recorded["new"]), old)
+    faults = _strategy("updates").validate_update(write_request(), _object(recorded["new"]), old)
     assert _causes(faults) == _expected(recorded["causes"])

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.crd import defaults, validation
+from kubeloop.apiserver.crd import definition as defaults
+from kubeloop.apiserver.crd import validation
 from kubeloop.apiserver.crd.custom import CustomStrategy
-from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.types import JSONObject
+from tests.apiserver.write_requests import write_request
 
 
 @cache
@@ -66,7 +67,7 @@ def test_expression(recorded: JSONObject) -> None:
     strategy = CustomStrategy({"name": "v1", "schema": {"openAPIV3Schema": schema}}, GroupResource("cel.example.com", "tdrys"))
     obj = {"apiVersion": "cel.example.com/v1", "kind": "Tdry", "metadata": {"name": "x"}}
     obj["spec"] = copy.deepcopy(_recorded("expressions")["value"])
-    assert [fault.body for fault in strategy.validate_create(RequestContext(), obj)] == [recorded["message"]]
+    assert [fault.body for fault in strategy.validate_create(write_request(), obj)] == [recorded["message"]]
 
 
 def _definitions() -> list[Any]:
@@ -94,7 +95,7 @@ def _strategy(stage: str) -> CustomStrategy:
 @pytest.mark.parametrize("recorded", _writes())
 def test_write(recorded: JSONObject) -> None:
     """``old`` and ``new`` as the server stored and got them; a write that it took has no causes."""
-    strategy, context = _strategy(recorded["stage"]), RequestContext()
+    strategy, context = _strategy(recorded["stage"]), write_request()
     new, old = copy.deepcopy(recorded["new"]), copy.deepcopy(recorded["old"])
     unknown = strategy.conform(new)
     match recorded["verb"]:

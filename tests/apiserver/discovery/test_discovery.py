@@ -11,11 +11,10 @@ import pytest
 
 from kubeloop.apiserver.crd.served import served_resources
 from kubeloop.apiserver.discovery import Discovery, documents
-from kubeloop.apiserver.discovery.order import Order
-from kubeloop.apiserver.discovery.version_order import by_priority
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.strategy import Strategy
+from kubeloop.apiserver.discovery.documents import Order
+from kubeloop.apiserver.registry.registry import Registry, by_priority
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.meta.errors import MethodNotAllowed, NotAcceptable, NotFound
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import TypeSchema, builtin

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.flow.control import Flow, FlowControl, FlowLimits, RejectedByFlowControl, Seat
-from kubeloop.apiserver.flow.in_flight import InFlight
+from kubeloop.apiserver.flow.control import Flow, FlowControl, FlowLimits, InFlight, RejectedByFlowControl, Seat
 from kubeloop.apiserver.flow.queues import deal
-from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.apiserver.request.users import User
 from kubeloop.timing import FakeClock
 
 PODS = RequestInfo("list", "", True, "", "v1", "pods", namespace="shop")

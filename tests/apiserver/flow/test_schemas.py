@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.flow.schemas import FlowSchema
-from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.apiserver.request.users import User
 
 BOT = User("system:serviceaccount:shop:bot", ("system:serviceaccounts", "system:authenticated"))
 PODS = RequestInfo("list", "", True, "", "v1", "pods", namespace="shop")

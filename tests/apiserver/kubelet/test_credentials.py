@@ -9,9 +9,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from kubeloop.apiserver.kubeconfig import kubeconfig_text
-from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
+from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.server import ApiServer, ServerOptions
+from kubeloop.apiserver.server.kubeconfig import kubeconfig_text
 from kubeloop.meta import ConfigError
 from kubeloop.pki import CertificateAuthority
 from kubeloop.testing.accounts import WITHOUT_ACCOUNTS

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.apiserver.kubelet.backends import Place
-from kubeloop.apiserver.kubelet.reverse import reverse
-from kubeloop.apiserver.kubelet.translating import _outcome
-from kubeloop.apiserver.kubelet.upgrading import pass_on
+from kubeloop.apiserver.handlers.kubelet.backends import Place
+from kubeloop.apiserver.handlers.kubelet.reverse import reverse
+from kubeloop.apiserver.handlers.kubelet.translating import _outcome
+from kubeloop.apiserver.handlers.kubelet.upgrading import pass_on
 from kubeloop.meta.errors import ApiError
 from kubeloop.serving.answer import Aborted, Answer, Hijack, StreamingResponse
 from kubeloop.serving.request import Request
@@ -135,7 +135,7 @@ def test_whatever_an_error_stream_says_is_an_outcome(message: bytes | dict[str, 
 )
 @pytest.mark.parametrize("secure", [True, False])
 async def test_wherever_a_node_says_it_is(host: str, port: int, secure: bool, tmp_path: Path) -> None:
-    from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
+    from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 
     place = Place(host, port, KubeletCredentials().context if secure else None, "/x")
     with pytest.raises(ApiError) as refused:
@@ -144,7 +144,7 @@ async def test_wherever_a_node_says_it_is(host: str, port: int, secure: bool, tm
 
 
 async def test_a_client_that_sends_nonsense_as_a_websocket_ends_it(tmp_path: Path) -> None:
-    from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
+    from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
     from tests.apiserver.kubelet.scripted import ScriptedKubelet
     from tests.apiserver.kubelet.test_credentials import cluster_with
 

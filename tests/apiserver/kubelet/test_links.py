@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.apiserver.kubelet.backends import Place
-from kubeloop.apiserver.kubelet.reverse import Links, start_tags
+from kubeloop.apiserver.handlers.kubelet.backends import Place
+from kubeloop.apiserver.handlers.kubelet.reverse import Links, start_tags
 
 PREFIX = "/api/v1/namespaces/n/pods/p/proxy"
 LINKS = Links.through(f"{PREFIX}/a/b", Place("192.0.2.7", 8080, None, "/a/b"))

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from kubeloop.apiserver.instrumentation import OperationOptions
-from kubeloop.apiserver.pipeline import parse_duration
+from kubeloop.apiserver.filters.instrumentation import OperationOptions
+from kubeloop.apiserver.server.pipeline import parse_duration
 from tests.apiserver.conftest import CONFIGMAPS, Api, running_api
 
 TOO_LATE = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeloop.apiserver.instrumentation import OperationOptions
+from kubeloop.apiserver.filters.instrumentation import OperationOptions
 from tests.apiserver.conftest import CONFIGMAPS, running_api
 
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from kubeloop.apiserver import watch_cache
+from kubeloop.apiserver.storage import watch_cache
 from kubeloop.http1 import buffered_connection
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.listener import Listener

@@ -10,7 +10,7 @@ import pytest
 from kubeloop.apiserver.crd.served import served_resources
 from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.swagger import swagger
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.timing import FakeClock
 
 NAME = "com.example.my-tools.v1.Obj"

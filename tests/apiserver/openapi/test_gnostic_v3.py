@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.builtin_resources import builtin_registry
 from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.gnostic_v3 import encode
+from kubeloop.apiserver.server.builtin_resources import builtin_registry
 from kubeloop.codec.protobuf.wire import EncodeError
 from kubeloop.schema import builtin
 from kubeloop.timing import FakeClock

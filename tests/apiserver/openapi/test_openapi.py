@@ -13,7 +13,7 @@ from kubeloop.apiserver.crd.served import served_resources
 from kubeloop.apiserver.openapi import OpenAPI
 from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.swagger import swagger
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import FakeClock

@@ -7,9 +7,19 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.ownership import keep_readable, keep_times, manager_of
-from kubeloop.apiserver.ownership.entries import APPLY, UPDATE, InvalidEntries, Managed, decode, encode, identifier, is_reset
+from kubeloop.apiserver.ownership.entries import (
+    APPLY,
+    UPDATE,
+    InvalidEntries,
+    Managed,
+    decode,
+    encode,
+    identifier,
+    is_reset,
+    to_parent,
+    to_scale,
+)
 from kubeloop.apiserver.ownership.managers import cap
-from kubeloop.apiserver.ownership.scaling import to_parent, to_scale
 from kubeloop.merge.fields import FieldSet
 from kubeloop.merge.fields.managing import VersionedSet
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.policies.compiling import CONDITION, CONFIGURATION, OPERATIONS, Compiled, Compiler
-from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
-from kubeloop.apiserver.policies.evaluating import CostBudgetExceeded, Result, evaluate
+from kubeloop.apiserver.expressions.compiler import CONDITION, CONFIGURATION, OPERATIONS, Compiled, Compiler
+from kubeloop.apiserver.expressions.evaluation import ConditionsFault, CostBudgetExceeded, Result, conditions_hold, evaluate
 from kubeloop.apiserver.policies.object_types import NotMutable, as_configuration, as_operations, check_type_names
 from kubeloop.apiserver.policies.validating import Annotations
 

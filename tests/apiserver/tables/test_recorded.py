@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.strategy import Strategy
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.tables import table
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.schema import TypeSchema

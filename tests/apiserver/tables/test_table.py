@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.resource import Column, ServedResource
-from kubeloop.apiserver.strategy import Strategy
+from kubeloop.apiserver.registry.resource import Column, ServedResource
+from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.tables import human_duration, partial_list, partial_object, table
-from kubeloop.apiserver.tables.duration import age
+from kubeloop.apiserver.tables.layout import age
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.schema import TypeSchema
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.builtin_resources import builtin_registry
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.outbound.client import WebhookClient
+from kubeloop.apiserver.outbound.failure import CallFailed, why_no_answer
+from kubeloop.apiserver.outbound.target import ServiceName, ServiceResolver, target_of
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.server.builtin_resources import builtin_registry
 from kubeloop.apiserver.storage import MemoryStorage
-from kubeloop.apiserver.webhooks.client import WebhookClient
-from kubeloop.apiserver.webhooks.failure import CallFailed, why_no_answer
-from kubeloop.apiserver.webhooks.services import ServiceResolver
-from kubeloop.apiserver.webhooks.target import ServiceName, target_of
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.schema import builtin
 from kubeloop.timing import FakeClock

@@ -11,9 +11,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeloop.apiserver.crd.conversion import ConversionWebhook
+from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewRequest, AdmissionReviewResponse, denial, verdict
-from kubeloop.apiserver.webhooks.conversion import ConversionWebhook
-from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.meta.errors import ApiError
 
 JSON = Any

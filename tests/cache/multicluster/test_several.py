@@ -11,7 +11,7 @@ from inspect import signature
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.request import api_errors
 from kubeloop.cache import Event, Informers, InformerStopped
 from kubeloop.cache.informers import InformerOptions
 from kubeloop.cache.multicluster.several import MulticlusterInformers, UnknownCluster

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.storage import KeyValue, prefix_end
-from kubeloop.apiserver.watch_cache import Subscription, WatchCache
+from kubeloop.apiserver.storage.watch_cache import Subscription, WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.types import JSONObject
 
@@ -29,7 +29,7 @@ class WatchedPrefix(ABC):
 
     @abstractmethod
     def _clear(self) -> None:
-        """All are told anew."""
+        """Forget all objects; the list follows."""
 
     @abstractmethod
     def _put(self, namespace: str, name: str, obj: JSONObject) -> None:

@@ -1,6 +1,6 @@
-"""Admission: what may change or refuse a write after it was authorized and decoded.
+"""Admission: changes or rejects writes after authorization and decoding.
 
-Here: what a plug-in is, and the chain that asks them. Which there are, and in which order: ``table``.
+This module has the interface of plug-ins and their chain; ``table`` has their names and order.
 Source: Kubernetes documentation, "Admission Control"; k8s.io/apiserver pkg/admission.
 """
 
@@ -8,22 +8,46 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.metrics.admission import AdmissionMetrics
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.write_request import View, WriteRequest
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.metrics_text import Histogram
+from kubeloop.apiserver.request.users import User
+from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.types import JSONObject
 
+_SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 2.5)
+
+
+class AdmissionMetrics:
+    """How long admission took, by operation, whether it refused, and step (``admit``, ``validate``)."""
+
+    def __init__(self) -> None:
+        self.steps: dict[tuple[str, str, str], Histogram] = {}
+
+    def step(self, operation: str, step: str, seconds: float, *, rejected: bool) -> None:
+        key = (operation, "true" if rejected else "false", step)
+        histogram = self.steps.get(key)
+        if histogram is None:
+            histogram = self.steps[key] = Histogram(_SECONDS)
+        histogram.counts[bisect_left(_SECONDS, seconds)] += 1
+        histogram.sum += seconds
+
 
 @dataclass(slots=True)
 class Reinvocation:
-    """One run of the mutating plug-ins, and the second one that a plug-in may ask for by ``wanted``. ``kept`` is what plug-ins remember."""
+    """State of the mutating plug-ins of one write.
+
+    A plug-in sets ``wanted`` for a second run, in which ``again`` is True. Plug-ins store their data in ``kept``.
+    """
 
     wanted: bool = False
     again: bool = False
@@ -32,54 +56,87 @@ class Reinvocation:
 
 @dataclass(slots=True)
 class Attributes:
-    """One write. ``operation`` is CREATE, UPDATE, DELETE or CONNECT; ``obj`` (None for DELETE) may be changed in place by who mutates.
+    """One operation of a write request, as plug-ins see it.
 
-    A plug-in adds to ``after`` what is to be called once the write is stored or refused, to ``settling`` what is to be awaited then,
-    before the answer, and to ``warnings`` what the client is told.
-    What it finds wrong with the object while it mutates goes to ``findings``, and is told before what validation finds.
-    ``options`` is the CreateOptions, UpdateOptions or DeleteOptions of the request; ``kind`` that of ``obj`` where it is not the
-    resource's own (Scale, Binding).
+    ``operation`` is CREATE, UPDATE, DELETE or CONNECT. ``obj`` (None for DELETE) may be changed in place by plug-ins that mutate.
+    ``options`` is the CreateOptions, UpdateOptions or DeleteOptions of the request; ``kind`` is the kind of ``obj`` where that is not the
+    resource's (Scale, Binding).
+    A plug-in adds callbacks to ``after`` (called when the write is stored or rejected) and ``settling`` (awaited then, before the answer),
+    texts for the client to ``warnings``, and errors that it finds while it mutates to ``findings``: they precede those of validation.
     """
 
     operation: str
-    resource: ServedResource
-    subresource: str
-    namespace: str
-    name: str
+    request: WriteRequest
     obj: JSONObject | None
     old: JSONObject | None
-    user: User
-    dry_run: bool
-    after: list[Callable[[], None]] = field(default_factory=list)
     options: JSONObject | None = None
     kind: GroupVersionKind | None = None
-    warnings: list[str] = field(default_factory=list)
-    findings: list[FieldError] = field(default_factory=list)
-    settling: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
-    #: What the audit log is to say of the request, by key.
-    audit_annotations: dict[str, str] = field(default_factory=dict)
 
     @property
     def gvk(self) -> GroupVersionKind:
         """The kind of ``obj``."""
-        return self.kind or self.resource.gvk
+        return self.kind or self.request.resource.gvk
+
+    @property
+    def resource(self) -> ServedResource:
+        return self.request.resource
+
+    @property
+    def subresource(self) -> str:
+        return self.request.subresource
+
+    @property
+    def namespace(self) -> str:
+        return self.request.namespace
+
+    @property
+    def name(self) -> str:
+        """Name of the object; empty for an object that is deleted as part of a collection."""
+        return "" if self.request.of_collection else self.request.name
+
+    @property
+    def user(self) -> User:
+        return self.request.user
+
+    @property
+    def dry_run(self) -> bool:
+        return self.request.dry_run
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.request.warnings
+
+    @property
+    def findings(self) -> list[FieldError]:
+        return self.request.findings
+
+    @property
+    def after(self) -> list[Callable[[], None]]:
+        return self.request.after
+
+    @property
+    def settling(self) -> list[Callable[[], Awaitable[None]]]:
+        return self.request.settling
+
+    @property
+    def audit_annotations(self) -> dict[str, str]:
+        """Annotations for the audit events of the request, by key."""
+        return self.request.audit_annotations
 
 
-class View(Protocol):
-    """A subresource that shows an object as another kind (Scale): that is what admission sees of a write through it."""
+def attributes_of(request: WriteRequest, operation: str, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
+    """Return the attributes of an operation of ``request``, with the options of its verb."""
+    return Attributes(operation, request, obj, old, options_of(request, operation))
 
-    kind: GroupVersionKind
 
-    def show(self, obj: JSONObject) -> JSONObject:
-        """A fresh tree of ``kind``."""
-
-    def keep(self, obj: JSONObject, shown: JSONObject) -> None:
-        """Change ``obj`` as ``shown`` was changed."""
+def options_of(request: WriteRequest, operation: str) -> JSONObject:
+    """Return the CreateOptions, UpdateOptions or DeleteOptions of ``request``."""
+    return {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1", **request.options}
 
 
 class Plugin(Protocol):
-    """Both methods raise an ApiError to refuse."""
+    """An admission plug-in. Both methods raise an ApiError to reject the write."""
 
     async def mutate(self, attributes: Attributes) -> None: ...
 
@@ -88,32 +145,32 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class Selective(Protocol):
-    """A plug-in that has to do with these resources alone: it is not asked about others."""
+    """A plug-in for these resources alone."""
 
     resources: frozenset[GroupResource]
 
 
-#: Resources for which the chain keeps who is asked; definitions come and go, so that there may be any number.
+#: Resources for which the chain caches its plug-ins. Definitions come and go, so that there may be any number.
 _MOST_KEPT = 4096
 
 
 class Admission:
     """Runs its plug-ins in order: all mutate before the object is validated, all validate afterwards.
 
-    Where one that mutates asks for it, all mutate once more: what came after it may have changed what it looked at.
+    If a mutating plug-in requests it, all mutate once more: later plug-ins may have changed what it has checked.
     """
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
         self.plugins = list(plugins)
         self.metrics = AdmissionMetrics()
-        self._concerned: dict[GroupVersionResource, list[Plugin]] = {}
+        self._by_resource: dict[GroupVersionResource, list[Plugin]] = {}
 
     async def mutate(self, attributes: Attributes) -> None:
         with self._measured(attributes, "admit"):
             await self._mutate(attributes)
 
     async def _mutate(self, attributes: Attributes) -> None:
-        plugins = self.asked(attributes.resource)
+        plugins = self.plugins_for(attributes.resource)
         for plugin in plugins:
             await plugin.mutate(attributes)
         if attributes.reinvocation.wanted:
@@ -122,7 +179,7 @@ class Admission:
                 await plugin.mutate(attributes)
 
     async def mutate_view(self, attributes: Attributes, view: View) -> None:
-        """The same for a write through ``view``, whose attributes are those of the object itself."""
+        """Mutate a write through ``view``. The attributes are those of the object itself."""
         assert attributes.obj is not None
         obj, shown = attributes.obj, _viewed(attributes, view)
         before = copy.deepcopy(shown.obj)
@@ -134,7 +191,7 @@ class Admission:
         """``view``: as in ``mutate_view``."""
         shown = attributes if view is None else _viewed(attributes, view)
         with self._measured(attributes, "validate"):
-            for plugin in self.asked(attributes.resource):
+            for plugin in self.plugins_for(attributes.resource):
                 await plugin.validate(shown)
 
     @contextmanager
@@ -146,19 +203,38 @@ class Admission:
         finally:
             self.metrics.step(attributes.operation, step, time.perf_counter() - began, rejected=rejected)
 
-    def asked(self, resource: ServedResource) -> list[Plugin]:
-        """Those that are asked about writes of a resource, in order."""
+    def plugins_for(self, resource: ServedResource) -> list[Plugin]:
+        """Return the plug-ins for writes of a resource, in order."""
         gvr = resource.gvr
-        found = self._concerned.get(gvr)
-        if found is None:
-            if len(self._concerned) >= _MOST_KEPT:
-                self._concerned.clear()
+        plugins = self._by_resource.get(gvr)
+        if plugins is None:
+            if len(self._by_resource) >= _MOST_KEPT:
+                self._by_resource.clear()
             name = gvr.group_resource
-            found = [one for one in self.plugins if not isinstance(one, Selective) or name in one.resources]
-            self._concerned[gvr] = found
-        return found
+            plugins = [one for one in self.plugins if not isinstance(one, Selective) or name in one.resources]
+            self._by_resource[gvr] = plugins
+        return plugins
 
 
 def _viewed(attributes: Attributes, view: View) -> Attributes:
     obj, old = (None if one is None else view.show(one) for one in (attributes.obj, attributes.old))
     return replace(attributes, obj=obj, old=old, kind=view.kind)
+
+
+# How plug-ins refuse. Source: k8s.io/apiserver pkg/admission/errors.go.
+
+
+def refused(attributes: Attributes, why: str, *, unnamed: bool = False) -> ApiError:
+    """403, naming what was to be written. ``unnamed``: said before upstream has made a name of generateName."""
+    name = attributes.name
+    if not name:
+        metadata = (attributes.obj or {}).get("metadata") or {}
+        order = ("generateName", "name") if unnamed else ("name", "generateName")
+        name = next((metadata[one] for one in order if metadata.get(one)), "Unknown")
+    return api_errors.forbidden(attributes.resource.gvr.group_resource, name, why)
+
+
+def aggregated(messages: Iterable[str]) -> str:
+    """Several messages as one, each once."""
+    texts = list(dict.fromkeys(messages))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubeloop.apiserver import api_errors
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.errors import refused
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.authorization.access import Access, Authorizer
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.admission.chain import Attributes, refused
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Access, Authorizer
+from kubeloop.apiserver.request.users import User
 from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.quantity import Quantity
@@ -178,7 +177,7 @@ class AdminAccess:
 
     async def mutate(self, attributes: Attributes) -> None:
         """Nothing is changed; a fault is told with all that validation finds."""
-        attributes.findings += await self._faults(attributes)
+        attributes.findings.extend(await self._faults(attributes))
 
     async def validate(self, attributes: Attributes) -> None:
         """Once more, for what was changed after."""
@@ -212,7 +211,7 @@ def _asked(attributes: Attributes) -> Iterator[str]:
                 # Upstream's path, of the template's spec too.
                 yield f"spec.devices.requests[{at}].adminAccess"
     elif attributes.subresource == "status":
-        from kubeloop.apiserver.builtin.devices.claim_status import results_of  # with the first claim: it brings CEL
+        from kubeloop.apiserver.builtin.devices.claims import results_of  # with the first claim: it brings CEL
 
         if any(one.get("adminAccess") for one in results_of((attributes.old or {}).get("status") or {})):
             return

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kubeloop.apiserver.admission.cached_lister import CachedList
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.errors import aggregated, refused
+from kubeloop.apiserver.admission.chain import Attributes, aggregated, refused
 from kubeloop.apiserver.builtin.quantities import aggregate
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.quantity import Quantity

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.meta.status import StatusCause
 
@@ -15,7 +15,7 @@ _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
 class NamespaceLifecycle:
-    """No content in namespaces that do not exist, none new in those that end; the system's namespaces stay."""
+    """Rejects objects in namespaces that do not exist, new ones in namespaces that terminate, and the deletion of system namespaces."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
@@ -30,7 +30,7 @@ class NamespaceLifecycle:
         if is_namespace or not attributes.namespace or attributes.operation not in ("CREATE", "UPDATE"):
             return
         if attributes.resource.gvr.group_resource == _REVIEWS:
-            return  # whether somebody may do something can be asked of any namespace
+            return  # access reviews may name any namespace
         namespaces = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
         if namespaces is None:
             return

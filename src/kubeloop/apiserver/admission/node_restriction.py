@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kubeloop.apiserver import api_errors
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.errors import refused
+from kubeloop.apiserver.admission.chain import Attributes, refused
 from kubeloop.apiserver.admission.node_rules import (
     certificate_fault,
     forbidden_labels,
@@ -17,10 +15,11 @@ from kubeloop.apiserver.admission.node_rules import (
     mirror_fault,
     same_claims,
 )
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.authorization.access import Access, Authorizer
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Access, Authorizer
+from kubeloop.apiserver.request.users import User
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.types import JSONObject
 

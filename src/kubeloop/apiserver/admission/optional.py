@@ -1,21 +1,84 @@
-"""Plug-ins that are off by default and keep nothing: AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, ExtendedResourceToleration,
-LimitPodHardAntiAffinityTopology.
+"""Plug-ins that are off by default: NamespaceAutoProvision, NamespaceExists, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs,
+ExtendedResourceToleration, LimitPodHardAntiAffinityTopology.
 
 Source: plugin/pkg/admission/{deny,alwayspullimages,network/denyserviceexternalips,extendedresourcetoleration,antiaffinity}.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from kubeloop.apiserver import api_errors
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.errors import aggregated, refused
-from kubeloop.apiserver.bootstrap import SYSTEM
+from kubeloop.apiserver.admission.chain import Attributes, aggregated, refused
+from kubeloop.apiserver.admission.namespaces import NAMESPACES
+from kubeloop.apiserver.ownership import SERVER
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.write_request import ObjectWriter, WriteRequest
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.users import SYSTEM
+from kubeloop.meta.errors import AlreadyExists
 from kubeloop.meta.field_error import not_supported
-from kubeloop.meta.kinds import GroupResource
+from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
+
+# NamespaceExists and NamespaceAutoProvision, off by default. Source: plugin/pkg/admission/namespace/{exists,autoprovision}.
+
+
+_NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
+
+class NamespaceExists:
+    """Also refuses deletions where there is no namespace."""
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Nothing is changed."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        if attributes.operation != "CONNECT" and await _is_missing(self._registry, self._objects, attributes):
+            raise api_errors.not_found(NAMESPACES, attributes.namespace)
+
+
+class NamespaceAutoProvision:
+    """Creates the namespace of an object if it is missing."""
+
+    def __init__(self, registry: Registry, objects: Objects, writer: Callable[[], ObjectWriter]) -> None:
+        self._registry = registry
+        self._objects = objects
+        self._writer = writer
+
+    async def mutate(self, attributes: Attributes) -> None:
+        if attributes.dry_run or attributes.operation != "CREATE":
+            return
+        resource = await _is_missing(self._registry, self._objects, attributes)
+        if resource is None:
+            return
+        name = attributes.namespace
+        obj: JSONObject = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
+        write = WriteRequest(resource, "", name, SYSTEM, manager=SERVER)
+        try:
+            await self._writer().create(write, obj)
+        except AlreadyExists:
+            return
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+
+async def _is_missing(registry: Registry, objects: Objects, attributes: Attributes) -> ServedResource | None:
+    """The resource of namespaces when the one of a write is missing; None when all is well."""
+    if not attributes.namespace or attributes.resource.gvr.group_resource == NAMESPACES:
+        return None
+    resource = registry.get(_NAMESPACES)
+    if resource is None or await objects.get(resource, "", attributes.namespace) is not None:
+        return None
+    return resource
+
 
 _PODS = GroupResource("", "pods")
 _HOSTNAME = "kubernetes.io/hostname"
@@ -33,7 +96,7 @@ class AlwaysDeny:
 
 
 class AlwaysPullImages:
-    """So that nobody uses an image that a node has for somebody else."""
+    """Makes nodes check the right to pull an image, even if another pod has pulled it."""
 
     resources = frozenset({_PODS})
 
@@ -106,7 +169,7 @@ class ExtendedResourceToleration:
 
 
 class HardAntiAffinity:
-    """Nobody keeps others' pods off more than a single node."""
+    """Rejects required anti-affinity with a topology wider than a node."""
 
     resources = frozenset({_PODS})
 

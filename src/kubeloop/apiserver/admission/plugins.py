@@ -1,4 +1,4 @@
-"""The plug-ins of a server put together, in the order of ``table``."""
+"""Makes the plug-ins of a server, in the order of ``table``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from kubeloop.apiserver.admission.pod_security import PodSecurity
 from kubeloop.apiserver.admission.pods import DeclaredFeatures, PodResize, Priority, RuntimeClasses, TopologyLabels
 from kubeloop.apiserver.admission.quotas import QUOTAS, Quotas, QuotaStatus
 from kubeloop.apiserver.admission.service_accounts import ServiceAccounts
+from kubeloop.apiserver.admission.service_addresses import ServiceAddresses
 from kubeloop.apiserver.admission.table import ORDER, chosen
-from kubeloop.apiserver.authorization.access import Authorizer
-from kubeloop.apiserver.builtin.services.addresses import ServiceAddresses
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.registry_store import Writer
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.write_request import ObjectWriter
+from kubeloop.apiserver.request.access import Authorizer
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import Clock
 
@@ -44,10 +44,10 @@ class AdmissionOptions:
 
 @dataclass(frozen=True, slots=True)
 class PluginInitializer:
-    """What plug-ins work with.
+    """Parts of the server that plug-ins use.
 
-    ``others``: plug-ins that are made elsewhere, by Kubernetes' names (webhooks, policies). ``checks``: made like plug-ins, and asked
-    first, though upstream makes them part of validation.
+    ``others``: plug-ins of other packages (webhooks, policies), by Kubernetes' names. ``checks``: they run first; upstream has them in
+    validation.
     """
 
     registry: Registry
@@ -55,101 +55,106 @@ class PluginInitializer:
     cache: WatchCache
     clock: Clock
     authorizer: Authorizer
-    writer: Callable[[], Writer]
+    writer: Callable[[], ObjectWriter]
     ranges: ServiceRanges = field(default_factory=ServiceRanges)
     others: Mapping[str, Plugin] = field(default_factory=dict)
     checks: Sequence[Plugin] = ()
 
 
-def plugins(means: PluginInitializer, options: AdmissionOptions | None = None) -> list[Plugin]:
-    """What is no plug-in upstream (devices, addresses of services) comes last.
+def plugins(initializer: PluginInitializer, options: AdmissionOptions | None = None) -> list[Plugin]:
+    """Return the plug-ins in order. Those that are no plug-ins upstream (devices, addresses of services) come last.
 
     Raises:
-        ConfigError: from ``chosen``.
+        ConfigError: The options name a plug-in that is unknown, unavailable, or both enabled and disabled.
     """
     options = options or AdmissionOptions()
     names = chosen(options.enable, options.disable)
-    makers = _makers(means)
+    makers = _makers(initializer)
     made = [makers[name]() for name in ORDER if name in names and name in makers]
-    where = means.registry, means.objects
-    return [*means.checks, *made, AdminAccess(*where), ServiceAddresses(*where, means.cache, means.ranges, means.clock)]
+    registry, objects = initializer.registry, initializer.objects
+    return [
+        *initializer.checks,
+        *made,
+        AdminAccess(registry, objects),
+        ServiceAddresses(registry, objects, initializer.cache, initializer.ranges, initializer.clock),
+    ]
 
 
-def _makers(means: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
-    """By Kubernetes' names; without those that have nothing to do here, as their feature gates are off in 1.36 or they only say yes."""
-    where = means.registry, means.objects
+def _makers(initializer: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
+    """Kubernetes' name -> constructor. Plug-ins whose feature gate is off in 1.36, and those that admit everything, are left out."""
+    registry, objects = initializer.registry, initializer.objects
 
-    def kept(group: str, resource: str) -> CachedList:
-        served = means.registry.get(GroupVersionResource(group, "v1", resource))
+    def cached(group: str, resource: str) -> CachedList:
+        served = initializer.registry.get(GroupVersionResource(group, "v1", resource))
         if served is not None:
-            # A limit is in force when its write has been answered.
-            means.objects.follow(served.storage_prefix, means.cache.reached)
-        return CachedList(GroupVersionResource(group, "v1", resource), means.registry, means.objects, means.cache)
+            # A limit is in force before its write is answered.
+            initializer.objects.follow(served.storage_prefix, initializer.cache.reached)
+        return CachedList(GroupVersionResource(group, "v1", resource), initializer.registry, initializer.objects, initializer.cache)
 
     def quotas() -> Plugin:
-        status = QuotaStatus(means.registry, means.objects, means.writer)
-        return Quotas(kept(QUOTAS.group, QUOTAS.resource), status.read, status.note, means.clock)
+        status = QuotaStatus(initializer.registry, initializer.objects, initializer.writer)
+        return Quotas(cached(QUOTAS.group, QUOTAS.resource), status.read, status.note, initializer.clock)
 
     return {
-        "NamespaceAutoProvision": partial(_provisioning, means),
-        "NamespaceLifecycle": lambda: NamespaceLifecycle(*where),
-        "NamespaceExists": partial(_existing, means),
+        "NamespaceAutoProvision": partial(_provisioning, initializer),
+        "NamespaceLifecycle": lambda: NamespaceLifecycle(registry, objects),
+        "NamespaceExists": partial(_existing, initializer),
         "LimitPodHardAntiAffinityTopology": partial(_optional, "HardAntiAffinity"),
-        "LimitRanger": lambda: LimitRanges(kept("", "limitranges")),
-        "ServiceAccount": lambda: ServiceAccounts(*where, means.clock),
-        "NodeRestriction": partial(_node_restriction, means),
+        "LimitRanger": lambda: LimitRanges(cached("", "limitranges")),
+        "ServiceAccount": lambda: ServiceAccounts(registry, objects, initializer.clock),
+        "NodeRestriction": partial(_node_restriction, initializer),
         "TaintNodesByCondition": NodeTaints,
         "AlwaysPullImages": partial(_optional, "AlwaysPullImages"),
-        "PodSecurity": lambda: PodSecurity(*where),
-        "Priority": lambda: Priority(kept("scheduling.k8s.io", "priorityclasses"), *where),
+        "PodSecurity": lambda: PodSecurity(registry, objects),
+        "Priority": lambda: Priority(cached("scheduling.k8s.io", "priorityclasses"), registry, objects),
         "DefaultTolerationSeconds": DefaultTolerations,
         "ExtendedResourceToleration": partial(_optional, "ExtendedResourceToleration"),
-        "DefaultStorageClass": lambda: DefaultStorageClass(kept("storage.k8s.io", "storageclasses")),
+        "DefaultStorageClass": lambda: DefaultStorageClass(cached("storage.k8s.io", "storageclasses")),
         "StorageObjectInUseProtection": StorageProtection,
-        "OwnerReferencesPermissionEnforcement": partial(_owner_permissions, means),
-        "PersistentVolumeClaimResize": lambda: ClaimExpansion(*where),
-        "RuntimeClass": lambda: RuntimeClasses(*where),
-        "CertificateApproval": lambda: CertificateApproval(means.authorizer),
-        "CertificateSigning": lambda: CertificateSigning(means.authorizer),
+        "OwnerReferencesPermissionEnforcement": partial(_owner_permissions, initializer),
+        "PersistentVolumeClaimResize": lambda: ClaimExpansion(registry, objects),
+        "RuntimeClass": lambda: RuntimeClasses(registry, objects),
+        "CertificateApproval": lambda: CertificateApproval(initializer.authorizer),
+        "CertificateSigning": lambda: CertificateSigning(initializer.authorizer),
         "CertificateSubjectRestriction": SubjectRestriction,
-        "DefaultIngressClass": lambda: DefaultIngressClass(kept("networking.k8s.io", "ingressclasses")),
+        "DefaultIngressClass": lambda: DefaultIngressClass(cached("networking.k8s.io", "ingressclasses")),
         "DenyServiceExternalIPs": partial(_optional, "DenyExternalAddresses"),
-        "PodTopologyLabels": lambda: TopologyLabels(*where),
-        "NodeDeclaredFeatureValidator": lambda: DeclaredFeatures(*where),
-        "PodResizeValidator": lambda: PodResize(*where),
-        **{name: partial(means.others.__getitem__, name) for name in means.others},
+        "PodTopologyLabels": lambda: TopologyLabels(registry, objects),
+        "NodeDeclaredFeatureValidator": lambda: DeclaredFeatures(registry, objects),
+        "PodResizeValidator": lambda: PodResize(registry, objects),
+        **{name: partial(initializer.others.__getitem__, name) for name in initializer.others},
         "ResourceQuota": quotas,
         "AlwaysDeny": partial(_optional, "AlwaysDeny"),
     }
 
 
 def _optional(name: str) -> Plugin:
-    """Imported for whoever asks for it."""
+    """Import and return a plug-in that is off by default."""
     from kubeloop.apiserver.admission import optional
 
     made: Plugin = getattr(optional, name)()
     return made
 
 
-def _owner_permissions(means: PluginInitializer) -> Plugin:
+def _owner_permissions(initializer: PluginInitializer) -> Plugin:
     from kubeloop.apiserver.admission.checks import OwnerPermissions
 
-    return OwnerPermissions(means.registry, means.authorizer)
+    return OwnerPermissions(initializer.registry, initializer.authorizer)
 
 
-def _node_restriction(means: PluginInitializer) -> Plugin:
+def _node_restriction(initializer: PluginInitializer) -> Plugin:
     from kubeloop.apiserver.admission.node_restriction import NodeRestriction
 
-    return NodeRestriction(means.registry, means.objects, means.authorizer)
+    return NodeRestriction(initializer.registry, initializer.objects, initializer.authorizer)
 
 
-def _provisioning(means: PluginInitializer) -> Plugin:
-    from kubeloop.apiserver.admission.optional_namespaces import NamespaceAutoProvision
+def _provisioning(initializer: PluginInitializer) -> Plugin:
+    from kubeloop.apiserver.admission.optional import NamespaceAutoProvision
 
-    return NamespaceAutoProvision(means.registry, means.objects, means.writer)
+    return NamespaceAutoProvision(initializer.registry, initializer.objects, initializer.writer)
 
 
-def _existing(means: PluginInitializer) -> Plugin:
-    from kubeloop.apiserver.admission.optional_namespaces import NamespaceExists
+def _existing(initializer: PluginInitializer) -> Plugin:
+    from kubeloop.apiserver.admission.optional import NamespaceExists
 
-    return NamespaceExists(means.registry, means.objects)
+    return NamespaceExists(initializer.registry, initializer.objects)

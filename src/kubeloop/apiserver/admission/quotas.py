@@ -1,6 +1,6 @@
-"""ResourceQuota: no write uses more than the quotas of its namespace leave, and what it uses is noted in their status first.
+"""ResourceQuota: rejects writes beyond the quotas of a namespace, and records the usage of the others in the status first.
 
-Source: k8s.io/apiserver pkg/admission/plugin/resourcequota. What is freed by deletions a controller notes.
+Source: k8s.io/apiserver pkg/admission/plugin/resourcequota. A controller subtracts the usage of deleted objects.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from kubeloop.apiserver.admission.cached_lister import CachedList
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.errors import refused
-from kubeloop.apiserver.bootstrap import SYSTEM
-from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.admission.chain import Attributes, refused
 from kubeloop.apiserver.ownership import SERVER
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.registry_store import Call, Writer
-from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.write_request import ObjectWriter, WriteRequest
+from kubeloop.apiserver.request.users import SYSTEM
 from kubeloop.meta.errors import Conflict, NotFound
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.quota import Amounts, Evaluator, amounts_of, evaluator_of, masked, plus, texts_of
@@ -32,9 +30,9 @@ QUOTAS = GroupVersionResource("", "v1", "resourcequotas")
 
 
 class QuotaStatus:
-    """``writer`` is asked for when it is needed: it writes through the plug-ins that use this."""
+    """Reads and writes the status of quotas. ``writer`` returns the writer, which runs the plug-ins and therefore does not exist yet."""
 
-    def __init__(self, registry: Registry, objects: Objects, writer: Callable[[], Writer]) -> None:
+    def __init__(self, registry: Registry, objects: Objects, writer: Callable[[], ObjectWriter]) -> None:
         self._registry = registry
         self._objects = objects
         self._writer = writer
@@ -47,15 +45,14 @@ class QuotaStatus:
     async def note(self, quota: JSONObject, used: dict[str, str]) -> None:
         """Raises Conflict when ``quota`` has changed since it was read, NotFound when it is gone."""
         metadata = quota["metadata"]
-        context = RequestContext(SYSTEM.name, SYSTEM.groups, metadata["namespace"], subresource="status")
-        call = Call(self._resource, metadata["namespace"], metadata["name"], SYSTEM, context, "status", manager=SERVER)
+        write = WriteRequest(self._resource, metadata["namespace"], metadata["name"], SYSTEM, "status", manager=SERVER)
 
         async def change(_: JSONObject) -> JSONObject:
             changed = copy.deepcopy(quota)
             changed["status"]["used"] = used
             return changed
 
-        await self._writer().update(call, change, status=True)
+        await self._writer().update(write, change, status=True)
 
     @property
     def _resource(self) -> ServedResource:
@@ -65,7 +62,7 @@ class QuotaStatus:
 
 
 _REVIEWS = "authorization.k8s.io"
-#: What is never stored, and Events, which come in any number.
+#: Resources that are never stored, and Events, of which there may be any number.
 _IGNORED = frozenset(
     {
         GroupResource("", "bindings"),
@@ -74,7 +71,7 @@ _IGNORED = frozenset(
         GroupResource(_REVIEWS, "localsubjectaccessreviews"),
     }
 )
-#: How often what changed meanwhile is looked at again.
+#: Attempts after a quota changed meanwhile.
 _RETRIES = 3
 
 #: Writes ``status.used`` of a quota as it was read; raises Conflict when it has changed since, NotFound when it is gone.

@@ -8,12 +8,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.errors import refused
+from kubeloop.apiserver.admission.chain import Attributes, refused
 from kubeloop.apiserver.admission.pod_references import environment_names, secret_names
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject

@@ -9,13 +9,13 @@ from kubeloop.apiserver.aggregation.autoregister import Autoregister
 from kubeloop.apiserver.aggregation.controller import Keeper
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.aggregation.registered import Table
-from kubeloop.apiserver.answers import Reply
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.egress_policy import EgressPolicy
-from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request.answers import Reply
+from kubeloop.apiserver.request.users import User
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock
@@ -67,7 +67,7 @@ class Aggregator:
     @cached_property
     def _backends(self) -> Backends:
         from kubeloop.apiserver.aggregation.backend import Backends
-        from kubeloop.apiserver.webhooks.services import ServiceResolver
+        from kubeloop.apiserver.outbound.target import ServiceResolver
 
         return Backends(ServiceResolver(self._registry, self._objects).resolve, self._identity, self._reach)
 
@@ -76,6 +76,6 @@ class Aggregator:
         service = self.table.behind(request.path)
         if service is None:
             return None
-        from kubeloop.apiserver.aggregation.proxying import proxied
+        from kubeloop.apiserver.aggregation.backend import proxied
 
         return proxied(request, user, audit_id, service, self._backends, lambda: self._keeper.look(service.name))

@@ -10,15 +10,15 @@ import copy
 from typing import Final
 
 from kubeloop.apiserver.aggregation.registered import MANAGED, OWN_GROUP
-from kubeloop.apiserver.object_meta import fill_new, timestamp
-from kubeloop.apiserver.objects import Objects, PreconditionFailed
+from kubeloop.apiserver.builtin.bootstrap.api_services import available
 from kubeloop.apiserver.ownership import SERVER, Owners
-from kubeloop.apiserver.provisioning.api_services import available
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.resource_controller import ResourceController
+from kubeloop.apiserver.registry.object_meta import fill_new, timestamp
+from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.resource_controller import ResourceController
 from kubeloop.apiserver.storage import KeyValue
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock

@@ -6,6 +6,7 @@ Source: k8s.io/client-go transport (NewAuthProxyRoundTripper); Kubernetes docume
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -15,12 +16,18 @@ from urllib.parse import quote
 
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.aggregation.registered import Registered
-from kubeloop.apiserver.authentication import MASTERS, User
-from kubeloop.apiserver.egress_policy import EgressPolicy
-from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head
-from kubeloop.apiserver.webhooks.failure import CallFailed
-from kubeloop.apiserver.webhooks.target import ServiceName, trust
+from kubeloop.apiserver.handlers.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head
+from kubeloop.apiserver.handlers.kubelet.options import encoded
+from kubeloop.apiserver.handlers.kubelet.reverse import reverse
+from kubeloop.apiserver.handlers.kubelet.upgrading import is_upgrade, pass_on
+from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
+from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
+from kubeloop.apiserver.outbound.target import ServiceName, trust
+from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse, text
+from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.http1.headers import Headers
+from kubeloop.meta.errors import ApiError
+from kubeloop.serving.request import Request
 
 Lines = list[tuple[str, str]]
 
@@ -29,7 +36,7 @@ PROBER: Final = User("system:kube-aggregator", (MASTERS,))
 READER: Final = User("system:kube-aggregator")
 OPENAPI_READER: Final = User("system:aggregator")
 
-#: Seconds for each of its own requests.
+#: Timeout in seconds of requests of the server itself.
 TIMEOUT: Final = 5.0
 #: Bytes of an answer to one of them: discovery or OpenAPI of a whole server.
 _MOST_ANSWERED: Final = 32 << 20
@@ -150,4 +157,49 @@ def _one_line(value: str) -> str:
     return "".join(one if one == "\t" or (one >= " " and one != "\x7f") else " " for one in value)
 
 
-__all__ = ["OPENAPI_READER", "PROBER", "READER", "TIMEOUT", "Backends", "CallFailed", "NoBackend", "identity_headers", "speaking_for"]
+# A request for an API of another server: passed on with who asks, answered with what comes back.
+#
+# Source: kube-aggregator pkg/apiserver/handler_proxy.go; k8s.io/apiserver pkg/util/proxy (NewRequestForProxy).
+
+
+_LOG = logging.getLogger(__name__)
+
+
+async def proxied(
+    request: Request, user: User, audit_id: str, service: Registered, backends: Backends, failed: Callable[[], None]
+) -> Reply:
+    """What the server behind ``service`` answers to ``user``, or why there is no answer. ``failed`` is called when it cannot be reached.
+
+    Never an ApiError: refusals of this kind are plain text, as with Kubernetes.
+    """
+    if not service.available:
+        return _refused("service unavailable")
+    try:
+        place = await backends.place(service)
+    except NotCallable as fault:
+        return text(f"{fault}\n", 500)
+    except CallFailed as fault:
+        _LOG.warning("service of %s: %s", service.name, fault)
+        return _refused("service unavailable")
+    query = encoded([(name, value) for name, values in request.query.items() for value in values])
+    place = replace(place, path=quote(request.path, safe=SAFE, errors="surrogateescape"), query=query)
+    rewrite = speaking_for(user, place, audit_id)
+    try:
+        if is_upgrade(request):
+            return await pass_on(request, place, rewrite)
+        # Discovery documents are cheap, and everybody waits for them.
+        async with asyncio.timeout(TIMEOUT if len(request.path.strip("/").split("/")) == 3 else None):
+            answer = await reverse(request, place, rewrite, redirects=False)
+    except TimeoutError:
+        failed()
+        return _refused("error trying to reach service: context deadline exceeded")
+    except ApiError as refusal:
+        failed()
+        return _refused(refusal.status.message)
+    if isinstance(answer, Answer | StreamingResponse):
+        answer.headers = [(name, value) for name, value in answer.headers if name.lower() != "audit-id"]  # this server says its own
+    return answer
+
+
+def _refused(why: str) -> Answer:
+    return text(f"{why}\n", 503)

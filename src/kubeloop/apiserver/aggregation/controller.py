@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.apiserver.aggregation.conditions import LOCAL, Finding, with_condition
 from kubeloop.apiserver.aggregation.registered import OWN_GROUP, Registered, Table, is_remote, registered
-from kubeloop.apiserver.object_meta import timestamp
-from kubeloop.apiserver.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.ownership import SERVER, Owners
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.resource_controller import ResourceController, WatchEnded
+from kubeloop.apiserver.registry.object_meta import timestamp
+from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.resource_controller import ResourceController, WatchEnded
 from kubeloop.apiserver.storage import KeyValue
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import SupervisedTask, Supervisor, close_all
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
+    from kubeloop.apiserver.aggregation.availability import Probe
     from kubeloop.apiserver.aggregation.backend import Backends
-    from kubeloop.apiserver.aggregation.probe import Probe
 
 
 API_SERVICES: Final = GroupVersionResource(OWN_GROUP, "v1", "apiservices")
@@ -135,9 +135,8 @@ class Keeper:
 
     def _probe(self, service: Registered) -> Probe:
         """What looks at other servers is imported with the first of them: most servers have none."""
-        from kubeloop.apiserver.aggregation.availability import Checks
+        from kubeloop.apiserver.aggregation.availability import Checks, Probe
         from kubeloop.apiserver.aggregation.documents import Reader
-        from kubeloop.apiserver.aggregation.probe import Probe
 
         backends = self._backends()
         checks = Checks(self._registry, self._objects, backends)

@@ -9,9 +9,10 @@ import json
 import logging
 from typing import Final
 
-from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, CallFailed, NoBackend
+from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, NoBackend
 from kubeloop.apiserver.aggregation.conditions import Finding
 from kubeloop.apiserver.aggregation.registered import Registered, Table
+from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.types import JSONObject

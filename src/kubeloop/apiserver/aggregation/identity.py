@@ -18,7 +18,7 @@ NAME: Final = "front-proxy-client"
 
 
 class ProxyIdentity:
-    """A certificate for ``front-proxy-client`` of an authority of its own, both made when they are first asked for.
+    """A client certificate for ``front-proxy-client`` and its authority, both created at the first access.
 
     The authority issues nothing else: whoever shows a certificate of it may speak for any user.
     """

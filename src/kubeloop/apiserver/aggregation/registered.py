@@ -9,7 +9,7 @@ import base64
 from dataclasses import dataclass, field
 from typing import Final
 
-from kubeloop.apiserver.webhooks.target import ServiceName
+from kubeloop.apiserver.outbound.target import ServiceName
 from kubeloop.types import JSONObject
 
 #: Aggregation itself: this server's own, whatever an APIService says.

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kubeloop.apiserver.audit.stages import LEVELS, NONE, STAGES
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.apiserver.request.users import User
 from kubeloop.codec import read_yaml
 from kubeloop.meta.errors import ConfigError, DecodeError
 from kubeloop.meta.names import dns1123_subdomain

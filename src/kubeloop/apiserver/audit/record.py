@@ -14,10 +14,10 @@ import msgspec
 
 from kubeloop.apiserver.audit.policy import Logged
 from kubeloop.apiserver.audit.stages import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML
-from kubeloop.apiserver.request_info import RequestInfo
-from kubeloop.apiserver.request_state import RequestState
+from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.apiserver.request.negotiation import JSON, PROTOBUF, YAML
+from kubeloop.apiserver.request.users import User
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject
@@ -96,12 +96,12 @@ _LONGEST_KNOWN = 512
 class AuditRecord:
     """Collects what is known of a request, and gives an event at each stage that its rule does not omit."""
 
-    def __init__(self, passage: RequestState, logged: Logged, sink: Sink, received: datetime) -> None:
-        self._passage = passage
+    def __init__(self, scope: RequestScope, logged: Logged, sink: Sink, received: datetime) -> None:
+        self._scope = scope
         self._logged = logged
         self._sink = sink
         self._received = micro_time(received)
-        self._object: JSONObject = _reference(passage)
+        self._object: JSONObject = _reference(scope)
         self._status: JSONObject = {}
         self._sent: Any = None
         self._answered: Any = None
@@ -128,7 +128,7 @@ class AuditRecord:
             tree = msgspec.json.decode(body)
         except (msgspec.DecodeError, RecursionError):
             tree = _yaml(body)
-        self._sent = redact(self._passage.info, tree) if tree is not None else None
+        self._sent = redact(self._scope.info, tree) if tree is not None else None
 
     def answer(self, answer: Answer) -> None:
         """Before it is encoded: its object is shown as JSON whatever goes out."""
@@ -140,7 +140,7 @@ class AuditRecord:
         self._status["code"] = answer.status
         if self._logged.level < _REQUEST_RESPONSE:
             return
-        info = self._passage.info
+        info = self._scope.info
         if not is_status:
             if info.subresource in _FOREIGN or not (info.is_resource or info.path.startswith("/api")):
                 return
@@ -159,23 +159,23 @@ class AuditRecord:
         self._sink(_visible(msgspec.json.encode(self._event(stage, self._received if at is None else micro_time(at)))))
 
     def _event(self, stage: str, at: str) -> JSONObject:
-        passage = self._passage
+        scope = self._scope
         event: JSONObject = {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
             "level": LEVELS[self._logged.level],
-            "auditID": passage.audit_id,
+            "auditID": scope.audit_id,
             "stage": stage,
-            "requestURI": request_uri(passage.request),
-            "verb": passage.info.verb,
-            "user": _user(passage.user),
+            "requestURI": request_uri(scope.request),
+            "verb": scope.info.verb,
+            "user": _user(scope.authenticated),
         }
-        if passage.impersonated is not None:
-            event["impersonatedUser"] = _user(passage.impersonated)
-            if passage.impersonated_by:
-                event["authenticationMetadata"] = {"impersonationConstraint": passage.impersonated_by}
-        event["sourceIPs"] = source_ips(passage.request)
-        if agent := passage.request.header("User-Agent"):
+        if scope.impersonated is not None:
+            event["impersonatedUser"] = _user(scope.impersonated)
+            if scope.impersonation_constraint:
+                event["authenticationMetadata"] = {"impersonationConstraint": scope.impersonation_constraint}
+        event["sourceIPs"] = source_ips(scope.request)
+        if agent := scope.request.header("User-Agent"):
             event["userAgent"] = agent if len(agent) <= _AGENT else f"{agent[:_AGENT]}...TRUNCATED"
         if self._object:
             event["objectRef"] = {name: self._object[name] for name in _REFERENCE if self._object.get(name)}
@@ -187,21 +187,21 @@ class AuditRecord:
             event["responseObject"] = self._answered
         event["requestReceivedTimestamp"] = self._received
         event["stageTimestamp"] = at
-        if passage.annotations:
-            event["annotations"] = dict(sorted(passage.annotations.items()))
+        if scope.annotations:
+            event["annotations"] = dict(sorted(scope.annotations.items()))
         return event
 
     def _shown(self, tree: Any) -> Any:
         if self._logged.omit_managed_fields:
             _without_managed_fields(tree)
-        return redact(self._passage.info, tree)
+        return redact(self._scope.info, tree)
 
 
 _REFERENCE = ("resource", "namespace", "name", "uid", "apiGroup", "apiVersion", "resourceVersion", "subresource")
 
 
-def _reference(passage: RequestState) -> JSONObject:
-    info = passage.info
+def _reference(scope: RequestScope) -> JSONObject:
+    info = scope.info
     if not info.is_resource:
         return {}
     return {
@@ -294,7 +294,7 @@ def _tree(answer: Answer) -> Any:
 
 
 def _yaml(body: bytes) -> Any:
-    from kubeloop.apiserver.decoding import read_yaml
+    from kubeloop.apiserver.registry.decoding import read_yaml
     from kubeloop.meta.errors import DecodeError
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kubeloop.apiserver.authentication.authorities import ClientAuthorities
@@ -17,12 +17,11 @@ from kubeloop.apiserver.authentication.service_accounts.legacy import LAST_USED,
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
 from kubeloop.apiserver.authentication.service_accounts.verifying import AccountTokens
 from kubeloop.apiserver.authentication.tokens import StaticTokens
-from kubeloop.apiserver.authentication.users import User
-from kubeloop.apiserver.bootstrap import SYSTEM
 from kubeloop.apiserver.ownership import SERVER
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.registry_store import Call, Writer
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request.users import SYSTEM, User
+from kubeloop.apiserver.store.writer import Writer
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock
@@ -85,9 +84,8 @@ async def publish(registry: Registry, writer: Writer, data: dict[str, str]) -> N
     async def replaced(old: JSONObject) -> JSONObject:
         return {**copy.deepcopy(old), "data": data}
 
-    context = RequestContext(SYSTEM.name, SYSTEM.groups, _NAMESPACE)
-    call = Call(resource, _NAMESPACE, NAME, SYSTEM, context, manager=SERVER)
-    await writer.update(call, replaced, retry=True, create=lambda: new, create_always=True)
+    write = WriteRequest(resource, _NAMESPACE, NAME, SYSTEM, manager=SERVER)
+    await writer.update(write, replaced, retry=True, create=lambda: new, create_always=True)
 
 
 def _list(texts: tuple[str, ...]) -> str:
@@ -113,6 +111,7 @@ class Authentication:
         self._writer = writer
         self._changed = asyncio.Event()
         self._publishing: SupervisedTask | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
         objects = BoundObjects(writer.objects, registry)
         audiences = self.accounts.audiences
         known = (
@@ -134,12 +133,13 @@ class Authentication:
         Raises:
             ApiError: It cannot be written now.
         """
-        self.authorities.changed = self._changed.set
+        self._unsubscribe()
+        self._unsubscribe = self.authorities.on_change(self._changed.set)
         await self._publish(own_proxy, own_name)
         self._publishing = tasks.start(lambda: self._publish_changes(own_proxy, own_name), name="cluster-authentication-trust")
 
     async def stop(self) -> None:
-        self.authorities.changed = lambda: None
+        self._unsubscribe()
         if self._publishing is not None:
             await self._publishing.stop()
 
@@ -173,6 +173,5 @@ class Authentication:
                 secret["metadata"]["labels"] = {**(secret["metadata"].get("labels") or {}), LAST_USED: day}
             return secret
 
-        context = RequestContext(SYSTEM.name, SYSTEM.groups, namespace)
-        call = Call(resource, namespace, name, SYSTEM, context, manager=SERVER)
-        await self._writer.update(call, labelled, retry=True)
+        write = WriteRequest(resource, namespace, name, SYSTEM, manager=SERVER)
+        await self._writer.update(write, labelled, retry=True)

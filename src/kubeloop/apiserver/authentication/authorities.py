@@ -47,9 +47,9 @@ class _File:
 
 
 class ClientAuthorities:
-    """Raises ConfigError when a file cannot be read at the beginning; later on, it logs.
+    """The authorities whose certificates authenticate clients and front proxies, read again when their files change.
 
-    ``changed`` is called after a file was read again.
+    Raises ConfigError when a file cannot be read at first; later it logs the error.
     """
 
     def __init__(self, own: bytes, clients: Path | None = None, proxies: Path | None = None) -> None:
@@ -60,14 +60,20 @@ class ClientAuthorities:
         self._files = tuple(one for one in (self._clients, self._proxies) if one is not None)
         #: Raised with each change.
         self.generation = 0
-        self.changed: Callable[[], None] = _nothing
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` each time that a file was read again. Returns a function that ends this."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def refresh(self) -> int:
         """Look at the files; the generation that is in force."""
         changed = [one.refresh() for one in self._files]
         if any(changed):
             self.generation += 1
-            self.changed()
+            for listener in tuple(self._listeners):
+                listener()
         return self.generation
 
     @property
@@ -99,7 +105,3 @@ def _bundle(pem: bytes, what: str) -> Bundle:
         return Bundle(pem)
     except ValueError:
         raise ConfigError(f"{what}: no certificates in it that can be read; PEM is wanted") from None
-
-
-def _nothing() -> None:
-    pass

@@ -6,15 +6,14 @@ k8s.io/apiserver pkg/endpoints/handlers/update.go (withAuthorization).
 
 from __future__ import annotations
 
-from kubeloop.apiserver import api_errors
-from kubeloop.apiserver.authentication import MASTERS
-from kubeloop.apiserver.authorization.access import Access, Authorizer
 from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
 from kubeloop.apiserver.authorization.rbac.index import GROUP
-from kubeloop.apiserver.authorization.rbac.rule_coverage import lacking, quoted_list, told
-from kubeloop.apiserver.authorization.refusing import require
+from kubeloop.apiserver.authorization.rbac.rules import lacking, quoted_list, told
 from kubeloop.apiserver.authorization.union import joined
-from kubeloop.apiserver.registry_store import Call
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Access, Authorizer, require
+from kubeloop.apiserver.request.users import MASTERS
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import path_segment
@@ -37,73 +36,73 @@ class EscalationCheck:
         self._authorizer = authorizer
         self._roles = roles
 
-    def check_write(self, call: Call, obj: JSONObject, old: JSONObject | None) -> None:
+    def check_write(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
         """Raises Forbidden, or NotFound for a binding of a role that is not there. What a claim's status lacks is among its findings."""
-        gvr = call.resource.gvr
-        if gvr.group_resource == _CLAIMS and call.subresource == "status" and old is not None:
+        gvr = write.resource.gvr
+        if gvr.group_resource == _CLAIMS and write.subresource == "status" and old is not None:
             from kubeloop.apiserver.authorization.claims import status_faults
 
-            call.findings += status_faults(self._authorizer, call, obj, old)
-        if gvr.group != GROUP or MASTERS in call.user.groups or (old is not None and _is_tidied(obj, old)):
+            write.findings += status_faults(self._authorizer, write, obj, old)
+        if gvr.group != GROUP or MASTERS in write.user.groups or (old is not None and _is_tidied(obj, old)):
             return
         if gvr.resource in _ROLES.values():
-            self._check_role(call, obj, old)
+            self._check_role(write, obj, old)
         else:
-            self._check_binding(call, obj)
+            self._check_binding(write, obj)
 
-    def check_creation(self, call: Call) -> None:
+    def check_creation(self, write: WriteRequest) -> None:
         """Raises Forbidden for an update that creates, of somebody who may not create."""
-        gvr = call.resource.gvr
-        where = gvr.group, gvr.version, gvr.resource, call.subresource, call.namespace, call.name
-        require(self._authorizer, Access(call.user, "create", *where))
+        gvr = write.resource.gvr
+        where = gvr.group, gvr.version, gvr.resource, write.subresource, write.namespace, write.name
+        require(self._authorizer, Access(write.user, "create", *where))
 
-    def _check_role(self, call: Call, obj: JSONObject, old: JSONObject | None) -> None:
-        gvr = call.resource.gvr
-        access = Access(call.user, "escalate", gvr.group, "*", gvr.resource, "", call.namespace, call.name_in_path)
+    def _check_role(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
+        gvr = write.resource.gvr
+        access = Access(write.user, "escalate", gvr.group, "*", gvr.resource, "", write.namespace, write.name_in_path)
         if self._authorizer.authorize(access).allowed:
             return
-        self._check_held(call, obj.get("rules") or [])
-        if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(call, _EVERYTHING):
+        self._check_held(write, obj.get("rules") or [])
+        if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(write, _EVERYTHING):
             why = "must have cluster-admin privileges to use the aggregationRule"
-            raise api_errors.forbidden(gvr.group_resource, call.name, why)
+            raise api_errors.forbidden(gvr.group_resource, write.name, why)
 
-    def _check_binding(self, call: Call, obj: JSONObject) -> None:
+    def _check_binding(self, write: WriteRequest, obj: JSONObject) -> None:
         role = obj.get("roleRef") or {}
         kind, name = role.get("kind", ""), role.get("name", "")
         if kind not in _ROLES:
             raise api_errors.internal(f"unsupported role reference kind: {go_quoted(kind)}")
-        access = Access(call.user, "bind", role.get("apiGroup", ""), "*", _ROLES[kind], "", call.namespace, name)
+        access = Access(write.user, "bind", role.get("apiGroup", ""), "*", _ROLES[kind], "", write.namespace, name)
         if self._authorizer.authorize(access).allowed:
             return
-        self._check_held(call, self._rules(call, kind, name))
+        self._check_held(write, self._rules(write, kind, name))
 
-    def _rules(self, call: Call, kind: str, name: str) -> list[JSONObject]:
+    def _rules(self, write: WriteRequest, kind: str, name: str) -> list[JSONObject]:
         """Of the role that a binding names. Upstream looks for it as if the request were about it, and says so."""
-        if kind == "Role" and not call.namespace:
+        if kind == "Role" and not write.namespace:
             raise api_errors.bad_request("Namespace parameter required.")
         if not name:
             raise api_errors.bad_request("Name parameter required.")
         if faults := path_segment(name):
             raise api_errors.bad_request(f"Name parameter invalid: {go_quoted(name)}: {';'.join(faults)}")
-        role = self._roles.index.role(kind, name, call.namespace)
+        role = self._roles.index.role(kind, name, write.namespace)
         if role is None:
-            raise api_errors.not_found(call.resource.gvr.group_resource, name)
+            raise api_errors.not_found(write.resource.gvr.group_resource, name)
         return role.source
 
-    def _check_held(self, call: Call, rules: list[JSONObject]) -> None:
-        why = self._lacks(call, rules)
+    def _check_held(self, write: WriteRequest, rules: list[JSONObject]) -> None:
+        why = self._lacks(write, rules)
         if why:
-            raise api_errors.forbidden(call.resource.gvr.group_resource, call.name, why)
+            raise api_errors.forbidden(write.resource.gvr.group_resource, write.name, why)
 
-    def _lacks(self, call: Call, rules: list[JSONObject]) -> str:
+    def _lacks(self, write: WriteRequest, rules: list[JSONObject]) -> str:
         """What to say of rights among ``rules`` that the user does not have where he writes; empty: he has them all."""
-        held, lost = self._roles.held(call.user, call.namespace)
+        held, lost = self._roles.held(write.user, write.namespace)
         lacks = lacking(held, rules)
         if not lacks:
             return ""
-        who = f"user {go_quoted(call.user.name)} (groups={quoted_list(call.user.groups)})"
+        who = f"user {go_quoted(write.user.name)} (groups={quoted_list(write.user.groups)})"
         text = f"{who} is attempting to grant RBAC permissions not currently held:\n{told(lacks)}"
-        errors = joined([f"{call.resource.gvr.group_resource} {go_quoted(one.role_name)} not found" for one in lost])
+        errors = joined([f"{write.resource.gvr.group_resource} {go_quoted(one.role_name)} not found" for one in lost])
         return f"{text}; resolution errors: [{errors}]" if errors else text
 
 

@@ -1,21 +1,21 @@
-"""The authorizers of a server, as its flag --authorization-mode names them, and their start."""
+"""The authorizers that ``--authorization-mode`` names, in its order. Source: k8s.io/kubernetes pkg/kubeapiserver/authorizer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.authorization.access import Access, Authorizer, Decision, Rules
 from kubeloop.apiserver.authorization.node.authorizer import NodeAuthorizer
 from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
-from kubeloop.apiserver.authorization.rbac.index import RoleIndex
-from kubeloop.apiserver.authorization.role_informer import keep_roles
+from kubeloop.apiserver.authorization.rbac.index import GROUP, RoleIndex
 from kubeloop.apiserver.authorization.union import Always, SystemMastersAuthorizer, Union
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.resource_controller import follow_objects
+from kubeloop.apiserver.request.access import Access, Authorizer, Decision, Rules
+from kubeloop.apiserver.request.users import User
+from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache
 from kubeloop.meta.errors import ConfigError
 
-#: What a server does that is told nothing.
+#: The modes of a server whose options name none.
 MODES = ("Node", "RBAC")
 _KNOWN = ("Node", "RBAC", "AlwaysAllow", "AlwaysDeny")
 
@@ -29,6 +29,14 @@ def check_modes(modes: Sequence[str]) -> None:
             raise ConfigError(f"--authorization-mode: {mode!r} is no mode of this server; known are {', '.join(_KNOWN)}")
         if modes.count(mode) > 1:
             raise ConfigError(f"--authorization-mode names {mode} more than once")
+
+
+async def follow_roles(index: RoleIndex, objects: Objects, cache: WatchCache) -> None:
+    """Load the stored roles and bindings into ``index``, and every change of them from now on."""
+    for resource in ("roles", "clusterroles"):
+        await follow_objects(f"{ROOT}{GROUP}/{resource}/", index.put_role, objects, cache, wait=True)
+    for resource in ("rolebindings", "clusterrolebindings"):
+        await follow_objects(f"{ROOT}{GROUP}/{resource}/", index.put_binding, objects, cache, wait=True)
 
 
 class Authorization:
@@ -55,7 +63,7 @@ class Authorization:
 
     async def start(self) -> None:
         """The cache has been started."""
-        await keep_roles(self.roles.index, self._objects, self._cache)
+        await follow_roles(self.roles.index, self._objects, self._cache)
 
     def authorize(self, access: Access) -> Decision:
         if self._cache.fault and not self._superusers.authorize(access).allowed:

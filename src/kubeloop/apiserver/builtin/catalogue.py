@@ -9,11 +9,85 @@ import importlib
 from collections.abc import Callable
 from functools import cache, partial
 
-from kubeloop.apiserver.builtin import facts
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.strategy import Strategy
+from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.schema import ResourceInfo, builtin
+
+# How the registry treats each built-in resource, beyond its validation: one row where a kind differs from the rule.
+#
+# Source: the RESTCreateStrategy and RESTUpdateStrategy of each resource under k8s.io/kubernetes pkg/registry, 1.36.
+
+
+_ADMISSION, _RESOURCE, _STORAGE = "admissionregistration.k8s.io", "resource.k8s.io", "storage.k8s.io"
+_RBAC, _NETWORKING, _FLOW = "rbac.authorization.k8s.io", "networking.k8s.io", "flowcontrol.apiserver.k8s.io"
+
+
+def _of(group: str, *resources: str) -> set[GroupResource]:
+    return {GroupResource(group, one) for one in resources}
+
+
+#: ``metadata.generation`` is kept.
+HAS_GENERATION = (
+    _of("", "pods", "podtemplates", "replicationcontrollers")
+    | _of("apps", "daemonsets", "deployments", "replicasets", "statefulsets")
+    | _of("batch", "cronjobs", "jobs")
+    | _of("discovery.k8s.io", "endpointslices")
+    | _of(_NETWORKING, "ingresses", "ingressclasses", "networkpolicies")
+    | _of("policy", "poddisruptionbudgets")
+    | _of("scheduling.k8s.io", "priorityclasses")
+    | _of(_FLOW, "flowschemas", "prioritylevelconfigurations")
+    | _of(_RESOURCE, "deviceclasses", "resourceslices")
+    | _of(_ADMISSION, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations")
+    | _of(_ADMISSION, "validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations")
+    | _of("apiextensions.k8s.io", "customresourcedefinitions")
+)
+
+#: An update creates what does not exist.
+CREATED_BY_UPDATE = (
+    _of("", "endpoints", "events", "limitranges", "services")
+    | _of("events.k8s.io", "events")
+    | _of("coordination.k8s.io", "leases", "leasecandidates")
+    | _of("node.k8s.io", "runtimeclasses")
+    | _of(_RBAC, "clusterroles", "clusterrolebindings", "roles", "rolebindings")
+)
+
+#: An update must name the resourceVersion that it replaces.
+CONDITIONAL_UPDATE = (
+    _of("coordination.k8s.io", "leases", "leasecandidates")
+    | _of("node.k8s.io", "runtimeclasses")
+    | _of("policy", "poddisruptionbudgets")
+    | _of(_STORAGE, "csidrivers", "csinodes", "csistoragecapacities", "volumeattachments")
+    | _of(_ADMISSION, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations")
+    | _of(_ADMISSION, "validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations")
+    | _of("certificates.k8s.io", "clustertrustbundles", "podcertificaterequests")
+    | _of("apiextensions.k8s.io", "customresourcedefinitions")
+    | _of("apiregistration.k8s.io", "apiservices")
+)
+
+#: Dependents are orphaned when a deletion names no policy: a promise of old versions.
+ORPHANS = _of("", "replicationcontrollers") | _of("batch", "jobs")
+
+#: A deletion that is done answers with the object, not with a Status.
+RETURNS_DELETED = (
+    _of("", "namespaces", "persistentvolumes", "persistentvolumeclaims", "pods", "podtemplates", "resourcequotas", "serviceaccounts")
+    | _of("", "services")
+    | _of(_STORAGE, "csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses")
+    | _of(_RESOURCE, "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+)
+
+#: What a selector of a field that the kind does not offer is told, where the words are the kind's own.
+UNKNOWN_FIELD = {
+    GroupResource("batch", "jobs"): 'field label "{field}" not supported for Job',
+    GroupResource(_RESOURCE, "resourceslices"): "field label not supported for {version}, Kind=ResourceSlice: {field}",
+}
+
+#: Warnings that every request for a resource gets.
+DEPRECATIONS = {
+    GroupResource("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
+    GroupResource("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
+
 
 #: Groups whose validation knows no standard finalizers: theirs need a domain like everybody's, and are not checked further.
 _OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"}
@@ -89,15 +163,15 @@ def strategies() -> dict[GroupResource, Callable[[], Strategy]]:
 def strategy_of(info: ResourceInfo) -> BuiltinStrategy:
     group_resource = info.gvr.group_resource
     made = _class_of(group_resource)(GroupKind(info.gvr.group, info.kind))
-    made.has_generation = group_resource in facts.HAS_GENERATION
+    made.has_generation = group_resource in HAS_GENERATION
     made.has_status = any(sub.name == "status" for sub in info.subresources)
-    made.allow_create_on_update = group_resource in facts.CREATED_BY_UPDATE
-    made.allow_unconditional_update = group_resource not in facts.CONDITIONAL_UPDATE
-    made.default_propagation = "orphan" if group_resource in facts.ORPHANS else "background"
-    made.returns_deleted = group_resource in facts.RETURNS_DELETED
+    made.allow_create_on_update = group_resource in CREATED_BY_UPDATE
+    made.allow_unconditional_update = group_resource not in CONDITIONAL_UPDATE
+    made.default_propagation = "orphan" if group_resource in ORPHANS else "background"
+    made.returns_deleted = group_resource in RETURNS_DELETED
     made.standard_finalizers = info.gvr.group not in _OWN_METADATA
     made.field_labels = tuple(label for label in info.selectable_fields if " " not in label and not label.startswith("metadata."))
-    made.unknown_field = facts.UNKNOWN_FIELD.get(group_resource, made.unknown_field)
+    made.unknown_field = UNKNOWN_FIELD.get(group_resource, made.unknown_field)
     return made
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS
 from kubeloop.apiserver.builtin.services.spec import endpoint_ip
-from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.validation.addresses import ip_warnings
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import (
     canonical_ip,
     each,
     fully_qualified_name,
     immutable,
     ip_address,
+    ip_warnings,
     label_name_field,
     one_of,
     subdomain_field,
@@ -29,13 +29,13 @@ _MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 class EndpointsStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_subsets(obj.get("subsets") or []))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [] if obj.get("subsets") == old.get("subsets") else list(_subsets(obj.get("subsets") or []))
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         if (obj["metadata"].get("labels") or {}).get(_MANAGED_BY) == "endpoint-controller":
             return []
         found = []
@@ -95,25 +95,25 @@ class EndpointSliceStrategy(BuiltinStrategy):
 
     metadata_checks_on_update = ("create",)
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         for endpoint in obj.get("endpoints") or ():
             # Version v1 reads it only from what older versions stored, of which there is none here.
             endpoint.pop("deprecatedTopology", None)
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         self.prepare_create(context, obj)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_slice(obj, None))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*_slice(obj, old), *immutable("addressType", obj.get("addressType"), old.get("addressType"))]
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         deprecated = ["spec.addressType: FQDN endpoints are deprecated"] if obj.get("addressType") == "FQDN" else []
         return deprecated + self._address_warnings(obj)
 
-    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+    def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         return self._address_warnings(obj)
 
     @staticmethod

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kubeloop.apiserver.builtin.conversion import convert_event
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, value_at
-from kubeloop.apiserver.event_conversion import convert_event
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import each, immutable
 from kubeloop.apiserver.validation.metadata import object_meta
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
@@ -26,14 +26,14 @@ class EventStrategy(BuiltinStrategy):
 
     metadata_checks_on_update = ()
 
-    def errors_on_create(self, context: RequestContext, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
+    def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
         found = list(_legacy(obj, self.kind.group))
         if self.kind.group:
             found += self._object_meta(obj, namespaced)
             found += _new(convert_event(obj, "v1"))
         return found or list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list(_legacy(obj, self.kind.group))
         if not self.kind.group:
             return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from kubeloop.apiserver.builtin.bootstrap.flow_control import mandatory
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.provisioning.flow_control import mandatory
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import each, subdomain_field, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
@@ -24,7 +24,7 @@ class FlowSchemaStrategy(BuiltinStrategy):
     metadata_checks_on_status = ()
     status_keeps_metadata = True
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         name, spec = obj["metadata"].get("name", ""), obj["spec"]
         found = list(_spec(name, spec))
         fixed = mandatory("flowschemas").get(name)
@@ -32,10 +32,10 @@ class FlowSchemaStrategy(BuiltinStrategy):
             found.append(invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
         return [*found, *conditions_of(obj)]
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_create(context, obj)
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(conditions_of(obj))
 
 

@@ -6,7 +6,8 @@ import copy
 from typing import Any
 
 from kubeloop.apiserver.builtin.defaulting import apply_defaults, drop_gated
-from kubeloop.apiserver.strategy import RequestContext, Strategy
+from kubeloop.apiserver.registry.strategy import Strategy
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.schema.strict import zero
 from kubeloop.types import JSONObject
@@ -37,7 +38,7 @@ class BuiltinStrategy(Strategy):
     def drop_disabled(self, obj: JSONObject) -> None:
         drop_gated(obj, self.gvk(obj))
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         if self.has_status:
             self._set_status(obj, self.initial_status(obj))
 
@@ -45,11 +46,11 @@ class BuiltinStrategy(Strategy):
         """What a new object's status is, whatever the request says; Go's empty status unless the kind says otherwise."""
         return zero(self.gvk(obj), "status")
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         if self.has_status:
             self._set_status(obj, copy.deepcopy(old.get("status")))
 
-    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
         if self.status_keeps_metadata:
             keep_metadata(obj, old)

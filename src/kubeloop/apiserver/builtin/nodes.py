@@ -7,9 +7,8 @@ import re
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import resource_value
 from kubeloop.apiserver.builtin.pods.scheduling import TAINT_EFFECTS
-from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.validation.addresses import cidr_warnings
-from kubeloop.apiserver.validation.formats import cidr, each, one_of
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.validation.formats import cidr, cidr_warnings, each, one_of
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import label_value, qualified_name
 from kubeloop.schema.internal_values import internal_value
@@ -24,19 +23,19 @@ class NodeStrategy(BuiltinStrategy):
 
     metadata_checks_on_update = ("create", "update")
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         """The status stays."""
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_node(obj))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*_node(obj), *_changes(obj, old)]
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_changes(obj, old))
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         spec = obj["spec"]
         found = ["spec.externalID: this field is deprecated, and is unused by Kubernetes"] if spec.get("externalID") else []
         return found + [

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, value_at
-from kubeloop.apiserver.go_json_errors import json_fault
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request.go_json_errors import json_fault
 from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, NOT_POSITIVE, each, immutable
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long
 from kubeloop.meta.names import config_key, dns1123_label, qualified_name
@@ -19,10 +19,10 @@ from kubeloop.types import JSONObject
 
 
 class LeaseStrategy(BuiltinStrategy):
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"]))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"]))
 
 
@@ -51,7 +51,7 @@ class NamespaceStrategy(BuiltinStrategy):
     def initial_status(self, obj: JSONObject) -> JSONObject:
         return {"phase": "Active"}
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
         spec = obj.setdefault("spec", {})
         if "kubernetes" not in (spec.get("finalizers") or ()):
@@ -59,19 +59,19 @@ class NamespaceStrategy(BuiltinStrategy):
         # A generated name is known only now.
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"].get("name", "")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return _finalizers(obj, indexed=False)
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         if context.subresource != "finalize":
             obj["spec"] = copy.deepcopy(old.get("spec") or {})
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = old["metadata"]["name"]
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return _finalizers(obj, indexed=context.subresource == "finalize")
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         phase = (obj.get("status") or {}).get("phase", "")
         if not obj["metadata"].get("deletionTimestamp"):
             if phase != "Active":
@@ -122,10 +122,10 @@ def _size(value: str) -> int:
 class ConfigMapStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_config_map(obj))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*_frozen(obj, old, "data", "binaryData"), *_config_map(obj)]
 
 
@@ -144,10 +144,10 @@ def _config_map(obj: JSONObject) -> Errors:
 class SecretStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_secret(obj))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*immutable("type", obj.get("type", ""), old.get("type", "")), *_frozen(obj, old, "data"), *_secret(obj)]
 
 
@@ -200,19 +200,19 @@ def _not_an_object(text: bytes) -> str:
 class ServiceAccountStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         _names_only(obj)
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         _names_only(obj)
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         if _MOUNTABLE not in (obj["metadata"].get("annotations") or {}):
             return []
         message = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
         return [f"metadata.annotations[{_MOUNTABLE}]: {message}"]
 
-    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+    def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         return [] if _MOUNTABLE in (old["metadata"].get("annotations") or {}) else self.warnings(context, obj)
 
 

@@ -10,7 +10,7 @@ from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.resources import container_resources
 from kubeloop.apiserver.builtin.pods.scheduling import tolerations
 from kubeloop.apiserver.builtin.pods.warnings import node_label_warnings
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.conditions import conditions
 from kubeloop.apiserver.validation.formats import immutable, label_name_field, not_negative, one_of
 from kubeloop.apiserver.validation.selectors import label_selector, labels
@@ -28,7 +28,7 @@ class PriorityClassStrategy(BuiltinStrategy):
     def deletion_fault(self, name: str) -> str:
         return "this is a system priority class and cannot be deleted" if name in _SYSTEM else ""
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         name, value, found = obj["metadata"].get("name", ""), obj.get("value", 0), []
         if name.startswith("system-"):
             if fault := _not_of_the_system(name, value, bool(obj.get("globalDefault"))):
@@ -42,7 +42,7 @@ class PriorityClassStrategy(BuiltinStrategy):
             found += one_of("preemptionPolicy", obj["preemptionPolicy"], ("PreemptLowerPriority", "Never"))
         return found
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = []
         if obj.get("value", 0) != old.get("value", 0):
             found.append(forbidden("value", "may not be changed in an update."))
@@ -66,13 +66,13 @@ class DisruptionBudgetStrategy(BuiltinStrategy):
     def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
         return []
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], any_value=False))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], any_value=bool(list(label_selector("", old["spec"].get("selector"))))))
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
         found = list(conditions("status.conditions", status.get("conditions") or []))
         for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
@@ -96,13 +96,13 @@ def _spec(spec: JSONObject, *, any_value: bool) -> Iterator[FieldError]:
 class RuntimeClassStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create", "update")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_class(obj))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*_class(obj), *immutable("handler", obj.get("handler", ""), old.get("handler", ""))]
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         selector = (obj.get("scheduling") or {}).get("nodeSelector") or {}
         return list(node_label_warnings("scheduling.nodeSelector", selector))
 

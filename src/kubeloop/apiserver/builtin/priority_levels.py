@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from kubeloop.apiserver.builtin.bootstrap.flow_control import mandatory
 from kubeloop.apiserver.builtin.flow_control import conditions_of
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.provisioning.flow_control import mandatory
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import one_of
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.types import JSONObject
@@ -23,17 +23,17 @@ class PriorityLevelStrategy(BuiltinStrategy):
     metadata_checks_on_status = ()
     status_keeps_metadata = True
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         metadata, spec = obj["metadata"], obj["spec"]
         name, found = metadata.get("name", ""), []
         if _OLD_ANNOTATION in (metadata.get("annotations") or {}):
             found.append(forbidden("metadata.annotations", f"annotation '{_OLD_ANNOTATION}' is forbidden"))
         return [*found, *_spec(name, spec), *_fixed(name, spec), *conditions_of(obj)]
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_create(context, obj)
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(conditions_of(obj))
 
 

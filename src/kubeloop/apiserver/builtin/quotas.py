@@ -8,7 +8,7 @@ from typing import Any
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import COUNTED, container_resource_name, resource_name, resource_value
 from kubeloop.apiserver.builtin.quantities import may_overcommit, quantity
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import IMMUTABLE, each
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import qualified_name
@@ -23,15 +23,15 @@ _MOST_MILLI = (2**63 - 1) // 1000
 class LimitRangeStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create",)
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
         if not obj["metadata"].get("name"):
             obj["metadata"]["name"] = str(uuid.uuid4())
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_limits(obj["spec"].get("limits") or []))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_create(context, obj)
 
 
@@ -118,16 +118,16 @@ _CONTRADICTIONS = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminat
 
 
 class QuotaStrategy(BuiltinStrategy):
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"]))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found, scopes = list(_spec(obj["spec"])), obj["spec"].get("scopes")
         if set(scopes or ()) != set(old["spec"].get("scopes") or ()):
             found.append(invalid("spec.scopes", scopes, IMMUTABLE))
         return found
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
         return [error for name in ("hard", "used") for error in _amounts(f"status.{name}", status.get(name) or {})]
 

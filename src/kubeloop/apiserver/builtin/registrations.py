@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeloop.apiserver.builtin.bootstrap.api_services import available
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.provisioning.api_services import available
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
 from kubeloop.apiserver.validation.formats import each, one_of
 from kubeloop.apiserver.validation.selectors import label_selector
@@ -24,17 +24,17 @@ class APIServiceStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update",)
     status_keeps_metadata = True
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         local = obj["spec"].get("service") is None
         obj["status"] = {"conditions": [available(context.time)]} if local else {}
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"]))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*self._object_meta(obj, False), *_spec(obj["spec"])]
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return [
             error
@@ -122,16 +122,16 @@ def _has_odd_values(hook: JSONObject) -> bool:
 class WebhookConfigurationStrategy(BuiltinStrategy):
     """Both kinds; only mutating webhooks have a reinvocation policy."""
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_webhooks(obj, _Leniency(None)))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_webhooks(obj, _Leniency(old)))
 
     #: Upstream's validation of an update begins with that of a new object's metadata.
     metadata_checks_on_update = ("create",)
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         if not obj["metadata"].get("name", "").endswith(_STATIC):
             return []
         why = "are reserved for static manifest-based configurations and cannot be managed via the API"
@@ -200,7 +200,7 @@ def _reviews(path: str, versions: list[str], *, any_version: bool) -> Errors:
 
 def _condition(path: str, expression: str) -> Errors:
     # CEL is imported when there is some: most servers never see any.
-    from kubeloop.apiserver.webhooks.condition_language import compiled
+    from kubeloop.apiserver.expressions.compiler import compiled_condition
 
-    if fault := compiled(expression).fault:
+    if fault := compiled_condition(expression).fault:
         yield invalid(path, expression, fault)

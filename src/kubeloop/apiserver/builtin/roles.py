@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import each, one_of, subdomain_field
 from kubeloop.apiserver.validation.selectors import label_selector
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
@@ -27,10 +27,10 @@ class _RbacStrategy(BuiltinStrategy):
 
 
 class RoleStrategy(_RbacStrategy):
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return [*_rules(obj, self.namespaced), *_aggregation(obj, any_value=False)]
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         selectors = (old.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
         any_value = any(list(label_selector("", one)) for one in selectors)
         return [*_rules(obj, self.namespaced), *_aggregation(obj, any_value=any_value)]
@@ -39,10 +39,10 @@ class RoleStrategy(_RbacStrategy):
 class RoleBindingStrategy(_RbacStrategy):
     """What a binding grants never changes: who may use it would change behind the back of whoever made it."""
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_binding(obj, self.namespaced))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found, role = list(_binding(obj, self.namespaced)), obj.get("roleRef") or {}
         if role != (old.get("roleRef") or {}):
             shown = {"APIGroup": role.get("apiGroup", ""), "Kind": role.get("kind", ""), "Name": role.get("name", "")}

@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
+from kubeloop.apiserver.crd.conversion import Post, calls_nobody
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, accepted_names, group_of, is_served, is_true, set_condition
 from kubeloop.apiserver.crd.naming import names_taken, settle
-from kubeloop.apiserver.encoding import decode
-from kubeloop.apiserver.objects import Objects, PreconditionFailed, StoredObject
 from kubeloop.apiserver.ownership import SERVER, Owners
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.resource_controller import ResourceController
+from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed, StoredObject
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.resource_controller import ResourceController
+from kubeloop.apiserver.request.encoding import decode
 from kubeloop.apiserver.storage.protocol import KeyValue, prefix_end
-from kubeloop.apiserver.watch_cache import WatchCache
-from kubeloop.apiserver.webhooks.conversion import Post, calls_nobody
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import SupervisedTask, Supervisor, close_all

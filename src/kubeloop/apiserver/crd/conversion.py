@@ -3,16 +3,171 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
-from typing import Final
+import copy
+import json
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final
 
 from kubeloop.apiserver.crd.definition import is_true
+from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
+from kubeloop.apiserver.outbound.review_reader import read_review
+from kubeloop.apiserver.outbound.target import trust
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.validation.selectors import labels
 from kubeloop.apiserver.validation.webhook_client import client_config
-from kubeloop.apiserver.webhooks.failure import NotCallable
-from kubeloop.apiserver.webhooks.target import trust
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
-from kubeloop.meta.names import dns1035_label
+from kubeloop.meta.names import annotation_key, dns1035_label
 from kubeloop.types import JSONObject
+
+# Conversion webhooks: objects of a custom resource in another of its versions, as a program outside says.
+#
+# Source: apiextensions.k8s.io/v1 ConversionReview; apiextensions-apiserver pkg/apiserver/conversion/webhook_converter.go.
+
+
+#: Posts a review to a ``clientConfig`` within ``timeout`` seconds; raises CallFailed.
+Post = Callable[..., Awaitable[bytes]]
+
+_GROUP: Final = "apiextensions.k8s.io"
+_REVIEW_VERSIONS: Final = ("v1", "v1beta1")
+_FIELDS: Final[Mapping[str, str]] = {"uid": "string", "convertedObjects": "[]runtime.RawExtension", "result": "v1.Status"}
+#: Seconds, as kube-apiserver gives it.
+_TIMEOUT: Final = 30
+
+
+async def calls_nobody(_config: JSONObject, _review: JSONObject, *, timeout: int) -> bytes:  # noqa: ARG001 - a Post's own
+    """For definitions that are looked at, not served."""
+    raise CallFailed("nobody is called here")
+
+
+class ConversionWebhook:
+    """Asks the webhook of one definition.
+
+    Guarantees
+        Of metadata only labels and annotations are the webhook's; all else stays as it was.
+        An answer that lacks an object, or has one of another name, kind or version, is refused whole.
+    """
+
+    def __init__(self, conversion: JSONObject, post: Post) -> None:
+        """``conversion`` is a definition's ``spec.conversion`` with strategy Webhook."""
+        webhook = conversion["webhook"]
+        self._config: JSONObject = webhook["clientConfig"]
+        self._reviews: list[str] = webhook.get("conversionReviewVersions") or []
+        self._post = post
+
+    async def convert(self, objects: list[JSONObject], to: str) -> list[JSONObject]:
+        """``objects``, which are not changed, in the API version ``to``.
+
+        Raises:
+            ApiError: 500 without a reason, as upstream leaves the errors of its converter.
+        """
+        what = f"conversion webhook for {_shown_kind(objects[0])}"
+        try:
+            response = await self._ask(objects, to)
+        except CallFailed as fault:
+            raise api_errors.internal(f"{what} failed: {fault}") from None
+        made = response.get("convertedObjects") or []
+        if len(made) != len(objects):
+            raise api_errors.internal(f"{what} returned {len(made)} objects, expected {len(objects)}")
+        single = len(objects) == 1
+        return [
+            _checked(what, before, after, to, place, single=single) for place, (before, after) in enumerate(zip(objects, made, strict=True))
+        ]
+
+    async def _ask(self, objects: list[JSONObject], to: str) -> JSONObject:
+        version = next((one for one in self._reviews if one in _REVIEW_VERSIONS), None)
+        if version is None:
+            raise CallFailed("no supported conversion review versions")
+        uid = str(uuid.uuid4())
+        review = {
+            "kind": "ConversionReview",
+            "apiVersion": f"{_GROUP}/{version}",
+            "request": {"uid": uid, "desiredAPIVersion": to, "objects": [_without_version(one) for one in objects]},
+        }
+        body = await self._post(self._config, review, timeout=_TIMEOUT)
+        response, met = read_review(body, _GROUP, version, "ConversionReview", _FIELDS)
+        wanted = f"{_GROUP}/v1, Kind=ConversionReview"
+        # The answers of v1beta1 are believed without kind and uid.
+        if version == "v1" and met != wanted:
+            raise CallFailed(f"expected webhook response of {wanted}, got {met}")
+        if response is None:
+            raise CallFailed("no response provided")
+        if version == "v1" and (response.get("uid") or "") != uid:
+            raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+        result = response.get("result") or {}
+        if result.get("status") != "Success":
+            raise CallFailed(result.get("message") or f"response.result.status was '{result.get('status') or ''}', not 'Success'")
+        return response
+
+
+def _shown_kind(obj: JSONObject) -> str:
+    return f"{obj.get('apiVersion', '')}, Kind={obj.get('kind', '')}"
+
+
+def _without_version(obj: JSONObject) -> JSONObject:
+    """Upstream converts what storage holds, before it knows the resourceVersion."""
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
+    return {**obj, "metadata": metadata}
+
+
+def _checked(what: str, before: JSONObject, after: Any, to: str, place: int, *, single: bool) -> JSONObject:
+    """A converted object with the metadata of the one it was made of."""
+    if after is None:
+        raise api_errors.internal("unexpected end of JSON input")
+    if not isinstance(after, dict) or not after.get("kind"):
+        raise api_errors.internal(f"Object 'Kind' is missing in '{json.dumps(after, ensure_ascii=False)}'")
+    at_index = f"{what} returned invalid{'' if single else ' converted'} object at index {place}"
+    at_object = f"{what} returned invalid object" if single else at_index
+    if after.get("apiVersion") != to:
+        raise api_errors.internal(f"{at_index}: invalid groupVersion (expected {to}, received {after.get('apiVersion') or ''})")
+    if after["kind"] != before["kind"]:
+        raise api_errors.internal(f"{at_index}: invalid kind (expected {before['kind']}, received {after['kind']})")
+    metadata = after.get("metadata")
+    found = metadata if isinstance(metadata, dict) else {}
+    for name, shown in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
+        wanted, got = before["metadata"].get(name) or "", found.get(name) or ""
+        if wanted != got:
+            raise api_errors.internal(f"{at_object}: must have the same {shown}: {wanted} != {got}")
+    try:
+        kept = _metadata(before["metadata"], found)
+    except CallFailed as fault:
+        of = f"{what} returned invalid metadata" if single else f"{what} returned invalid metadata in object at index {place}"
+        raise api_errors.internal(f"{of}: {fault}") from None
+    return {**after, "metadata": kept}
+
+
+def _metadata(before: JSONObject, after: JSONObject) -> JSONObject:
+    kept: JSONObject = copy.deepcopy(before)
+    for field in ("labels", "annotations"):
+        given = after.get(field)
+        if given is None:
+            kept.pop(field, None)
+            continue
+        if not isinstance(given, dict):
+            raise CallFailed(f"invalid metadata.{field} of type {_go_type(given)} in converted object")
+        for key, value in given.items():
+            if not isinstance(value, str):
+                raise CallFailed(f"metadata.{field}[{key}] must be a string, but is {_go_type(value)} in converted object")
+        if given != (before.get(field) or {}):
+            _check_texts(field, given)
+        kept[field] = given
+    return kept
+
+
+def _check_texts(field: str, given: dict[str, str]) -> None:
+    if field == "labels":
+        faults = [str(fault) for fault in labels("metadata.labels", given)]
+    else:
+        # Upstream's own spelling of the path.
+        faults = [f'metadata.annotation: Invalid value: "{key}": {message}' for key in given for message in annotation_key(key)]
+    if faults:
+        raise CallFailed(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
+
+
+def _go_type(value: Any) -> str:
+    names = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}", dict: "map[string]interface {}"}
+    return names.get(type(value), "<nil>")
+
 
 _REVIEWS: Final = ("v1", "v1beta1")
 _CLIENT: Final = "spec.conversion.webhookClientConfig"

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.crd import paths
 from kubeloop.apiserver.crd.definition import has_status_subresource, scale_subresource, schema_of
-from kubeloop.apiserver.resource import ScalePaths
-from kubeloop.apiserver.strategy import RequestContext, Strategy
+from kubeloop.apiserver.registry.resource import ScalePaths
+from kubeloop.apiserver.registry.strategy import Strategy
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.validation.metadata import embedded_meta
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupResource
@@ -49,13 +50,27 @@ class CustomStrategy(Strategy):
     has_generation = True
     allow_unconditional_update = False
 
-    def __init__(self, version: JSONObject, resource: GroupResource, *, kind: str = "", terminating: bool = False) -> None:
-        """``kind`` is what objects must say they are; empty: nothing is said. ``terminating``: nothing new may be created any more."""
+    def __init__(
+        self,
+        version: JSONObject,
+        resource: GroupResource,
+        *,
+        kind: str = "",
+        terminating: bool = False,
+        schemas: Mapping[str, TypeSchema] | None = None,
+    ) -> None:
+        """
+        Args:
+            version: The version, as the definition has it.
+            resource: Group and resource of the definition.
+            kind: Kind of the objects; empty: any.
+            terminating: The definition is being deleted: no object may be created.
+            schemas: Schemas of all versions of the definition, by version; None or empty: this version is the only one.
+        """
         self._resource = resource
         self._kind = kind
         self._terminating = terminating
-        #: Schemas of all versions of the definition, by version; empty: there is this one alone.
-        self.schemas: Mapping[str, TypeSchema] = {}
+        self._schemas = {} if schemas is None else schemas
         source = schema_of(version)
         self.schema: TypeSchema = parse(source)
         self.has_status = has_status_subresource(version)
@@ -83,18 +98,18 @@ class CustomStrategy(Strategy):
         group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
         if self._kind and (group, obj.get("kind")) != (self._resource.group, self._kind):
             return None
-        return self.schemas.get(version, _NOTHING) if self.schemas else self.schema
+        return self._schemas.get(version, _NOTHING) if self._schemas else self.schema
 
     def default(self, obj: JSONObject) -> None:
         apply_defaults(obj, self.schema)
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         if self._terminating:
             why = "create not allowed while custom resource definition is terminating"
             raise api_errors.forbidden(self._resource, obj["metadata"].get("name", ""), why)
         super().prepare_create(context, obj)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         faults = validate(obj, self.schema)
         faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
         faults.extend(check_metadata(obj, self.schema, embedded_meta))
@@ -102,7 +117,7 @@ class CustomStrategy(Strategy):
         faults.extend(self._broken_rules(context, obj, None, faults))
         return faults
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         faults = validate(obj, self.schema, old=old)
         faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
         faults.extend(check_metadata(obj, self.schema, embedded_meta))
@@ -110,7 +125,7 @@ class CustomStrategy(Strategy):
         faults.extend(self._broken_rules(context, obj, old, faults))
         return faults
 
-    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         """Everything but the status stays, metadata too; managedFields and resourceVersion are the request's."""
         has_status, status = "status" in obj, obj.get("status")
         given = obj.get("metadata") or {}
@@ -126,7 +141,7 @@ class CustomStrategy(Strategy):
         else:
             obj.pop("status", None)
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         faults: list[FieldError] = []
         if "status" in obj and self._status_schema is not None:
             before = {"old": old["status"]} if "status" in old else {}
@@ -136,7 +151,7 @@ class CustomStrategy(Strategy):
         faults.extend(self._broken_rules(context, obj, old, faults))
         return faults
 
-    def _broken_rules(self, context: RequestContext, obj: JSONObject, old: JSONObject | None, faults: list[FieldError]) -> list[FieldError]:
+    def _broken_rules(self, context: WriteRequest, obj: JSONObject, old: JSONObject | None, faults: list[FieldError]) -> list[FieldError]:
         return [] if self._rules is None else self._rules.check(obj, old, faults, context.warnings)
 
     def counts_for_generation(self, obj: JSONObject) -> object:
@@ -145,7 +160,7 @@ class CustomStrategy(Strategy):
         # As text, in which 1.0 is not 1: to upstream a number that is sent with another Go type has changed.
         return _COMPARABLE.encode(counting)
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return [text for name in sorted(set(obj["metadata"].get("finalizers") or ())) for text in _finalizer_warnings(name)]
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.crd.conversion import ConversionWebhook, Post, calls_nobody
 from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.crd.definition import (
     accepted_names,
@@ -21,15 +21,16 @@ from kubeloop.apiserver.crd.definition import (
     storage_version,
     versions_of,
 )
-from kubeloop.apiserver.discovery.version_order import by_priority
-from kubeloop.apiserver.encoding import decode, encode
-from kubeloop.apiserver.resource import Column, ConversionNeeded, ServedResource
-from kubeloop.apiserver.strategy import Strategy
-from kubeloop.apiserver.tables.duration import age
-from kubeloop.apiserver.webhooks.conversion import ConversionWebhook, Post, calls_nobody
+from kubeloop.apiserver.registry.registry import by_priority
+from kubeloop.apiserver.registry.resource import Column, ConversionNeeded, ServedResource
+from kubeloop.apiserver.registry.strategy import Strategy
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.encoding import decode, encode
+from kubeloop.apiserver.tables.layout import age
 from kubeloop.merge import JSONPath, JSONPathError
 from kubeloop.meta.field_error import go_whole
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.schema import TypeSchema
 from kubeloop.types import JSONObject
 
 # Printer columns of custom resources: ``additionalPrinterColumns``, or the age.
@@ -202,10 +203,12 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
     kind, plural = names["kind"], names["plural"]
     stored = GroupVersionKind(group, storage_version(crd), kind)
     resource, terminating = GroupResource(group, plural), bool(crd["metadata"].get("deletionTimestamp"))
-    strategies = {version["name"]: CustomStrategy(version, resource, kind=kind, terminating=terminating) for version in versions_of(crd)}
-    schemas = {name: strategy.schema for name, strategy in strategies.items()}
-    for strategy in strategies.values():
-        strategy.schemas = schemas
+    schemas: dict[str, TypeSchema] = {}
+    strategies = {
+        version["name"]: CustomStrategy(version, resource, kind=kind, terminating=terminating, schemas=schemas)
+        for version in versions_of(crd)
+    }
+    schemas |= {name: strategy.schema for name, strategy in strategies.items()}
 
     def convert(obj: JSONObject, to: str) -> JSONObject:
         """Strategy None: only apiVersion changes. Defaults are those of the version it comes from, as upstream decodes storage."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 
-from kubeloop.apiserver.crd import defaults, validation
+from kubeloop.apiserver.crd import definition as defaults
+from kubeloop.apiserver.crd import validation
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, schema_of, set_condition, versions_of
-from kubeloop.apiserver.strategy import RequestContext, Strategy
+from kubeloop.apiserver.registry.strategy import Strategy
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.time import format_time
 from kubeloop.schema.crd_rules import unrecognised_formats
@@ -30,27 +32,27 @@ class DefinitionStrategy(Strategy):
     def default(self, obj: JSONObject) -> None:
         defaults.apply(obj)
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
         defaults.add_stored_version(obj)
 
     def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
         return validation.with_name_rule(obj, super()._object_meta(obj, namespaced))
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return validation.check_create(obj)
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         obj["status"] = copy.deepcopy(old.get("status") or {})
         defaults.add_stored_version(obj)
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return validation.check_update(obj, old)
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return validation.check_status_update(obj)
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         texts: dict[str, None] = {}
         for version in versions_of(obj):
             schema = schema_of(version) or {}

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.object_meta import timestamp
-from kubeloop.apiserver.objects import Objects, PreconditionFailed
+from kubeloop.apiserver.builtin.bootstrap.flow_control import GROUP, dangling
 from kubeloop.apiserver.ownership import Owners
-from kubeloop.apiserver.provisioning.flow_control import GROUP, dangling
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.request_info import RequestInfo
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.object_meta import timestamp
+from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage import Event, prefix_end
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock

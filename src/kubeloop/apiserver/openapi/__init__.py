@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.aggregation.registered import Table
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock

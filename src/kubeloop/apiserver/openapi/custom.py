@@ -7,7 +7,7 @@ import re
 from typing import Any, Final
 
 from kubeloop.apiserver.openapi.schemas import COMPONENTS
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.types import JSONObject
 
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"

@@ -13,8 +13,8 @@ import msgspec
 from kubeloop.apiserver.crd.definition import schema_of
 from kubeloop.apiserver.openapi import custom, gnostic_v3
 from kubeloop.apiserver.openapi.schemas import closed, referenced, v3
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
 from kubeloop.schema.descriptions import Descriptions

@@ -15,7 +15,7 @@ import msgspec
 from kubeloop.apiserver.crd.definition import schema_of
 from kubeloop.apiserver.openapi import custom
 from kubeloop.apiserver.openapi.schemas import COMPONENTS, DEFINITIONS, closed, referenced, v2
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
 from kubeloop.schema.descriptions import Descriptions
 from kubeloop.types import JSONObject

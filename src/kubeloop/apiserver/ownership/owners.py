@@ -9,13 +9,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubeloop.apiserver import api_errors
-from kubeloop.apiserver.object_meta import timestamp
 from kubeloop.apiserver.ownership.entries import APPLY, UPDATE, InvalidEntries, Managed, decode, encode, identifier, is_reset, manager_named
 from kubeloop.apiserver.ownership.managers import KUBECTL, allowed_conflicts, cap, renew
 from kubeloop.apiserver.ownership.scopes import Scope, Scopes
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.object_meta import timestamp
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.request import api_errors
 from kubeloop.merge.fields import ApplyConflict, Conflict, FieldSet, TypeMismatch
 from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.managing import VersionedSet, apply, update

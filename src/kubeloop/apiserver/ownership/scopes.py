@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from kubeloop.apiserver.objects import converted
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.objects import converted
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.merge.fields import FieldSet, FieldType, MissingVersion, TypeMismatch, builtin_types, custom_type
 from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.filters import Filter, excluding

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.apiserver.admission import Attributes, Plugin
 from kubeloop.apiserver.admission.cached_lister import CachedList
-from kubeloop.apiserver.authorization import Authorizer
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request.access import Authorizer
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.decoding import SCHEME, conform, kind_of
+from kubeloop.apiserver.admission.matching import Match
 from kubeloop.apiserver.policies.object_types import NotMutable, as_configuration, as_operations, check_type_names
-from kubeloop.apiserver.webhooks.matching import Match
+from kubeloop.apiserver.registry.decoding import SCHEME, conform, kind_of
+from kubeloop.apiserver.request import api_errors
 from kubeloop.cel.values import Message, Timestamp
 from kubeloop.merge import PatchError, json_patch
 from kubeloop.merge.fields import FieldType, TypeMismatch, builtin_types, check, custom_type, merge

@@ -9,22 +9,20 @@ import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.authorization import Authorizer
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.policies.activation import Activation
+from kubeloop.apiserver.admission.activation import Activation
+from kubeloop.apiserver.admission.matching import Match, Matcher
+from kubeloop.apiserver.admission.new_objects import check_metadata, replace_object, unfinished
+from kubeloop.apiserver.expressions.compiler import CONFIGURATION, OPERATIONS, Compiled, Compiler
+from kubeloop.apiserver.expressions.evaluation import BUDGET, ConditionsFault, CostBudgetExceeded, conditions_hold, evaluate
 from kubeloop.apiserver.policies.changes import Changes
-from kubeloop.apiserver.policies.compiling import CONFIGURATION, OPERATIONS, Compiled, Compiler
-from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
-from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy
-from kubeloop.apiserver.policies.evaluating import BUDGET, CostBudgetExceeded, evaluate
-from kubeloop.apiserver.policies.matching import bound_here, is_exempt, matched
+from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy, bound_here, is_exempt, matched
 from kubeloop.apiserver.policies.object_types import NotMutable
 from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, said
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.webhooks.matching import Match, Matcher
-from kubeloop.apiserver.webhooks.new_objects import check_metadata, replace_object, unfinished
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.meta.errors import ApiError, NotFound
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.status import StatusCause
@@ -41,7 +39,7 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Mutations:
-    """What a mutating policy has of its own."""
+    """The part of a policy that only mutating policies have."""
 
     each: tuple[Mutation, ...]
     reinvoked: bool

@@ -9,19 +9,17 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.authorization import Authorizer
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.policies.activation import Activation
-from kubeloop.apiserver.policies.compiling import ANNOTATION, CONDITION, MESSAGE, Compiled, Compiler
-from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
-from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy
-from kubeloop.apiserver.policies.evaluating import BUDGET, CostBudgetExceeded, Result, evaluate
-from kubeloop.apiserver.policies.matching import bound_here, is_exempt, matched
+from kubeloop.apiserver.admission.activation import Activation
+from kubeloop.apiserver.admission.matching import Match, Matcher
+from kubeloop.apiserver.expressions.compiler import ANNOTATION, CONDITION, MESSAGE, Compiled, Compiler
+from kubeloop.apiserver.expressions.evaluation import BUDGET, ConditionsFault, CostBudgetExceeded, Result, conditions_hold, evaluate
+from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy, bound_here, is_exempt, matched
 from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, said
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.webhooks.matching import Match, Matcher
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.meta.errors import ApiError, NotFound
 from kubeloop.meta.status import StatusCause
 from kubeloop.types import JSONObject

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubeloop.apiserver.tables.duration import age
-from kubeloop.apiserver.tables.layout import NAME_AND_AGE, Layout, age_of, labels_text, layout, name_of, part
+from kubeloop.apiserver.tables.layout import NAME_AND_AGE, Layout, age, age_of, labels_text, layout, name_of, part
 from kubeloop.types import JSONObject
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"

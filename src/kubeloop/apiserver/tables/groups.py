@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kubeloop.apiserver.tables.duration import human_duration
-from kubeloop.apiserver.tables.layout import NAME_AND_AGE, Layout, age_of, layout, name_of, part, selector_text, shortened
+from kubeloop.apiserver.tables.layout import NAME_AND_AGE, Layout, age_of, human_duration, layout, name_of, part, selector_text, shortened
 from kubeloop.types import JSONObject
 
 

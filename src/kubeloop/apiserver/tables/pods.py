@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubeloop.apiserver.tables.duration import age
-from kubeloop.apiserver.tables.layout import Layout, age_of, layout, name_of, part
+from kubeloop.apiserver.tables.layout import Layout, age, age_of, layout, name_of, part
 from kubeloop.types import JSONObject
 
 

@@ -6,15 +6,47 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kubeloop.apiserver.encoding import sorted_keys
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.object_meta import in_declared_order
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.request.encoding import sorted_keys
 from kubeloop.apiserver.tables.core import CORE
 from kubeloop.apiserver.tables.groups import GROUPS
 from kubeloop.apiserver.tables.layout import PLAIN, Layout, age_of, layout, name_of, part
-from kubeloop.apiserver.tables.partial import API_VERSION, partial_object
 from kubeloop.apiserver.tables.pods import PODS
 from kubeloop.apiserver.tables.workloads import WORKLOADS
 from kubeloop.types import JSONObject
+
+# PartialObjectMetadata: an object of any kind with nothing but its metadata. Source: meta.k8s.io/v1.
+
+
+API_VERSION = "meta.k8s.io/v1"
+
+#: Annotations by which a version tells what it has no fields for. Upstream makes them while it encodes the version, and takes the metadata
+#: alone before that: so they are not in it.
+_MADE_BY_VERSION = {
+    ("apps/v1", "DaemonSet"): {"deprecated.daemonset.template.generation"},
+    ("autoscaling/v1", "HorizontalPodAutoscaler"): {
+        f"autoscaling.alpha.kubernetes.io/{name}" for name in ("metrics", "current-metrics", "conditions", "behavior")
+    },
+}
+
+
+def partial_object(obj: JSONObject) -> JSONObject:
+    """The metadata of ``obj``, in the order in which its Go type declares it. Its values are shared."""
+    metadata, made = obj["metadata"], _MADE_BY_VERSION.get((obj.get("apiVersion", ""), obj.get("kind", "")))
+    if made and (annotations := metadata.get("annotations")):
+        metadata = {name: value for name, value in metadata.items() if name != "annotations"}
+        if kept := {name: value for name, value in annotations.items() if name not in made}:
+            metadata["annotations"] = kept
+    return {"kind": "PartialObjectMetadata", "apiVersion": API_VERSION, "metadata": in_declared_order(metadata)}
+
+
+def partial_list(objects: Iterable[JSONObject], metadata: JSONObject) -> JSONObject:
+    """``metadata`` is the list's. Without objects ``items`` is null, as Go's nil slice is."""
+    items = [partial_object(obj) for obj in objects]
+    kept = {name: value for name, value in metadata.items() if value not in ("", None)}
+    return {"kind": "PartialObjectMetadataList", "apiVersion": API_VERSION, "metadata": kept, "items": items or None}
+
 
 # The Table of horizontal pod autoscalers: current and wanted values of their metrics.
 #

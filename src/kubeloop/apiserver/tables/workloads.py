@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubeloop.apiserver.tables.duration import age, between
-from kubeloop.apiserver.tables.layout import Layout, age_of, containers_text, labels_text, layout, name_of, part, selector_text
+from kubeloop.apiserver.tables.layout import (
+    Layout,
+    age,
+    age_of,
+    between,
+    containers_text,
+    labels_text,
+    layout,
+    name_of,
+    part,
+    selector_text,
+)
 from kubeloop.types import JSONObject
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kubeloop.apiserver.options import unsupported
+from kubeloop.apiserver.validation.formats import unsupported
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject

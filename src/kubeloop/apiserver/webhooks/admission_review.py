@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.webhooks.answers import read_review
-from kubeloop.apiserver.webhooks.failure import CallFailed
-from kubeloop.apiserver.webhooks.requests import request_tree
+from kubeloop.apiserver.admission.requests import request_tree
+from kubeloop.apiserver.outbound.failure import CallFailed
+from kubeloop.apiserver.outbound.review_reader import read_review
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.meta.status import Status

@@ -9,17 +9,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.admission import Attributes, Plugin
-from kubeloop.apiserver.authorization import Authorizer
-from kubeloop.apiserver.egress_policy import EgressPolicy
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request.access import Authorizer
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.apiserver.webhooks.configurations import MUTATING, VALIDATING, Configurations
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.webhooks.client import WebhookClient
+    from kubeloop.apiserver.outbound.client import WebhookClient
     from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
 
 
@@ -48,8 +48,8 @@ class Webhooks:
     @property
     def caller(self) -> WebhookClient:
         if self._caller is None:
-            from kubeloop.apiserver.webhooks.client import WebhookClient
-            from kubeloop.apiserver.webhooks.services import ServiceResolver
+            from kubeloop.apiserver.outbound.client import WebhookClient
+            from kubeloop.apiserver.outbound.target import ServiceResolver
 
             self._caller = WebhookClient(ServiceResolver(self.registry, self.objects).resolve, self.clock, self._reach)
         return self._caller
@@ -103,6 +103,6 @@ class _Validating:
 
     @cached_property
     def _plugin(self) -> Plugin:
-        from kubeloop.apiserver.webhooks.validating import ValidatingWebhooks
+        from kubeloop.apiserver.webhooks.dispatcher import ValidatingWebhooks
 
         return ValidatingWebhooks(self._webhooks.asker(self._configurations, mutating=False))

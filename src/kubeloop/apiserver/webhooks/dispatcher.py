@@ -5,21 +5,23 @@ Source: k8s.io/apiserver pkg/admission/plugin/webhook/{mutating,validating}/disp
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Final
 
-from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.authorization import Authorizer
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.admission.matching import Match, Matcher, is_exempt, matches_object
+from kubeloop.apiserver.admission.requests import name_of, versioned
+from kubeloop.apiserver.outbound.client import WebhookClient
+from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewResponse, denial, question, verdict
-from kubeloop.apiserver.webhooks.client import WebhookClient
 from kubeloop.apiserver.webhooks.configurations import Configurations, Hook
-from kubeloop.apiserver.webhooks.failure import CallFailed, NotCallable
-from kubeloop.apiserver.webhooks.matching import Invocation, Match, Matcher, is_exempt
-from kubeloop.apiserver.webhooks.requests import name_of
-from kubeloop.apiserver.webhooks.versions import versioned
+from kubeloop.meta.errors import ApiError
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
@@ -67,6 +69,27 @@ _LOG = logging.getLogger(__name__)
 _HARMLESS = ("None", "NoneOnDryRun")
 
 
+@dataclass(frozen=True, slots=True)
+class Invocation(Match):
+    """A webhook to call, and the version of the resource in which it sees the write."""
+
+    hook: Hook
+
+
+async def invocation_of(hook: Hook, matcher: Matcher, attributes: Attributes) -> Invocation | None:
+    """Return how ``hook`` is called for a write; None: its rules or selectors do not match.
+
+    Raises:
+        NotFound: The namespace whose labels would decide does not exist.
+    """
+    match = matcher.by_rules(hook.rules, attributes, equivalent=hook.equivalent)
+    if match is None or not matches_object(hook.objects, attributes):
+        return None
+    if not await matcher.matches_namespace(hook.namespaces, attributes):
+        return None
+    return Invocation(match.resource, match.kind, hook)
+
+
 class WebhookDispatcher:
     """What both kinds of admission webhooks need: which are concerned, objects in their versions, calls, and what failures mean."""
 
@@ -101,19 +124,19 @@ class WebhookDispatcher:
         Raises:
             NotFound, Forbidden (a condition that cannot be evaluated).
         """
-        found = await self._matcher.invocation(hook, attributes)
+        found = await invocation_of(hook, self._matcher, attributes)
         if found is None or not hook.conditions:
             return found
         return found if await self._conditions_hold(hook, attributes, found) else None
 
     async def _conditions_hold(self, hook: Hook, attributes: Attributes, found: Match) -> bool:
-        from kubeloop.apiserver.policies.activation import Activation
-        from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
-        from kubeloop.apiserver.webhooks.condition_language import compiled
+        from kubeloop.apiserver.admission.activation import Activation
+        from kubeloop.apiserver.expressions.compiler import compiled_condition
+        from kubeloop.apiserver.expressions.evaluation import ConditionsFault, conditions_hold
 
         facts = Activation(attributes, self._registry, self.objects, self._authorizer)
         await facts.prepare(found)
-        conditions = [compiled(one["expression"]) for one in hook.conditions]
+        conditions = [compiled_condition(one["expression"]) for one in hook.conditions]
         try:
             return conditions_hold(conditions, facts.of_conditions(found, None), ignore_failure=hook.ignore_failure)
         except ConditionsFault as fault:
@@ -144,7 +167,7 @@ class WebhookDispatcher:
         except CallFailed as fault:
             raise CallFailed(f"failed to call webhook: {fault}") from None
         said = verdict(asked, body, mutating=self._mutating)
-        attributes.warnings += said.warnings
+        attributes.warnings.extend(said.warnings)
         if not said.allowed:
             raise denial(hook.name, said.status)
         return said
@@ -160,3 +183,43 @@ class WebhookDispatcher:
             self._warnings.say(f"{why}; the write is refused")
             raise api_errors.internal_error(why)
         self._warnings.say(f"{why}; the write goes on")
+
+
+# ValidatingAdmissionWebhook: webhooks that may refuse what is written, all asked at the same time.
+#
+# Source: k8s.io/apiserver pkg/admission/plugin/webhook/validating; Kubernetes documentation, "Dynamic Admission Control".
+
+
+class ValidatingWebhooks:
+    """Asks the webhooks that are concerned; the write goes on when none of them refuses it.
+
+    Guarantees
+        All are asked, and have answered or failed, before the write is refused; the refusal is that of the first in order.
+    """
+
+    def __init__(self, asker: WebhookDispatcher) -> None:
+        self._asker = asker
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Nothing is changed."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        hooks = await self._asker.hooks(attributes)
+        if not hooks:
+            return
+        found = [await self._asker.invocation(hook, attributes) for hook in hooks]
+        concerned = [invocation for invocation in found if invocation is not None]
+        said = await asyncio.gather(*(self._ask(invocation, attributes) for invocation in concerned), return_exceptions=True)
+        errors = [one for one in said if one is not None]
+        for other in errors[1:]:  # as upstream: the client is answered the first, and the log has the others
+            _LOG.warning("another webhook refuses the request too: %s", other, exc_info=None if isinstance(other, ApiError) else other)
+        if errors:
+            raise errors[0]
+
+    async def _ask(self, invocation: Invocation, attributes: Attributes) -> None:
+        obj = await self._asker.versioned(invocation, attributes, attributes.obj)
+        old = await self._asker.versioned(invocation, attributes, attributes.old)
+        try:
+            await self._asker.ask(invocation, attributes, obj, old)
+        except CallFailed as fault:
+            self._asker.failed(invocation.hook, fault)

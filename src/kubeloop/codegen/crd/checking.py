@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.apiserver.crd import defaults, validation
+from kubeloop.apiserver.crd import definition as defaults
+from kubeloop.apiserver.crd import validation
 from kubeloop.codegen.crd.manifest import Definition
 from kubeloop.meta.field_error import FieldError
 from kubeloop.types import JSONObject

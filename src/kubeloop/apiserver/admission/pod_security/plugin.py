@@ -5,22 +5,136 @@ Source: k8s.io/pod-security-admission admission/admission.go; plugin/pkg/admissi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
-from kubeloop.apiserver import api_errors
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.errors import aggregated, refused
+from kubeloop.apiserver.admission.chain import Attributes, aggregated, refused
 from kubeloop.apiserver.admission.namespaces import NAMESPACES
-from kubeloop.apiserver.admission.pod_security.evaluation import findings
-from kubeloop.apiserver.admission.pod_security.findings import Pod
-from kubeloop.apiserver.admission.pod_security.levels import PREFIX, PRIVILEGED, Level, Policy, policy_of
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.admission.pod_security.baseline import BASELINE
+from kubeloop.apiserver.admission.pod_security.findings import Check, Finding, Pod
+from kubeloop.apiserver.admission.pod_security.restricted import RESTRICTED
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.storage import prefix_end
-from kubeloop.meta.field_error import FieldError
+from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
 from kubeloop.types import JSONObject
+
+# Levels and versions of the Pod Security Standards, and the policy that a namespace's labels ask for.
+#
+# Source: k8s.io/pod-security-admission api/helpers.go.
+
+
+T = TypeVar("T")
+
+PREFIX = "pod-security.kubernetes.io/"
+#: From what allows all to what allows least.
+LEVELS = ("privileged", "baseline", "restricted")
+#: The minor version of Kubernetes 1 that stands for ``latest``: newer than any.
+LATEST = 1 << 62
+_VERSION = re.compile(r"v1\.(0|[1-9][0-9]*)", re.ASCII)
+
+
+class Level(NamedTuple):
+    """What pods must keep to, as of Kubernetes 1.``minor``."""
+
+    level: str
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.level}:{'latest' if self.minor == LATEST else f'v1.{self.minor}'}"
+
+    @property
+    def strictness(self) -> int:
+        return LEVELS.index(self.level)
+
+
+PRIVILEGED = Level("privileged", LATEST)
+
+
+class Policy(NamedTuple):
+    """What is refused, what is noted in the audit log, and what the client is warned of."""
+
+    enforce: Level = PRIVILEGED
+    audit: Level = PRIVILEGED
+    warn: Level = PRIVILEGED
+
+
+def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
+    """The policy, and what is wrong with the labels. A faulty level is enforced as the strictest, a faulty version as the latest."""
+    if not any(name.startswith(PREFIX) for name in labels):
+        return Policy(), []
+    faults: list[FieldError] = []
+
+    def read(name: str, parse: Callable[[str], T | None], missing: T, faulty: T, wrong: str) -> tuple[T, bool]:
+        value = labels.get(PREFIX + name)
+        if value is None:
+            return missing, False
+        parsed = parse(value)
+        if parsed is None:
+            faults.append(invalid(f"metadata.labels[{PREFIX}{name}]", value, wrong))
+            return faulty, False
+        return parsed, True
+
+    def level(mode: str, faulty: str) -> tuple[str, bool]:
+        return read(mode, lambda text: text if text in LEVELS else None, "privileged", faulty, f"must be one of {', '.join(LEVELS)}")
+
+    def version(mode: str) -> int:
+        return read(f"{mode}-version", _minor, LATEST, LATEST, 'must be "latest" or "v1.x"')[0]
+
+    enforced, is_named = level("enforce", "restricted")
+    enforce = Level(enforced, version("enforce"))
+    audit = Level(level("audit", "privileged")[0], version("audit"))
+    warn = Level(level("warn", "privileged")[0], version("warn"))
+    if PREFIX + "warn" not in labels and is_named and enforce.strictness > warn.strictness:
+        warn = Level(enforce.level, warn.minor if PREFIX + "warn-version" in labels else enforce.minor)
+    return Policy(enforce, audit, warn), faults
+
+
+def _minor(text: str) -> int | None:
+    if text == "latest":
+        return LATEST
+    found = _VERSION.fullmatch(text)
+    # Upstream keeps the number in 64 bits.
+    return int(found[1]) if found is not None and len(found[1]) < 19 else None
+
+
+# Which checks a level consists of as of a version, and what they find. Source: k8s.io/pod-security-admission policy/registry.go.
+
+
+#: Nothing has changed since.
+_NEWEST = max(minor for versions in (*BASELINE.values(), *(one.versions for one in RESTRICTED.values())) for minor, _ in versions)
+
+
+def findings(level: Level, pod: Pod) -> list[Finding]:
+    """All that is wrong with a pod: baseline's findings first, then those of restricted, each by name of the check."""
+    if level.level == "privileged":
+        return []
+    found = (check(pod) for check in _checks(level.level, min(level.minor, _NEWEST)))
+    return [one for one in found if one is not None]
+
+
+@cache
+def _checks(level: str, minor: int) -> list[Check]:
+    """At most two levels of ``_NEWEST`` versions: a bounded cache."""
+    baseline = {name: check for name, versions in BASELINE.items() if (check := _as_of(versions, minor)) is not None}
+    if level == "baseline":
+        return [baseline[name] for name in sorted(baseline)]
+    restricted: dict[str, Check] = {}
+    for name, one in RESTRICTED.items():
+        check = _as_of(one.versions, minor)
+        if check is not None:
+            restricted[name] = check
+            baseline.pop(one.instead_of, None)
+    return [baseline[name] for name in sorted(baseline)] + [restricted[name] for name in sorted(restricted)]
+
+
+def _as_of(versions: tuple[tuple[int, Check], ...], minor: int) -> Check | None:
+    return next((check for since, check in reversed(versions) if since <= minor), None)
+
 
 #: Pods of a namespace that are looked at, as upstream's.
 MOST_PODS = 3000
@@ -114,7 +228,7 @@ class PodSecurity:
             return
         if policy.enforce.minor == before.enforce.minor and policy.enforce.strictness <= before.enforce.strictness:
             return
-        attributes.warnings += warnings_about(attributes.name, policy.enforce, await self._pods(attributes.name))
+        attributes.warnings.extend(warnings_about(attributes.name, policy.enforce, await self._pods(attributes.name)))
 
     async def _pods(self, namespace: str) -> list[JSONObject]:
         resource = self._registry.get(GroupVersionResource("", "v1", "pods"))

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
+
+
+class TokenRefused(Exception):
+    """A token of an issuer that is believed is not in force. The text never holds the token."""
+
 
 ACCOUNTS: Final = GroupVersionResource("", "v1", "serviceaccounts")
 SECRETS: Final = GroupVersionResource("", "v1", "secrets")

@@ -13,10 +13,9 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from kubeloop.apiserver.authentication.service_accounts.accounts import ACCOUNTS, SECRETS, BoundObjects, Seen
+from kubeloop.apiserver.authentication.service_accounts.accounts import ACCOUNTS, SECRETS, BoundObjects, Seen, TokenRefused
 from kubeloop.apiserver.authentication.service_accounts.claims import Claims
-from kubeloop.apiserver.authentication.service_accounts.refusing import TokenRefused
-from kubeloop.apiserver.authentication.users import Proof, service_account
+from kubeloop.apiserver.request.users import Proof, service_account
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.types import JSONObject

@@ -25,13 +25,13 @@ from kubeloop.apiserver.authentication.service_accounts.accounts import (
     SECRETS,
     BoundObjects,
     Seen,
+    TokenRefused,
     deleted_before,
 )
 from kubeloop.apiserver.authentication.service_accounts.claims import LEEWAY, Claims, Reference
 from kubeloop.apiserver.authentication.service_accounts.legacy import LEGACY_ISSUER, LegacyTokens
-from kubeloop.apiserver.authentication.service_accounts.refusing import TokenRefused
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
-from kubeloop.apiserver.authentication.users import Proof, service_account
+from kubeloop.apiserver.request.users import Proof, service_account
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.pki import SignatureInvalid, VerifyingKey

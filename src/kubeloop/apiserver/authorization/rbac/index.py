@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.authorization.access import Decision
 from kubeloop.apiserver.authorization.rbac.rules import RoleRules
+from kubeloop.apiserver.request.access import Decision
+from kubeloop.apiserver.request.users import User
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.types import JSONObject
 

@@ -13,7 +13,7 @@ from kubeloop.apiserver.builtin.apps.template import (
 )
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_template
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import immutable, not_negative, unsupported
 from kubeloop.apiserver.validation.selectors import is_empty, label_selector
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
@@ -25,27 +25,27 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class DaemonSetStrategy(TemplateStrategy):
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
         _set_template_generation(obj, max(_template_generation(obj), 1))
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         changed = obj["spec"].get("template") != old["spec"].get("template")
         _set_template_generation(obj, _template_generation(old) + changed)
 
-    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
         _set_template_generation(obj, _template_generation(old))
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], template_options(None)))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list(immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector")))
         return [*found, *_spec(obj["spec"], template_options(old["spec"].get("template")))]
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status, before = obj.get("status") or {}, old.get("status") or {}
         return [*_status(status), *collisions(status, before)]
 

@@ -18,7 +18,7 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import immutable, not_negative, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.types import JSONObject
@@ -33,13 +33,13 @@ class ReplicationControllerStrategy(TemplateStrategy):
         # Upstream declares this rule for names only.
         return [] if prefix else super().validate_name(name, prefix)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], template_options(None)))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], template_options(old["spec"].get("template"))))
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_status(obj.get("status") or {}))
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
@@ -72,17 +72,17 @@ def _status(status: JSONObject) -> Errors:
 
 
 class PodTemplateStrategy(BuiltinStrategy):
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(pod_template("template", obj.get("template") or {}, template_options(None)))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(pod_template("template", obj.get("template") or {}, template_options(old.get("template"))))
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         template = obj.get("template") or {}
         return pod_warnings("template", template.get("metadata") or {}, template.get("spec") or {})
 
-    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+    def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         changed = obj["metadata"].get("generation") != old["metadata"].get("generation")
         return self.warnings(context, obj) if changed else []
 
@@ -93,14 +93,14 @@ _TOO_MANY = "cannot be greater than status.replicas"
 class DeploymentStrategy(TemplateStrategy):
     warns_about_name = True
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_deployment_spec(obj["spec"], template_options(None)))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list(_deployment_spec(obj["spec"], template_options(old["spec"].get("template"))))
         return [*found, *immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
 
-    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
         # Labels are the user's, a status update leaves them alone.
         if old["metadata"].get("labels"):
@@ -108,7 +108,7 @@ class DeploymentStrategy(TemplateStrategy):
         else:
             obj["metadata"].pop("labels", None)
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_deployment_status(obj.get("status") or {}, old.get("status") or {}))
 
     def counts_for_generation(self, obj: JSONObject) -> object:
@@ -162,14 +162,14 @@ def _deployment_status(status: JSONObject, old: JSONObject) -> Errors:
 class ReplicaSetStrategy(TemplateStrategy):
     warns_about_name = True
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_replica_set_spec(obj["spec"], template_options(None)))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list(_replica_set_spec(obj["spec"], template_options(old["spec"].get("template"))))
         return [*found, *immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_replica_set_status(obj.get("status") or {}))
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:

@@ -13,11 +13,11 @@ from kubeloop.apiserver.builtin.apps.template import (
     selects_template,
     template_options,
 )
-from kubeloop.apiserver.builtin.claim_spec import claim_spec, claim_warnings
+from kubeloop.apiserver.builtin.claims import claim_spec, claim_warnings
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_annotations, pod_template
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import immutable, label_name_field, not_negative, one_of
 from kubeloop.apiserver.validation.metadata import annotation_map
 from kubeloop.apiserver.validation.selectors import is_empty, label_selector, labels
@@ -44,30 +44,30 @@ class StatefulSetStrategy(TemplateStrategy):
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return dns1123_label(name, prefix)
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
         _drop_max_unavailable(obj, None)
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         _drop_max_unavailable(obj, old)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], template_options(None), update=False))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list(_spec(obj["spec"], template_options(old["spec"].get("template")), update=True))
         if _fixed(obj["spec"]) != _fixed(old["spec"]):
             found.append(forbidden("spec", _IMMUTABLE_MESSAGE))
         return found
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*_status(obj.get("status") or {}), *collisions(obj.get("status") or {}, old.get("status") or {})]
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return [*super().warnings(context, obj), *_warnings(obj["spec"], "")]
 
-    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+    def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         return [*super().warnings_on_update(context, obj, old), *_warnings(obj["spec"], ".Spec")]
 
 
@@ -172,7 +172,7 @@ def _status(status: JSONObject) -> Errors:
 class ControllerRevisionStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         found = list(not_negative("revision", obj.get("revision")))
         if obj.get("data") is None:
             found.append(required("data", "data is mandatory"))
@@ -180,5 +180,5 @@ class ControllerRevisionStrategy(BuiltinStrategy):
             found.append(required("data", "data must be a valid JSON object"))
         return found
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*not_negative("revision", obj.get("revision")), *immutable("data", obj.get("data"), old.get("data"))]

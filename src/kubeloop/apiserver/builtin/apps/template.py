@@ -7,7 +7,7 @@ from kubeloop.apiserver.builtin.pods.options import PodOptions, deletion_cost_fi
 from kubeloop.apiserver.builtin.pods.security import host_sysctl_fault
 from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import not_negative, one_of
 from kubeloop.apiserver.validation.selectors import is_empty, label_selector, matches
 from kubeloop.meta.field_error import Errors, forbidden, invalid, required
@@ -82,7 +82,7 @@ class TemplateStrategy(BuiltinStrategy):
     #: Whether a name that is no DNS label is warned about: it becomes part of the names of pods.
     warns_about_name = False
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         found = []
         name = obj["metadata"].get("name", "")
         if self.warns_about_name and (faults := dns1123_label(name)):
@@ -96,6 +96,6 @@ class TemplateStrategy(BuiltinStrategy):
         template = obj["spec"].get("template") or {}
         return pod_warnings("spec.template", template.get("metadata") or {}, template.get("spec") or {})
 
-    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+    def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         changed = obj["metadata"].get("generation") != old["metadata"].get("generation")
         return self.template_warnings(obj) if changed else []

@@ -10,7 +10,7 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.networking.ingress import kind_and_name
 from kubeloop.apiserver.builtin.pods.resources import container_resource_name
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, label_name_field, not_negative, one_of
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import path_segment
@@ -169,22 +169,22 @@ def _target(path: str, target: JSONObject) -> Errors:
 class AutoscalerStrategy(BuiltinStrategy):
     """Whatever the version of a request, it is checked as v2. References that an old state got wrong may stay wrong."""
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(_as_sent(_newest(obj), context.sent), None, any_object=False))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = _newest(old)
         described = [(one.get("object") or {}).get("describedObject") or {} for one in before.get("metrics") or ()]
         any_object = any(api_version_fault(one, core=True) for one in described)
         return list(_spec(_as_sent(_newest(obj), context.sent), before, any_object=any_object))
 
-    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
         # Upstream's internal form is that of v2, whose list of current metrics v1 has as an annotation.
         if obj.get("apiVersion") == "autoscaling/v1":
             obj.update(convert_autoscaler(convert_autoscaler(obj, "v2"), "v1"))
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
         names = ("currentReplicas", "desiredReplicas")
         return [error for name in names for error in not_negative(f"status.{name}", status.get(name))]

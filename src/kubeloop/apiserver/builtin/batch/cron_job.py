@@ -9,7 +9,7 @@ from kubeloop.apiserver.builtin.apps.template import TemplateStrategy, template_
 from kubeloop.apiserver.builtin.batch.job import job_spec
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import not_negative, one_of, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.integers import decimal
@@ -138,18 +138,18 @@ class CronJobStrategy(TemplateStrategy):
         template = (obj["spec"].get("jobTemplate") or {}).get("spec", {}).get("template") or {}
         return pod_warnings("spec.jobTemplate.spec.template", template.get("metadata") or {}, template.get("spec") or {})
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         found = list(_spec(obj["spec"], None, template_options(None)))
         name = obj["metadata"].get("name", "")
         if len(name) > _LONGEST_NAME:
             found.append(invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters"))
         return found
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = (old["spec"].get("jobTemplate") or {}).get("spec", {}).get("template")
         return list(_spec(obj["spec"], old["spec"], template_options(before)))
 
-    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+    def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         found = super().warnings_on_update(context, obj, old)
         if "TZ" in obj["spec"].get("schedule", ""):
             page = "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/"

@@ -8,7 +8,7 @@ from typing import Any
 from kubeloop.apiserver.builtin.certificates.pem import certificate_fault, request_fault
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import one_of
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required, too_long
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
@@ -35,31 +35,31 @@ class SigningRequestStrategy(BuiltinStrategy):
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return []
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
         spec = obj["spec"]
         for name in ("uid", "extra", "username", "groups"):
             spec.pop(name, None)
-        if context.user:
-            spec["username"] = context.user
-        if context.uid:
-            spec["uid"] = context.uid
-        if context.groups:
-            spec["groups"] = list(context.groups)
-        if context.extra:
-            spec["extra"] = {name: list(values) for name, values in context.extra.items()}
+        if context.user.name:
+            spec["username"] = context.user.name
+        if context.user.uid:
+            spec["uid"] = context.user.uid
+        if context.user.groups:
+            spec["groups"] = list(context.user.groups)
+        if context.user.extra:
+            spec["extra"] = {name: list(values) for name, values in context.user.extra.items()}
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_request(obj, {}))
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         obj["spec"] = copy.deepcopy(old["spec"])
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_request(obj, old))
 
-    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
         status, before = obj.setdefault("status", {}), _conditions(old)
         conditions = status.get("conditions") or []
@@ -72,7 +72,7 @@ class SigningRequestStrategy(BuiltinStrategy):
         if not conditions:
             status.pop("conditions", None)
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*_request(obj, old), *_transition(obj, old, context.subresource)]
 
 

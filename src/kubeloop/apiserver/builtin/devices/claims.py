@@ -2,22 +2,305 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+import ipaddress
+from collections.abc import Hashable, Iterator
+from functools import lru_cache, partial
+from typing import Any, Final
 
-from kubeloop.apiserver.builtin.devices.claim_spec import MOST_CONFIGURATIONS, claim_spec
-from kubeloop.apiserver.builtin.devices.claim_status import claim_status, device_of, results_of
-from kubeloop.apiserver.builtin.devices.collections import items
-from kubeloop.apiserver.builtin.devices.configuration import configuration
-from kubeloop.apiserver.builtin.devices.names import Requests
-from kubeloop.apiserver.builtin.devices.selectors import selectors
+from kubeloop.apiserver.builtin.devices.collections import items, itself, named, unique
+from kubeloop.apiserver.builtin.devices.configuration import binding_conditions, configuration, raw_object
+from kubeloop.apiserver.builtin.devices.names import (
+    DOMAIN,
+    IDENTIFIER,
+    Requests,
+    class_name,
+    driver_name,
+    fully_qualified_name,
+    pool_name,
+    share_id,
+)
+from kubeloop.apiserver.builtin.devices.taints import toleration
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import is_extended
-from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.validation.formats import immutable
+from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.validation.conditions import conditions
+from kubeloop.apiserver.validation.formats import immutable, label_name_field, one_of, sloppy_cidr, sloppy_ip, unsupported
 from kubeloop.apiserver.validation.metadata import template_meta
-from kubeloop.meta.field_error import FieldError, invalid
+from kubeloop.cel import CompileError, Environment, compile_expression, types
+from kubeloop.cel.estimate import Path, Range
+from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long, too_many
 from kubeloop.types import JSONObject
+
+# Which devices fit: CEL about ``device``, compiled when it is written.
+#
+# Source: k8s.io/dynamic-resource-allocation cel/compile.go, with the feature gates of a default 1.36 server.
+
+
+_LONGEST: Final = 10 * 1024
+_COST_LIMIT: Final = 1_000_000
+#: Selectors of one list.
+MOST: Final = 32
+_MOST_ATTRIBUTES: Final = 32
+_LONGEST_ATTRIBUTE: Final = 64
+
+_DEVICE: Final = types.struct("kubernetes.DRADevice")
+_ENVIRONMENT: Final = Environment(
+    {"device": _DEVICE},
+    {
+        _DEVICE.name: {
+            "driver": types.STRING,
+            "allowMultipleAllocations": types.BOOL,
+            "attributes": types.map_of(types.STRING, types.map_of(types.STRING, types.ANY)),
+            "capacity": types.map_of(types.STRING, types.map_of(types.STRING, types.QUANTITY)),
+        }
+    },
+    bindings=True,
+)
+
+
+def selectors(path: str, found: list[JSONObject] | None) -> Errors:
+    return items(path, found, MOST, _selector)
+
+
+def _selector(path: str, selector: JSONObject) -> Errors:
+    cel = selector.get("cel")
+    if cel is None:
+        yield required(f"{path}.cel")
+        return
+    path, expression = f"{path}.cel.expression", cel.get("expression", "")
+    if len(expression.encode()) > _LONGEST:
+        yield too_long(path, _LONGEST)
+        return
+    fault, too_costly = _judged(expression)
+    if fault:
+        yield invalid(path, expression, fault)
+    elif too_costly:
+        yield forbidden(path, "too complex, exceeds cost limit")
+
+
+@lru_cache(maxsize=256)
+def _judged(expression: str) -> tuple[str, bool]:
+    """What is wrong with it, and whether it may cost too much."""
+    try:
+        program = compile_expression(expression, _ENVIRONMENT, _COST_LIMIT)
+    except CompileError as fault:
+        return f"compilation failed: {fault}", False
+    if program.result not in (types.BOOL, types.ANY):
+        return f"must evaluate to bool or the unknown type, not {program.result}", False
+    return "", program.most_cost(_size_of) > _COST_LIMIT
+
+
+def _size_of(path: Path) -> Range | None:
+    """Attributes and capacities are bounded by what a slice may hold; any name below a domain is an attribute."""
+    match path[1:]:
+        case ():
+            return Range(0, 0)
+        case ("driver",):
+            return Range(0, DOMAIN)
+        case ("allowMultipleAllocations",):
+            return Range(0, 1)
+        case ("attributes" | "capacity",) | ("attributes" | "capacity", "@values"):
+            return Range(0, _MOST_ATTRIBUTES)
+        case ("attributes" | "capacity", "@keys"):
+            return Range(0, DOMAIN)
+        case ("attributes" | "capacity", "@values", "@keys"):
+            return Range(0, IDENTIFIER)
+        case ("attributes", "@values", _):
+            return Range(0, _LONGEST_ATTRIBUTE)
+        case ("capacity", "@values", "@values"):
+            return Range(0, 0)
+        case _:
+            return None
+
+
+# What a claim asks for: requests, constraints between devices, configuration. Source: pkg/apis/resource/validation.
+
+
+#: Requests, and places that name some of them.
+MOST_REQUESTS = 32
+MOST_CONFIGURATIONS = 32
+_MOST_CONSTRAINTS = 32
+_MOST_ALTERNATIVES = 8
+
+
+def claim_spec(path: str, spec: JSONObject) -> Errors:
+    devices = spec.get("devices") or {}
+    path, requests = f"{path}.devices", Requests(devices)
+    yield from unique(f"{path}.requests", devices.get("requests"), MOST_REQUESTS, _request, named)
+    yield from items(f"{path}.constraints", devices.get("constraints"), _MOST_CONSTRAINTS, partial(_constraint, requests))
+    yield from items(f"{path}.config", devices.get("config"), MOST_CONFIGURATIONS, partial(_configuration, requests))
+
+
+def references(path: str, found: list[str] | None, requests: Requests) -> Errors:
+    return unique(path, found, MOST_REQUESTS, requests.check, itself)
+
+
+def _request(path: str, request: JSONObject) -> Errors:
+    yield from label_name_field(f"{path}.name", request.get("name", ""))
+    exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
+    rule = "exactly one of `exactly` or `firstAvailable` is required"
+    if exactly is None and not alternatives:
+        yield required(path, rule)
+    elif exactly is not None and alternatives:
+        yield invalid(path, None, f"{rule}, but multiple fields are set")
+    elif exactly is not None:
+        yield from _exact(f"{path}.exactly", exactly)
+    else:
+        yield from unique(f"{path}.firstAvailable", alternatives, _MOST_ALTERNATIVES, _alternative, named)
+
+
+def _alternative(path: str, request: JSONObject) -> Errors:
+    yield from label_name_field(f"{path}.name", request.get("name", ""))
+    yield from _exact(path, request)
+
+
+def _exact(path: str, request: JSONObject) -> Errors:
+    yield from class_name(f"{path}.deviceClassName", request.get("deviceClassName", ""))
+    yield from selectors(f"{path}.selectors", request.get("selectors"))
+    mode, count = request.get("allocationMode", ""), request.get("count", 0)
+    if mode == "All":
+        if count:
+            yield invalid(f"{path}.count", count, "must not be specified when allocationMode is 'All'")
+    elif mode == "ExactCount":
+        if count <= 0:
+            yield invalid(f"{path}.count", count, "must be greater than zero")
+    else:
+        yield unsupported(f"{path}.allocationMode", mode, ("All", "ExactCount"))
+    yield from items(f"{path}.tolerations", request.get("tolerations"), None, toleration)
+
+
+def _constraint(requests: Requests, path: str, constraint: JSONObject) -> Errors:
+    yield from references(f"{path}.requests", constraint.get("requests"), requests)
+    for field in ("matchAttribute", "distinctAttribute"):
+        if constraint.get(field) is not None:
+            yield from fully_qualified_name(f"{path}.{field}", constraint[field])
+            return
+    # Upstream's words, whatever is set.
+    yield required(path, 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set')
+
+
+def _configuration(requests: Requests, path: str, config: JSONObject) -> Errors:
+    yield from references(f"{path}.requests", config.get("requests"), requests)
+    yield from configuration(path, config)
+
+
+# What a claim was given, for whom it is reserved, and what drivers tell of its devices. Source: pkg/apis/resource/validation.
+
+
+Device = tuple[str, str, str, str]
+
+_MOST_CONSUMERS, _MOST_RESULTS, _MOST_CONDITIONS, _MOST_ADDRESSES = 256, 32, 8, 16
+
+
+def device_of(result: JSONObject) -> Device:
+    """Which device, and which share of it."""
+    driver, pool, device, share = (result.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
+    return driver, pool, device, share
+
+
+def results_of(status: JSONObject) -> list[JSONObject]:
+    found: list[JSONObject] = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
+    return found
+
+
+def claim_status(path: str, status: JSONObject, old: JSONObject, requests: Requests, *, deleted: bool) -> Errors:
+    consumers, allocation = status.get("reservedFor") or [], status.get("allocation")
+    reserved = f"{path}.reservedFor"
+    yield from unique(reserved, consumers, _MOST_CONSUMERS, _consumer, lambda one: one.get("uid", ""))
+    allocated = {device_of(one) for one in results_of(status)}
+    yield from unique(f"{path}.devices", status.get("devices"), None, partial(_device, allocated), device_of, _shown)
+    if consumers and allocation is None:
+        yield forbidden(reserved, "may not be specified when `allocated` is not set")
+    elif deleted and any(one not in (old.get("reservedFor") or []) for one in consumers):
+        yield forbidden(reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
+    if allocation is not None:
+        if old.get("allocation") is not None:
+            yield from immutable(f"{path}.allocation", allocation, old["allocation"])
+        else:
+            yield from _allocation(f"{path}.allocation", allocation, requests)
+
+
+def _consumer(path: str, consumer: JSONObject) -> Errors:
+    for name in ("resource", "name", "uid"):
+        if not consumer.get(name):
+            yield required(f"{path}.{name}")
+
+
+def _allocation(path: str, allocation: JSONObject, requests: Requests) -> Errors:
+    devices = allocation.get("devices") or {}
+    yield from items(f"{path}.devices.results", devices.get("results"), _MOST_RESULTS, partial(_result, requests))
+    yield from items(f"{path}.devices.config", devices.get("config"), 2 * MOST_CONFIGURATIONS, partial(_result_configuration, requests))
+    if allocation.get("nodeSelector") is not None:
+        yield from node_selector(f"{path}.nodeSelector", allocation["nodeSelector"], False)
+
+
+def _result(requests: Requests, path: str, result: JSONObject) -> Errors:
+    yield from requests.check(f"{path}.request", result.get("request", ""))
+    yield from _place(path, result)
+    yield from binding_conditions(path, result)
+    if result.get("shareID") is not None:
+        yield from share_id(f"{path}.shareID", result["shareID"])
+
+
+def _place(path: str, result: JSONObject) -> Errors:
+    yield from driver_name(f"{path}.driver", result.get("driver", ""))
+    yield from pool_name(f"{path}.pool", result.get("pool", ""))
+    yield from label_name_field(f"{path}.device", result.get("device", ""))
+
+
+def _result_configuration(requests: Requests, path: str, config: JSONObject) -> Errors:
+    if not config.get("source"):
+        yield required(f"{path}.source")
+    else:
+        yield from one_of(f"{path}.source", config["source"], ("FromClaim", "FromClass"))
+    yield from references(f"{path}.requests", config.get("requests"), requests)
+    yield from configuration(path, config)
+
+
+def _device(allocated: set[Device], path: str, device: JSONObject) -> Errors:
+    yield from _place(path, device)
+    if device.get("shareID") is not None:
+        yield from share_id(f"{path}.shareID", device["shareID"])
+    if device_of(device) not in allocated:
+        yield invalid(path, _shown(device_of(device)), "must be an allocated device in the claim")
+    found = device.get("conditions") or []
+    if len(found) > _MOST_CONDITIONS:
+        yield too_many(f"{path}.conditions", len(found), _MOST_CONDITIONS)
+    yield from conditions(f"{path}.conditions", found)
+    if device.get("data") is not None:
+        yield from raw_object(f"{path}.data", device["data"])
+    network = device.get("networkData")
+    if network is not None:
+        yield from _network(f"{path}.networkData", network)
+
+
+def _shown(device: Hashable) -> Any:
+    """As Go prints it."""
+    assert isinstance(device, tuple)
+    return dict(zip(("Driver", "Pool", "Device", "ShareID"), device, strict=True))
+
+
+def _network(path: str, network: JSONObject) -> Errors:
+    for name, most in (("interfaceName", 256), ("hardwareAddress", 128)):
+        if len(network.get(name, "").encode()) > most:
+            yield too_long(f"{path}.{name}", most)
+    yield from unique(f"{path}.ips", network.get("ips"), _MOST_ADDRESSES, _interface_address, itself)
+
+
+def _interface_address(path: str, value: str) -> Errors:
+    """An address with the length of its network's prefix; bits beyond it may be set."""
+    text, _, length = value.partition("/")
+    address = sloppy_ip(text)
+    if address is None or sloppy_cidr(value) is None:
+        yield invalid(path, value, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)")
+        return
+    bits = int(length)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    if mapped is not None and bits > 32:
+        bits -= 96
+    if (canonical := f"{mapped or address}/{bits}") != value:
+        yield invalid(path, value, f'must be in canonical form ("{canonical}")')
 
 
 class DeviceClassStrategy(BuiltinStrategy):
@@ -27,10 +310,10 @@ class DeviceClassStrategy(BuiltinStrategy):
         # Upstream declares this rule for names only.
         return [] if prefix else super().validate_name(name, prefix)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], {}))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], old["spec"]))
 
 
@@ -47,13 +330,13 @@ class ResourceClaimStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create", "update")
     status_keeps_metadata = True
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(claim_spec("spec", obj["spec"]))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(immutable("spec", obj["spec"], old["spec"]))
 
-    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
         status = obj.get("status") or {}
         gone = {device_of(one) for one in results_of(old.get("status") or {})} - {device_of(one) for one in results_of(status)}
@@ -63,7 +346,7 @@ class ResourceClaimStrategy(BuiltinStrategy):
         else:
             status.pop("devices", None)
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         requests = Requests(obj["spec"].get("devices") or {})
         deleted = "deletionTimestamp" in obj["metadata"]
         return list(claim_status("status", obj.get("status") or {}, old.get("status") or {}, requests, deleted=deleted))
@@ -72,9 +355,9 @@ class ResourceClaimStrategy(BuiltinStrategy):
 class ResourceClaimTemplateStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create", "update")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj["spec"]
         return [*template_meta("spec.metadata", spec.get("metadata")), *claim_spec("spec.spec", spec.get("spec") or {})]
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*self.validate_create(context, obj), *immutable("spec", obj["spec"], old["spec"])]

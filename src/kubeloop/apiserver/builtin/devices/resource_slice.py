@@ -10,7 +10,7 @@ from kubeloop.apiserver.builtin.devices.device import counters, device
 from kubeloop.apiserver.builtin.devices.names import driver_name, pool_name
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import immutable, subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.types import JSONObject
@@ -23,25 +23,25 @@ class ResourceSliceStrategy(BuiltinStrategy):
     def drop_disabled(self, obj: JSONObject) -> None:
         """Done by the methods below: upstream counts a field that it then drops as a change."""
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().drop_disabled(obj)
         super().prepare_create(context, obj)
         _stamp_taints(obj, context.time)
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         if obj["spec"] != old["spec"]:
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         super().drop_disabled(obj)
         super().prepare_update(context, obj, old)
         _stamp_taints(obj, context.time)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(_as_sent(obj["spec"], context.sent), None))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_spec(_as_sent(obj["spec"], context.sent), old["spec"]))
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         driver = obj["spec"].get("driver", "")
         if driver == driver.lower():
             return []

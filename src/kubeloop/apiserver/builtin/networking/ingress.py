@@ -7,10 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.empty_values import part_at
-from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.validation.addresses import ip_warnings
-from kubeloop.apiserver.validation.formats import each, immutable, ip_address, label_name_field, one_of, sloppy_ip, subdomain_field
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request.empty_values import part_at
+from kubeloop.apiserver.validation.formats import (
+    each,
+    immutable,
+    ip_address,
+    ip_warnings,
+    label_name_field,
+    one_of,
+    sloppy_ip,
+    subdomain_field,
+)
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long
 from kubeloop.meta.names import (
     dns1123_label,
@@ -50,10 +58,10 @@ _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 class IngressClassStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_class_spec(obj["spec"]))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         fixed = immutable("spec.controller", obj["spec"].get("controller", ""), old["spec"].get("controller", ""))
         return [*fixed, *_class_spec(obj["spec"])]
 
@@ -108,7 +116,7 @@ class IngressStrategy(BuiltinStrategy):
 
     metadata_checks_on_update = ("update", "create")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec, found = obj["spec"], list(_spec(obj["spec"], context.sent, any_secret=False, any_wildcard=False))
         annotation = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
         if annotation is not None and spec.get("ingressClassName") not in (None, annotation):
@@ -116,26 +124,26 @@ class IngressStrategy(BuiltinStrategy):
             found.append(invalid(path, annotation, "must match `ingressClassName` when both are specified"))
         return found
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = old["spec"]
         any_secret = any(list(_secret("", tls)) for tls in before.get("tls") or ())
         any_wildcard = any("*" in rule.get("host", "") and list(_rule_value("", rule)) for rule in before.get("rules") or ())
         return list(_spec(obj["spec"], context.sent, any_secret=any_secret, any_wildcard=any_wildcard))
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         known = {one.get("ip") for one in _addresses(old)}
         return [error for at, one in enumerate(_addresses(obj)) for error in _address(f"status.loadBalancer.ingress[{at}]", one, known)]
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
         if not annotated or obj["spec"].get("ingressClassName") is not None:
             return []
         return [f"annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"]
 
-    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+    def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         return []
 
-    def warnings_on_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+    def warnings_on_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         found = enumerate(_addresses(obj))
         return [text for at, one in found for text in ip_warnings(f"status.loadBalancer.ingress[{at}]", one.get("ip", ""))]
 

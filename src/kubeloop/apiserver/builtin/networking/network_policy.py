@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.validation.addresses import cidr_warnings
-from kubeloop.apiserver.validation.formats import cidr, each, one_of, sloppy_cidr
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.validation.formats import cidr, cidr_warnings, each, one_of, sloppy_cidr
 from kubeloop.apiserver.validation.selectors import label_selector
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import port_name, port_number
@@ -21,21 +20,21 @@ _DIRECTIONS = (("ingress", "from"), ("egress", "to"))
 class NetworkPolicyStrategy(BuiltinStrategy):
     """Blocks of addresses that an old state has are taken as they are."""
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         if isinstance(context.sent, dict) and _holds_empties(context.sent.get("spec")):
             # What is stored has none, and upstream's comparison of the specs (reflect.DeepEqual) tells none from empty.
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], known=(), any_value=False))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         any_value = bool(list(label_selector("", old["spec"].get("podSelector"))))
         known = [text for _, block in _blocks(old["spec"]) for text in (block.get("cidr", ""), *(block.get("except") or ()))]
         return list(_spec(obj["spec"], known=tuple(known), any_value=any_value))
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         found = []
         for path, block in _blocks(obj["spec"]):
             found += cidr_warnings(f"{path}.cidr", block.get("cidr", ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import IMMUTABLE, canonical_ip, cidr, each, sloppy_cidr, subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.names import path_segment
@@ -16,10 +16,10 @@ _ONE_OF_EACH = "may specify no more than one IP for each IP family, i.e 192.168.
 class ServiceCIDRStrategy(BuiltinStrategy):
     status_keeps_metadata = True
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_ranges(obj["spec"].get("cidrs") or []))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_changes(obj["spec"].get("cidrs") or [], old["spec"].get("cidrs") or []))
 
 
@@ -55,10 +55,10 @@ class IPAddressStrategy(BuiltinStrategy):
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return canonical_ip(name)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_parent(obj["spec"].get("parentRef")))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         parent, before = obj["spec"].get("parentRef"), old["spec"].get("parentRef")
         found = self._object_meta(obj, namespaced=False) + list(_parent(parent))
         return [*found, invalid("spec.parentRef", _shown(parent), IMMUTABLE)] if parent != before else found

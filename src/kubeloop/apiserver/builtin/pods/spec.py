@@ -7,10 +7,9 @@ from kubeloop.apiserver.builtin.pods.claims import MIRROR, claim_names, resource
 from kubeloop.apiserver.builtin.pods.containers import PodAround
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
 from kubeloop.apiserver.builtin.pods.ports import host_network_ports
-from kubeloop.apiserver.builtin.pods.profiles import app_armor_annotations, profiles_match, seccomp_annotations
 from kubeloop.apiserver.builtin.pods.resources import container_resources, pod_resources
 from kubeloop.apiserver.builtin.pods.scheduling import affinity, scheduling_gates, tolerations, topology_spread
-from kubeloop.apiserver.builtin.pods.security import pod_security
+from kubeloop.apiserver.builtin.pods.security import app_armor_annotations, pod_security, profiles_match, seccomp_annotations
 from kubeloop.apiserver.builtin.pods.volumes import volumes
 from kubeloop.apiserver.builtin.pods.windows import host_process, linux_pod, windows_pod
 from kubeloop.apiserver.validation.formats import (

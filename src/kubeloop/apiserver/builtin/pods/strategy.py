@@ -8,15 +8,14 @@ from types import MappingProxyType
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, keep_metadata, value_at
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
-from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR
 from kubeloop.apiserver.builtin.pods.resizing import reach_resources, resize_changes, unresizable
-from kubeloop.apiserver.builtin.pods.security import app_armor, host_sysctl_fault
+from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, app_armor, host_sysctl_fault
 from kubeloop.apiserver.builtin.pods.spec import pod, pod_to_create
 from kubeloop.apiserver.builtin.pods.status import quality_of_service, status_update
 from kubeloop.apiserver.builtin.pods.update import annotation_changes, ephemeral_changes, spec_changes
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
-from kubeloop.apiserver.empty_values import part_at
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request.empty_values import part_at
 from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupKind
 from kubeloop.meta.names import dns1123_label
@@ -88,7 +87,7 @@ class PodStrategy(BuiltinStrategy):
         if seconds is not None and seconds < 0:
             obj["spec"]["terminationGracePeriodSeconds"] = 1
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
         apply_label_keys(obj)
         for condition in (obj.get("status") or {}).get("conditions") or ():
@@ -103,10 +102,10 @@ class PodStrategy(BuiltinStrategy):
             status["conditions"] = [{**gated, "reason": "SchedulingGated", "message": message}]
         return status
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(pod_to_create(obj, options_of(None)))
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         if context.subresource == "resize":
             if reach_resources(obj, old):
                 keep_metadata(obj, old)
@@ -121,11 +120,11 @@ class PodStrategy(BuiltinStrategy):
                 obj["spec"].pop("ephemeralContainers", None)
             keep_metadata(obj, old)
 
-    def errors_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
+    def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
         fault = _unfit(context.subresource, old)
         return [fault] if fault is not None else super().errors_on_update(context, obj, old, namespaced=namespaced)
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         options = options_of(old)
         if context.subresource == "resize":
             return [*pod(obj, options), *resize_changes(obj, old)]
@@ -134,7 +133,7 @@ class PodStrategy(BuiltinStrategy):
             return [*found, *ephemeral_changes(obj, old)]
         return [*found, *spec_changes(obj, old, part_at(context.sent, "spec"))]
 
-    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         metadata = obj["metadata"]
         if old["metadata"].get("ownerReferences"):
             metadata["ownerReferences"] = copy.deepcopy(old["metadata"]["ownerReferences"])
@@ -146,10 +145,10 @@ class PodStrategy(BuiltinStrategy):
             status["qosClass"] = before["qosClass"]
         _keep_observed_generations(status, before)
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(status_update(obj, old, options_of(old)))
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         found = []
         if faults := dns1123_label(obj["metadata"].get("name", "")):
             found.append(
@@ -158,7 +157,7 @@ class PodStrategy(BuiltinStrategy):
             )
         return found + pod_warnings("", obj["metadata"], obj["spec"])
 
-    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+    def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         return []
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:

@@ -8,8 +8,8 @@ from typing import Any
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR
 from kubeloop.apiserver.builtin.pods.scheduling import tolerations
+from kubeloop.apiserver.builtin.pods.security import APP_ARMOR
 from kubeloop.apiserver.builtin.pods.spec import pod_annotations
 from kubeloop.apiserver.validation.formats import MAX_INT32
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubeloop.apiserver.builtin.claim_spec import claim_template
+from kubeloop.apiserver.builtin.claims import claim_template
 from kubeloop.apiserver.builtin.pods.environment import VOLUME_FIELDS, object_field, resource_field
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.paths import descending, file_mode, no_back_steps, not_reserved

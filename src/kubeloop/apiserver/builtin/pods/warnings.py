@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kubeloop.apiserver.builtin.pods.options import all_containers
-from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
+from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.addresses import ip_warnings
+from kubeloop.apiserver.validation.formats import ip_warnings
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.types import JSONObject
 

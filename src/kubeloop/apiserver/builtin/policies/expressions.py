@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver.policies.compiling import (
+from kubeloop.apiserver.expressions.compiler import (
     ANNOTATION,
     CONDITION,
     CONFIGURATION,
@@ -10,7 +10,7 @@ from kubeloop.apiserver.policies.compiling import (
     OPERATIONS,
     Compiled,
     Compiler,
-    Wanted,
+    ResultTypes,
 )
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, invalid
 
@@ -28,11 +28,11 @@ class Expressions:
     def variable(self, path: str, name: str, text: str) -> Errors:
         yield from _faults(path, self._compiler.variable(name, text))
 
-    def check(self, path: str, text: str, wanted: Wanted, *, shown: str = "", authorizer: bool = True) -> Errors:
+    def check(self, path: str, text: str, wanted: ResultTypes, *, shown: str = "", authorizer: bool = True) -> Errors:
         """``shown`` is the text in messages, where that is not what is compiled."""
         yield from _faults(path, self._compiler.expression(text, wanted, authorizer=authorizer), shown)
 
-    def change(self, path: str, text: str, wanted: Wanted) -> Errors:
+    def change(self, path: str, text: str, wanted: ResultTypes) -> Errors:
         """An expression that constructs objects or operations of a patch."""
         yield from _faults(path, self._compiler.change(text, wanted))
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from kubeloop.apiserver.options import unsupported
 from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
-from kubeloop.apiserver.validation.formats import each, one_of
+from kubeloop.apiserver.validation.formats import each, one_of, unsupported
 from kubeloop.apiserver.validation.selectors import label_selector
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain, path_segment

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.policies.parts import binding_head, mutable_operations, policy_head, same_conditions, static_name_warnings
-from kubeloop.apiserver.options import unsupported
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.conditions import conditions
-from kubeloop.apiserver.validation.formats import each
+from kubeloop.apiserver.validation.formats import each, unsupported
 from kubeloop.merge.jsonpath_parser import JSONPathError, parse
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
@@ -31,21 +30,21 @@ class _BindingStrategy(BuiltinStrategy):
     #: Upstream's validation of an update begins with that of a new object's metadata.
     metadata_checks_on_update = ("create",)
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_create(context, obj)
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return static_name_warnings(obj)
 
 
 class ValidatingBindingStrategy(_BindingStrategy):
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj.get("spec") or {}
         return [*binding_head(spec), *_actions("spec.validationActions", spec.get("validationActions") or [])]
 
 
 class MutatingBindingStrategy(_BindingStrategy):
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj.get("spec") or {}
         return [*binding_head(spec), *mutable_operations("spec.matchResources", spec.get("matchResources") or {})]
 
@@ -78,13 +77,13 @@ class MutatingPolicyStrategy(BuiltinStrategy):
     #: Upstream's validation of an update begins with that of a new object's metadata.
     metadata_checks_on_update = ("create",)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_mutating_policy(obj, None))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_mutating_policy(obj, old))
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return static_name_warnings(obj)
 
 
@@ -150,19 +149,19 @@ class ValidatingPolicyStrategy(BuiltinStrategy):
     metadata_checks_on_status = ()
     status_keeps_metadata = True
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_policy(obj, None))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_policy(obj, old))
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
         warnings = (status.get("typeChecking") or {}).get("expressionWarnings") or []
         found = [fault for at, one in enumerate(warnings) for fault in _warning(f"status.typeChecking.expressionWarnings[{at}]", one)]
         return [*found, *conditions("status.conditions", status.get("conditions") or [])]
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return static_name_warnings(obj)
 
 

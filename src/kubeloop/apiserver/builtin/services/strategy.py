@@ -13,9 +13,8 @@ from kubeloop.apiserver.builtin.services.facts import (
     node_ports,
 )
 from kubeloop.apiserver.builtin.services.spec import load_balancer_class, service_spec
-from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.validation.addresses import ip_warnings
-from kubeloop.apiserver.validation.formats import each, ip_address, one_of, sloppy_ip
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.validation.formats import each, ip_address, ip_warnings, one_of, sloppy_ip
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 from kubeloop.types import JSONObject
@@ -30,28 +29,28 @@ class ServiceStrategy(BuiltinStrategy):
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return dns1123_label(name, prefix)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(service_spec(obj, None))
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         _drop_of_other_kinds(obj, old)
         if kind_of(obj) != "LoadBalancer":
             obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = [*cluster_ip_changes(obj, old), *family_changes(obj, old), *load_balancer_class(obj, old)]
         port, port_before = (one["spec"].get("healthCheckNodePort", 0) for one in (obj, old))
         if needs_health_check(obj) and needs_health_check(old) and port != port_before:
             found.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
         return [*found, *service_spec(obj, old)]
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = ((old.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
         status = (obj.get("status") or {}).get("loadBalancer") or {}
         return list(load_balancer_status("status.loadBalancer", status, before, balanced=kind_of(old) == "LoadBalancer"))
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return _warnings(obj)
 
 

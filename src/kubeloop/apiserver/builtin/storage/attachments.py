@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
 from kubeloop.apiserver.builtin.storage.volume import inline_volume
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import MAX_INT32, each, immutable, one_of, subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required, too_long
 from kubeloop.meta.names import out_of_range, qualified_name
@@ -21,10 +21,10 @@ _PARAMETERS_SIZE = 256 * 1024
 class StorageClassStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create", "update")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_class(obj))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         names = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
         return [*_class(obj), *(error for name in names for error in immutable(name, obj.get(name), old.get(name)))]
 
@@ -95,16 +95,16 @@ class VolumeAttachmentStrategy(BuiltinStrategy):
     metadata_checks_on_status = ("create",)
     status_keeps_metadata = True
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_attachment(obj))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list(_attachment(obj))
         if obj["spec"] != old["spec"]:
             found += immutable("spec", obj["spec"], None)
         return found
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_update(context, obj, old)
 
 
@@ -146,10 +146,10 @@ def _error(path: str, error: JSONObject) -> Errors:
 class VolumeAttributesClassStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_attributes_class(obj))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = []
         if obj.get("driverName", "") != old.get("driverName", ""):
             found.append(forbidden("driverName", "updates to driverName are forbidden."))

@@ -8,8 +8,8 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
 from kubeloop.apiserver.builtin.pods.warnings import selector_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.empty_values import part_at
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request.empty_values import part_at
 from kubeloop.apiserver.validation.formats import IMMUTABLE, NOT_NEGATIVE, each, immutable, not_negative, one_of, subdomain_field
 from kubeloop.apiserver.validation.selectors import label_selector
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
@@ -26,16 +26,16 @@ _TOKENS_IN_ATTRIBUTES = (
 
 
 class CSIDriverStrategy(BuiltinStrategy):
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_driver(obj["spec"]))
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         if obj["spec"] != old["spec"]:
             # The kind keeps no generation until its first change.
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         spec, before = obj["spec"], old["spec"]
         return [
             *_driver(spec),
@@ -43,11 +43,11 @@ class CSIDriverStrategy(BuiltinStrategy):
             *immutable("spec.volumeLifecycleModes", spec.get("volumeLifecycleModes"), before.get("volumeLifecycleModes")),
         ]
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         spec = obj["spec"]
         return [_TOKENS_IN_ATTRIBUTES] if spec.get("tokenRequests") and spec.get("serviceAccountTokenInSecrets") is None else []
 
-    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+    def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         changed = (obj["spec"].get("tokenRequests") or []) != (old["spec"].get("tokenRequests") or [])
         return self.warnings(context, obj) if changed else []
 
@@ -90,10 +90,10 @@ def _tokens(path: str, requests: list[JSONObject]) -> Errors:
 class CSINodeStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create",)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_node_drivers(obj["spec"].get("drivers") or []))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         drivers = obj["spec"].get("drivers") or []
         changed = (
             invalid("spec.drivers", _shown(driver, part_at(context.sent, f"spec.drivers[{at}]")), IMMUTABLE)
@@ -139,17 +139,17 @@ def _topology_keys(path: str, keys: list[str]) -> Errors:
 class CSIStorageCapacityStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create", "update")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_capacity(obj, any_value=False))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         any_value = bool(list(label_selector("", old.get("nodeTopology"))))
         found = list(_capacity(obj, any_value=any_value))
         for name in ("nodeTopology", "storageClassName"):
             found += immutable(name, obj.get(name), old.get(name))
         return found
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return list(selector_warnings("nodeTopology", obj.get("nodeTopology") or {}))
 
 

@@ -6,15 +6,15 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
-from kubeloop.apiserver.builtin.claim_spec import access_modes
+from kubeloop.apiserver.builtin.claims import access_modes
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.builtin.pods.warnings import node_term_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.builtin.storage.volume_sources import SOURCES, volume_source
-from kubeloop.apiserver.empty_values import part_at
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request.empty_values import part_at
 from kubeloop.apiserver.validation.formats import immutable, one_of, subdomain_field, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.schema.internal_values import internal_value
@@ -41,20 +41,20 @@ class VolumeStrategy(BuiltinStrategy):
 
     metadata_checks_on_update = ("create", "create")
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": obj["metadata"]["creationTimestamp"]}
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj, any_value=False))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         affinity = (old["spec"].get("nodeAffinity") or {}).get("required")
         any_value = affinity is not None and bool(list(node_selector("", affinity, False)))
         # Upstream checks the whole twice, and each fault is told twice.
         spec = list(_spec(obj, any_value=any_value))
         return [*spec, *spec, *_changes(obj["spec"], old["spec"], part_at(context.sent, "spec"))]
 
-    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
         status, before = obj.setdefault("status", {}), old.get("status") or {}
         moved, known = status.get("lastPhaseTransitionTime"), before.get("lastPhaseTransitionTime")
@@ -64,7 +64,7 @@ class VolumeStrategy(BuiltinStrategy):
         elif moved is None or moved == known:
             status["lastPhaseTransitionTime"] = context.time
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return list(_warnings(obj))
 
 

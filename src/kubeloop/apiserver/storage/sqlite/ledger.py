@@ -8,14 +8,38 @@ from __future__ import annotations
 import os
 import sqlite3
 import struct
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kubeloop.apiserver.storage.protocol import StorageFailed
-from kubeloop.apiserver.storage.sqlite.records import Record, number_checksum
 from kubeloop.meta.errors import ConfigError
+
+
+class Record(NamedTuple):
+    """The change of ``revision``: ``value`` None is a deletion. ``created``: the revision that brought the key into being.
+
+    ``expires``: when its lease ends, milliseconds since 1970; None: never.
+    """
+
+    revision: int
+    key: str
+    value: bytes | None
+    created: int
+    expires: int | None = None
+
+    @property
+    def checksum(self) -> int:
+        head = f"{self.revision}\0{self.key}\0{self.created}\0{self.expires}\0{self.value is None}\0"
+        return zlib.crc32(self.value or b"", zlib.crc32(head.encode()))
+
+
+def number_checksum(name: str, number: int) -> int:
+    return zlib.crc32(f"{name}\0{number}".encode())
+
 
 # Looks at a write-ahead log before SQLite does: that takes a broken frame for the end, and drops every transaction after it in silence.
 #

@@ -1,0 +1,149 @@
+"""The variables of CEL expressions about a request to be admitted: the object, the old one, its namespace, the request, an authorizer.
+
+Source: k8s.io/apiserver pkg/admission/plugin/cel/compile.go (variables, BuildRequestType, BuildNamespaceType).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubeloop.apiserver.admission import NAMESPACES, Attributes
+from kubeloop.apiserver.admission.matching import Match
+from kubeloop.apiserver.admission.requests import name_of, namespace_of, request_tree, versioned
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Access, Authorizer, parsed_fields
+from kubeloop.apiserver.request.users import User
+from kubeloop.cel import values
+from kubeloop.cel.values import AccessQuestion, ResourceCheck
+from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
+from kubeloop.types import JSONObject
+
+# The variable ``authorizer`` of expressions: decisions of the server's own authorization, each made once.
+#
+# Source: k8s.io/apiserver pkg/cel/library/authz.go, pkg/admission/plugin/authorizer/caching_authorizer.go.
+
+
+class CachingAuthorizer:
+    """Authorizes checks of expressions about one write, for its user and for service accounts, and caches the decisions."""
+
+    def __init__(self, user: User, authorizer: Authorizer) -> None:
+        self._user = user
+        self._authorizer = authorizer
+        self._known: dict[tuple[str, ...], values.Decision] = {}
+
+    def variable(self) -> values.Authorizer:
+        """Return the value of the variable. This object must not refer to it: a reference cycle would outlive the write."""
+        return values.Authorizer(self._decide)
+
+    def _decide(self, question: AccessQuestion, verb: str) -> values.Decision:
+        key = verb, question.by.service_account, *msgspec.structs.astuple(question)[1:]  # without the variable, which refers to this table
+        found = self._known.get(key)
+        if found is None:
+            decision = self._authorizer.authorize(self._access(question, verb))
+            found = self._known[key] = values.Decision(decision.allowed, decision.reason)
+        return found
+
+    def _access(self, question: AccessQuestion, verb: str) -> Access:
+        user, account = self._user, question.by.service_account
+        if account:
+            namespace = account.split(":")[2]
+            user = User(account, ("system:serviceaccounts", f"system:serviceaccounts:{namespace}"))
+        if question.path:
+            return Access(user, verb, path=question.path, is_resource=False)
+        where = question.group, "*", question.resource, question.subresource, question.namespace, question.name
+        return Access(user, verb, *where, fields=parsed_fields(question.field_selector))
+
+
+# The variables of one write: the object in the version that matched, the request, the namespace, the authorizer.
+#
+# Source: k8s.io/apiserver pkg/admission/plugin/cel (condition.go: CreateAdmissionRequest, CreateNamespaceObject).
+
+
+class Activation:
+    """The variables of one write. All matching policies share them; each is computed when it is first needed.
+
+    Mutating policies replace the object.
+    """
+
+    def __init__(self, attributes: Attributes, registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
+        self.attributes = attributes
+        self.name, self.namespace = name_of(attributes), namespace_of(attributes)
+        self._registry = registry
+        self._store = objects
+        self._authorizer = authorizer
+        self._access: dict[str, Any] = {}
+        self._seen: dict[GroupVersionKind, tuple[JSONObject | None, JSONObject | None]] = {}
+        self._requests: dict[tuple[GroupVersionKind, GroupVersionResource], JSONObject] = {}
+        self._namespace_object: JSONObject | None = None
+
+    async def prepare(self, match: Match) -> None:
+        """Have the object and the old one in the version of ``match``, and the namespace.
+
+        Raises:
+            ApiError: a webhook that converts failed. NotFound: the namespace is gone.
+        """
+        if match.kind not in self._seen:
+            attributes = self.attributes
+            obj = await versioned(self._store, match, attributes, attributes.obj)
+            self._seen[match.kind] = obj, await versioned(self._store, match, attributes, attributes.old)
+        if not self._access:
+            await self._authorizer.prepare(self.attributes.user)
+            self._access = self._authorizers()
+
+    async def find_namespace(self) -> None:
+        """Have the namespace at hand.
+
+        Raises:
+            NotFound
+        """
+        is_namespace = self.attributes.gvk == GroupVersionKind("", "v1", "Namespace")
+        if self._namespace_object is not None or not self.namespace or is_namespace:
+            return
+        resource = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
+        found = None if resource is None else await self._store.get(resource, "", self.namespace)
+        if found is None:
+            raise api_errors.not_found(NAMESPACES, self.namespace)
+        self._namespace_object = found.obj
+
+    def object_of(self, match: Match) -> JSONObject | None:
+        return self._seen[match.kind][0]
+
+    def replace(self, match: Match, obj: JSONObject) -> None:
+        """What expressions see from now on as the object, in the version of ``match``."""
+        self._seen[match.kind] = obj, self._seen[match.kind][1]
+
+    def values(self, match: Match, params: JSONObject | None, *, authorizer: bool = True) -> dict[str, Any]:
+        """Of all variables but ``variables``."""
+        found = self._about(match, match.resource.gvr) | {"params": params, "namespaceObject": self._namespace_object}
+        if authorizer:
+            found |= self._access
+        return found
+
+    def of_conditions(self, match: Match, params: JSONObject | None) -> dict[str, Any]:
+        """What match conditions see: no namespace, and as resource that of the request."""
+        return self._about(match, self.attributes.resource.gvr) | self._access | {"params": params, "namespaceObject": None}
+
+    def _about(self, match: Match, resource: GroupVersionResource) -> dict[str, Any]:
+        key = match.kind, resource
+        request = self._requests.get(key)
+        if request is None:
+            request = self._requests[key] = request_tree(self.attributes, match.kind, resource, self.name)
+        obj, old = self._seen[match.kind]
+        return {"object": obj, "oldObject": old, "request": request}
+
+    def _authorizers(self) -> dict[str, Any]:
+        attributes = self.attributes
+        authorizer, gvr = CachingAuthorizer(attributes.user, self._authorizer).variable(), attributes.resource.gvr
+        asked = AccessQuestion(
+            authorizer,
+            group=gvr.group,
+            resource=gvr.resource,
+            subresource=attributes.subresource,
+            namespace=self.namespace,
+            name=self.name,
+        )
+        return {"authorizer": authorizer, "authorizer.requestResource": ResourceCheck(asked)}

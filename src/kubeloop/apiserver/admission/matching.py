@@ -1,0 +1,142 @@
+"""Decides whether the rules and selectors of a webhook or policy match a write, and in which version of the resource.
+
+Source: k8s.io/apiserver pkg/admission/plugin/webhook/generic/webhook.go (ShouldCallHook), webhook/predicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubeloop.apiserver.admission import NAMESPACES, Attributes
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.request import api_errors
+from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
+from kubeloop.meta.selectors import Selector
+from kubeloop.types import JSONObject
+
+_NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
+_GROUP: Final = "admissionregistration.k8s.io"
+#: No configured webhook or policy may prevent an administrator from repairing the configuration.
+_EXEMPT: Final = frozenset(
+    f"{kind}{part}" for kind in ("Validating", "Mutating") for part in ("WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The version in which a rule matches a write. ``resource`` is the request's own unless the rule names an equivalent one."""
+
+    resource: ServedResource
+    kind: GroupVersionKind
+
+
+def is_exempt(attributes: Attributes) -> bool:
+    return attributes.gvk.group == _GROUP and attributes.gvk.kind in _EXEMPT
+
+
+class Matcher:
+    """Matches rules and selectors. Match conditions are evaluated afterwards."""
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+        self._equivalents: dict[GroupVersionResource, list[ServedResource]] = {}
+        self._revision = -1
+
+    def by_rules(self, rules: Sequence[JSONObject], attributes: Attributes, *, equivalent: bool, name: str = "") -> Match | None:
+        """Return the match of the first rule that matches; None if none does.
+
+        Args:
+            rules: Rules with operations.
+            attributes: The write.
+            equivalent: Rules also match the resource in its other versions.
+            name: Name of the object, for ``resourceNames``.
+        """
+        resource = attributes.resource
+        if any(rule_matches(rule, attributes, resource.gvr) and _names_object(rule, name) for rule in rules):
+            return Match(resource, attributes.gvk)
+        if not equivalent:
+            return None
+        others = self._others(resource)
+        for rule in rules:
+            for other in others:
+                if rule_matches(rule, attributes, other.gvr) and _names_object(rule, name):
+                    return Match(other, attributes.kind or other.gvk)
+        return None
+
+    def _others(self, resource: ServedResource) -> list[ServedResource]:
+        """Return the resource in its other served versions."""
+        if self._registry.revision != self._revision:
+            self._equivalents.clear()
+            self._revision = self._registry.revision
+        equivalents = self._equivalents.get(resource.gvr)
+        if equivalents is None:
+            same = (one for one in self._registry if one.served and one.storage_prefix == resource.storage_prefix)
+            equivalents = self._equivalents[resource.gvr] = [one for one in same if one.gvr != resource.gvr]
+        return equivalents
+
+    async def matches_namespace(self, selector: Selector, attributes: Attributes) -> bool:
+        """Return whether a namespace selector matches the write.
+
+        Raises:
+            NotFound: The namespace whose labels would decide does not exist.
+        """
+        is_namespace = attributes.resource.gvr.resource == NAMESPACES.resource
+        if selector.everything or (not attributes.namespace and not is_namespace):
+            return True
+        if is_namespace and not attributes.subresource and attributes.operation in ("CREATE", "UPDATE"):
+            assert attributes.obj is not None
+            return selector.matches(attributes.obj["metadata"].get("labels"))
+        name = attributes.namespace or attributes.name
+        resource = self._registry.get(_NAMESPACES)
+        assert resource is not None
+        namespace = await self._objects.get(resource, "", name)
+        if namespace is None:
+            raise api_errors.not_found(NAMESPACES, name)
+        return selector.matches(namespace.obj["metadata"].get("labels"))
+
+
+def matches_object(selector: Selector, attributes: Attributes) -> bool:
+    if selector.everything:
+        return True
+    objects = (attributes.obj, attributes.old)
+    return any(one is not None and selector.matches((one.get("metadata") or {}).get("labels")) for one in objects)
+
+
+def rule_matches(rule: JSONObject, attributes: Attributes, resource: GroupVersionResource) -> bool:
+    """Return whether a rule matches the operation on ``resource``, which stands for the request's own."""
+    return (
+        _in_scope(rule.get("scope") or "*", attributes, resource)
+        and _named(rule.get("operations"), attributes.operation)
+        and _named(rule.get("apiGroups"), resource.group)
+        and _named(rule.get("apiVersions"), resource.version)
+        and _names_resource(rule.get("resources") or (), resource.resource, attributes.subresource)
+    )
+
+
+def _names_object(rule: JSONObject, name: str) -> bool:
+    names = rule.get("resourceNames")
+    return not names or name in names
+
+
+def _named(given: Any, value: str) -> bool:
+    return any(one in ("*", value) for one in given or ())
+
+
+def _in_scope(scope: str, attributes: Attributes, resource: GroupVersionResource) -> bool:
+    if scope == "*":
+        return True
+    inside = bool(attributes.namespace) and resource != _NAMESPACES
+    return inside == (scope == "Namespaced")
+
+
+def _names_resource(given: Any, resource: str, subresource: str) -> bool:
+    for one in given:
+        name, _, sub = one.partition("/")
+        if name in ("*", resource) and sub in ("*", subresource):
+            return True
+    return False

@@ -1,0 +1,384 @@
+"""Cluster IPs and node ports: which are free follows from the stored services alone, so nothing can drift from them.
+
+Source: pkg/registry/core/service/storage/alloc.go, ipallocator, portallocator; defaults of kube-apiserver's flags.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import itertools
+import random
+from functools import partial
+
+from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.admission.allocator_index import Network, Taken
+from kubeloop.apiserver.builtin.services.cluster_ips import settle_cluster_ips, settle_families
+from kubeloop.apiserver.builtin.services.facts import (
+    is_headless,
+    kind_of,
+    needs_cluster_ip,
+    needs_health_check,
+    needs_node_port,
+    node_ports,
+)
+from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
+from kubeloop.apiserver.ownership import SERVER, Owners
+from kubeloop.apiserver.registry.object_meta import fill_new
+from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.field_error import FieldError, invalid
+from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
+from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
+
+# IPAddress objects: one for each cluster IP, named like it, which tells whose it is; others may hold addresses by objects of their own.
+#
+# Source: pkg/registry/core/service/ipallocator/ipallocator.go (MultiCIDRServiceAllocator); KEP-1880.
+
+
+_SERVICES = GroupVersionResource("", "v1", "services")
+_ADDRESSES = GroupVersionResource("networking.k8s.io", "v1", "ipaddresses")
+_LABEL = "ipaddress.kubernetes.io/"
+_MANAGER = "ipallocator.k8s.io"
+
+
+class AddressObjects:
+    """Follows the services: who takes an address has it settled once his service is written, refused or gone."""
+
+    def __init__(self, registry: Registry, objects: Objects, clock: Clock) -> None:
+        self._registry = registry
+        self._objects = objects
+        self._owners = Owners(registry, clock)
+        self._clock = clock
+
+    async def mend(self) -> None:
+        """Settle what a server that was killed between two writes left: a service without its object, or an object without its service."""
+        services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
+        if services is None or resource is None:
+            return
+        wanted: dict[str, tuple[str, str]] = {}
+        for one in await self._objects.all(services):
+            whose = one["metadata"]["namespace"], one["metadata"]["name"]
+            wanted.update((address, whose) for address in one["spec"].get("clusterIPs") or () if address != "None")
+        present: dict[str, tuple[str, str]] = {}
+        for one in await self._objects.all(resource):
+            if (one["metadata"].get("labels") or {}).get(f"{_LABEL}managed-by") == _MANAGER:
+                parent = (one.get("spec") or {}).get("parentRef") or {}
+                present[one["metadata"]["name"]] = parent.get("namespace", ""), parent.get("name", "")
+        for address, whose in {*wanted.items()} ^ {*present.items()}:
+            await self.settle(address, *whose)
+
+    async def settle(self, address: str, namespace: str, name: str) -> None:
+        """Make the object of ``address`` where the stored service has it, and remove it where it has it no longer."""
+        services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
+        if services is None or resource is None:
+            return
+        service = await self._objects.get(services, namespace, name)
+        has = service is not None and address in (service.obj["spec"].get("clusterIPs") or ())
+        current = await self._objects.get(resource, "", address)
+        with contextlib.suppress(PreconditionFailed):  # somebody else has just settled it
+            if has and current is None:
+                await self._objects.write(resource, self._made(resource, address, namespace, name), expected=0)
+            elif not has and current is not None:
+                parent = (current.obj.get("spec") or {}).get("parentRef") or {}
+                if _is_of_service(parent) and (parent.get("namespace"), parent.get("name")) == (namespace, name):
+                    await self._objects.remove(current)
+
+    def _made(self, resource: ServedResource, address: str, namespace: str, name: str) -> JSONObject:
+        labels = {f"{_LABEL}ip-family": f"IPv{ipaddress.ip_address(address).version}", f"{_LABEL}managed-by": _MANAGER}
+        obj: JSONObject = {
+            "kind": resource.kind,
+            "apiVersion": resource.gvk.api_version,
+            "metadata": {"name": address, "labels": labels},
+            "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}},
+        }
+        fill_new(obj["metadata"], self._clock.wall())
+        scope = self._owners.scope(resource, "")
+        self._owners.updated(scope, scope.empty, obj, SERVER)
+        return obj
+
+
+def _is_of_service(parent: JSONObject) -> bool:
+    return (parent.get("group", ""), parent.get("resource")) == ("", "services")
+
+
+SERVICES = GroupResource("", "services")
+
+_TAKEN_PORT = "provided port is already allocated"
+
+
+class ServiceAddresses:
+    """Gives services what they ask for or something free.
+
+    Guarantees
+        No two stored services have one cluster IP or node port of this range, whatever is created at the same time.
+
+    Not guaranteed
+        IPv6, dual stack. Of several ranges the server's own is used up first, then those of ServiceCIDR objects; upstream takes any.
+
+    Raises
+        Invalid: what is asked for is taken, or out of range. InternalError: nothing is free.
+    """
+
+    resources = frozenset({SERVICES})
+
+    def __init__(self, registry: Registry, objects: Objects, cache: WatchCache, ranges: ServiceRanges, clock: Clock) -> None:
+        self._stored = Taken(registry, objects, cache)
+        self._address_objects = AddressObjects(registry, objects, clock)
+        self._is_mended = False
+        self._network = ranges.cluster_ips
+        self._ports = ranges.node_ports
+        #: Of services on their way through the server, which storage does not show yet.
+        self._held: dict[str | int, _Request] = {}
+        self._giving = asyncio.Lock()
+
+    async def mutate(self, attributes: Attributes) -> None:
+        obj = attributes.obj
+        if attributes.resource.gvr.group_resource != SERVICES or attributes.operation not in ("CREATE", "UPDATE", "DELETE"):
+            return
+        if attributes.old is not None and not attributes.dry_run:
+            self._settle_later(attributes, attributes.old)
+        if obj is None or attributes.subresource:
+            return
+        if attributes.reinvocation.wanted and not attributes.reinvocation.again:
+            return  # webhooks are asked once more, and are not to see what is given
+        old = attributes.old
+        if old is not None:
+            _keep_given(obj, old)
+        settle_cluster_ips(obj, old)
+        if faults := settle_families(obj, old):
+            raise _refused(obj, faults)
+        async with self._giving:
+            if not self._is_mended:
+                await self._address_objects.mend()
+                self._is_mended = True
+            await self._stored.update()
+            request = _Request(obj, old, self, dry_run=attributes.dry_run)
+            attributes.after.append(lambda: self._release(request))
+            request.give()
+        if not attributes.dry_run:
+            self._settle_later(attributes, obj)
+
+    def _settle_later(self, attributes: Attributes, service: JSONObject) -> None:
+        for address in service["spec"].get("clusterIPs") or ():
+            if address != "None":
+                attributes.settling.append(partial(self._settle, address, service))
+
+    async def _settle(self, address: str, service: JSONObject) -> None:
+        # By now a generated name may be another one.
+        metadata = service["metadata"]
+        await self._address_objects.settle(address, metadata.get("namespace", ""), metadata.get("name", ""))
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+    def is_taken(self, key: str | int) -> bool:
+        """An address or a port is that of a stored service, or of one that is on its way, be it the same that asks."""
+        return key in self._held or key in self._stored
+
+    def hold(self, key: str | int, request: _Request) -> None:
+        self._held[key] = request
+
+    def _release(self, request: _Request) -> None:
+        self._held = {key: holder for key, holder in self._held.items() if holder is not request}
+
+    def _networks(self) -> list[Network]:
+        """The server's own range, then those of ServiceCIDR objects of its family."""
+        added = (network for network in self._stored.networks() if network.version == self._network.version)
+        return list(dict.fromkeys([self._network, *added]))
+
+    def in_range(self, address: str) -> bool:
+        found = ipaddress.ip_address(address)
+        return any(found in one and found not in (one.network_address, one.broadcast_address) for one in self._networks())
+
+    def free_address(self) -> str | None:
+        """An address of the first range that has one left."""
+        return next((address for network in self._networks() if (address := self._free_in(network)) is not None), None)
+
+    def _free_in(self, network: Network) -> str | None:
+        """From the upper part of the range, so that the lower part stays for those who ask for an address (KEP-3070)."""
+        last = network.num_addresses - 1
+        upper = min(min(max(16, network.num_addresses // 16), 256) + 1, last)
+        for part in (range(upper, last), range(1, upper)):
+            if part:
+                begin = random.randrange(len(part))
+                for offset in itertools.chain(part[begin:], part[:begin]):
+                    address = str(network[offset])
+                    if not self.is_taken(address):
+                        return address
+        return None
+
+    def free_port(self) -> int | None:
+        free = [port for port in self._ports if not self.is_taken(port)]
+        return random.choice(free) if free else None
+
+    @property
+    def network(self) -> str:
+        return str(self._network)
+
+    @property
+    def dry_address(self) -> str:
+        """What a dry run is given: nobody's."""
+        return str(self._network.network_address)
+
+    @property
+    def ports(self) -> range:
+        return self._ports
+
+
+class _Request:
+    """One service on its way."""
+
+    def __init__(self, obj: JSONObject, old: JSONObject | None, owner: ServiceAddresses, *, dry_run: bool) -> None:
+        self.owner, self.obj, self.old, self.dry_run = owner, obj, old, dry_run
+        self._dry_port = owner.ports.stop  # a dry run is given ports above the range
+
+    def give(self) -> None:
+        self._give_address()
+        self._give_ports()
+
+    def _give_address(self) -> None:
+        spec = self.obj["spec"]
+        if not needs_cluster_ip(self.obj) or is_headless(self.obj):
+            return
+        # An address stays with its service; only a new one, or one that was a name before, is given one.
+        if self.old is not None and kind_of(self.old) != "ExternalName":
+            return
+        asked = (spec.get("clusterIPs") or [""])[0]
+        if asked:
+            self._check_address(asked)
+            address = asked
+        else:
+            address = self.owner.dry_address if self.dry_run else self._next_address()
+        self._take(address)
+        spec["clusterIP"], spec["clusterIPs"] = address, [address, *(spec.get("clusterIPs") or [])[1:]]
+
+    def _next_address(self) -> str:
+        address = self.owner.free_address()
+        if address is None:
+            name = self.obj["metadata"].get("name", "")
+            raise api_errors.internal_error(f'failed to allocate a serviceIP for Service "{name}": range is full')
+        return address
+
+    def _check_address(self, address: str) -> None:
+        why = ""
+        in_range = self.owner.in_range(address)
+        if not in_range and not self.dry_run:
+            why = "the provided network does not match the current range"
+        elif not in_range:
+            # A dry run asks another allocator upstream, which says it in other words.
+            why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {self.owner.network}"
+        elif not self.dry_run and self.owner.is_taken(address):
+            why = "provided IP is already allocated"
+        if why:
+            raise _refused(self.obj, [invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")])
+
+    def _give_ports(self) -> None:
+        spec = self.obj["spec"]
+        if kind_of(self.obj) in ("NodePort", "LoadBalancer"):
+            if self.old is None:
+                self._give_node_ports(spec.get("ports") or [])
+            else:
+                self._change_node_ports(spec.get("ports") or [], self.old)
+        if needs_health_check(self.obj) and not (self.old is not None and needs_health_check(self.old)):
+            asked = spec.get("healthCheckNodePort")
+            if asked:
+                if fault := self._port_fault(asked):
+                    raise api_errors.internal_error(f"failed to allocate requested HealthCheck NodePort {asked}: {fault}")
+                self._take(asked)
+            else:
+                spec["healthCheckNodePort"] = self._next_port()
+
+    def _give_node_ports(self, ports: list[JSONObject]) -> None:
+        """Two protocols on one port share a node port, unless they ask for different ones."""
+        given: dict[int, int] = {}
+        taken: set[int] = set()
+        for at, port in enumerate(ports):
+            asked, number = port.get("nodePort", 0), port.get("port", 0)
+            if not asked and not needs_node_port(self.obj):
+                continue
+            if number not in given:
+                wanted = next((one["nodePort"] for one in ports if one.get("port") == number and one.get("nodePort")), 0)
+                if wanted:
+                    self._take_node_port(at, wanted, taken)
+                given[number] = port["nodePort"] = wanted or self._next_port()
+            elif not asked:
+                port["nodePort"] = given[number]
+            elif asked != given[number]:
+                self._take_node_port(at, asked, taken)
+
+    def _change_node_ports(self, ports: list[JSONObject], old: JSONObject) -> None:
+        taken = set(node_ports(old))
+        seen: set[tuple[str, int]] = set()
+        for at, port in enumerate(ports):
+            asked = port.get("nodePort", 0)
+            if not asked and not needs_node_port(self.obj):
+                continue
+            if not asked:
+                port["nodePort"] = self._next_port()
+            elif asked not in taken:
+                self._take_node_port(at, asked, taken)
+            key = port.get("protocol", ""), port["nodePort"]
+            if key in seen:
+                raise api_errors.internal(f"duplicate nodePort: {{{key[0]} {key[1]}}}")
+            seen.add(key)
+
+    def _take_node_port(self, at: int, number: int, taken: set[int]) -> None:
+        """``taken``: what the service has already; grows."""
+        fault = _TAKEN_PORT if number in taken else self._port_fault(number)
+        if fault:
+            raise _refused(self.obj, [invalid(f"spec.ports[{at}].nodePort", number, fault)])
+        self._take(number)
+        taken.add(number)
+
+    def _port_fault(self, port: int) -> str:
+        if port not in self.owner.ports and self.dry_run:
+            return ""  # upstream only looks whether it is taken then
+        if port not in self.owner.ports:
+            return (
+                f"provided port is not in the valid range. The range of valid ports is {self.owner.ports.start}-{self.owner.ports.stop - 1}"
+            )
+        return _TAKEN_PORT if self.owner.is_taken(port) else ""
+
+    def _next_port(self) -> int:
+        if self.dry_run:
+            self._dry_port += 1
+            return self._dry_port
+        port = self.owner.free_port()
+        if port is None:
+            raise api_errors.internal_error("failed to allocate a nodePort: range is full")
+        self._take(port)
+        return port
+
+    def _take(self, key: str | int) -> None:
+        if not self.dry_run:
+            self.owner.hold(key, self)
+
+
+def _refused(obj: JSONObject, faults: list[FieldError]) -> ApiError:
+    return api_errors.invalid(GroupKind("", "Service"), obj["metadata"].get("name", ""), faults)
+
+
+def _keep_given(obj: JSONObject, old: JSONObject) -> None:
+    """A client that sends its own manifest again does not lose what it was given. Source: patchAllocatedValues."""
+    new, before = obj["spec"], old["spec"]
+    if needs_cluster_ip(old) and needs_cluster_ip(obj):
+        if not new.get("clusterIP") and before.get("clusterIP"):
+            new["clusterIP"] = before["clusterIP"]
+        if not new.get("clusterIPs") and before.get("clusterIPs"):
+            new["clusterIPs"] = list(before["clusterIPs"])
+    if needs_node_port(old) and needs_node_port(obj):
+        used = set(node_ports(old)) & set(node_ports(obj))
+        by_name = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or ()}
+        for port in new.get("ports") or ():
+            kept = by_name.get(port.get("name", ""), 0)
+            if not port.get("nodePort") and kept and kept not in used:
+                port["nodePort"] = kept
+    if needs_health_check(old) and needs_health_check(obj) and not new.get("healthCheckNodePort") and before.get("healthCheckNodePort"):
+        new["healthCheckNodePort"] = before["healthCheckNodePort"]

@@ -1,0 +1,1 @@
+"""CEL expressions of admission policies and match conditions: compilation and evaluation."""

@@ -1,0 +1,196 @@
+"""Compiles the CEL expressions of policies and match conditions, for validation and for evaluation.
+
+Source: k8s.io/apiserver pkg/admission/plugin/cel (compile.go, composition.go), pkg/admission/plugin/policy (ReturnTypes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from kubeloop.cel import CompileError, Environment, InstantiationError, Program, compile_expression, types
+from kubeloop.cel.patches import OBJECT, OPERATION, PATCH_FUNCTIONS, patch_messages
+from kubeloop.cel.types import Type
+
+# Types of the variables of an expression about a write. Source: k8s.io/apiserver pkg/admission/plugin/cel/compile.go (BuildRequestType,
+# BuildNamespaceType).
+
+_KIND: Final = types.struct("kubernetes.GroupVersionKind")
+_RESOURCE: Final = types.struct("kubernetes.GroupVersionResource")
+_USER: Final = types.struct("kubernetes.UserInfo")
+_REQUEST: Final = types.struct("kubernetes.AdmissionRequest")
+_NAMESPACE: Final = types.struct("kubernetes.Namespace")
+_NAMESPACE_METADATA: Final = types.struct("kubernetes.NamespaceMetadata")
+_NAMESPACE_SPEC: Final = types.struct("kubernetes.NamespaceSpec")
+_NAMESPACE_STATUS: Final = types.struct("kubernetes.NamespaceStatus")
+_NAMESPACE_CONDITION: Final = types.struct("kubernetes.NamespaceCondition")
+_TEXTS: Final = types.list_of(types.STRING)
+_TEXTS_BY_NAME: Final = types.map_of(types.STRING, types.STRING)
+
+#: Fields of the types of those variables, by the type's name.
+ADMISSION_FIELDS: Final = {
+    _KIND.name: {"group": types.STRING, "version": types.STRING, "kind": types.STRING},
+    _RESOURCE.name: {"group": types.STRING, "version": types.STRING, "resource": types.STRING},
+    _USER.name: {"username": types.STRING, "uid": types.STRING, "groups": _TEXTS, "extra": types.map_of(types.STRING, _TEXTS)},
+    _REQUEST.name: {
+        "kind": _KIND,
+        "resource": _RESOURCE,
+        "subResource": types.STRING,
+        "requestKind": _KIND,
+        "requestResource": _RESOURCE,
+        "requestSubResource": types.STRING,
+        "name": types.STRING,
+        "namespace": types.STRING,
+        "operation": types.STRING,
+        "userInfo": _USER,
+        "dryRun": types.BOOL,
+        "options": types.DYN,
+    },
+    _NAMESPACE.name: {"metadata": _NAMESPACE_METADATA, "spec": _NAMESPACE_SPEC, "status": _NAMESPACE_STATUS},
+    _NAMESPACE_METADATA.name: {
+        "name": types.STRING,
+        "generateName": types.STRING,
+        "namespace": types.STRING,
+        "labels": _TEXTS_BY_NAME,
+        "annotations": _TEXTS_BY_NAME,
+        "UID": types.STRING,
+        "creationTimestamp": types.TIMESTAMP,
+        "deletionGracePeriodSeconds": types.INT,
+        "deletionTimestamp": types.TIMESTAMP,
+        "generation": types.INT,
+        "resourceVersion": types.STRING,
+        "finalizers": _TEXTS,
+    },
+    _NAMESPACE_SPEC.name: {"finalizers": _TEXTS},
+    _NAMESPACE_STATUS.name: {"conditions": types.list_of(_NAMESPACE_CONDITION), "phase": types.STRING},
+    _NAMESPACE_CONDITION.name: {
+        "status": types.STRING,
+        "type": types.STRING,
+        "lastTransitionTime": types.TIMESTAMP,
+        "message": types.STRING,
+        "reason": types.STRING,
+    },
+}
+
+
+def admission_variables(*, params: bool = False, authorizer: bool = True) -> dict[str, Type]:
+    """Return the types of the variables by name. ``params``: for policies that have a parameter kind."""
+    variables = {"object": types.DYN, "oldObject": types.DYN, "namespaceObject": _NAMESPACE, "request": _REQUEST}
+    if params:
+        variables["params"] = types.DYN
+    if authorizer:
+        variables["authorizer"] = types.AUTHORIZER
+        variables["authorizer.requestResource"] = types.RESOURCE_CHECK
+    return variables
+
+
+#: The result types that an expression may have; None: any.
+ResultTypes = tuple[Type, ...] | None
+
+CONDITION: Final = (types.BOOL,)
+MESSAGE: Final = (types.STRING,)
+ANNOTATION: Final = (types.STRING, types.NULL)
+CONFIGURATION: Final = (OBJECT,)
+OPERATIONS: Final = (types.list_of(OPERATION),)
+
+_VARIABLES: Final = types.struct("kubernetes.variables")
+#: Result types that later expressions see in a variable. A variable of another type is dynamic to them.
+_KEPT: Final = {types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT, types.NULL, types.STRING, types.TIMESTAMP, types.UINT}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """An expression and its program, or the compilation error. ``internal``: the types are correct, but there is no program."""
+
+    expression: str
+    program: Program | None = None
+    fault: str = ""
+    internal: bool = False
+
+
+class Compiler:
+    """Compiles the expressions of one policy in their order: each variable may use the earlier ones.
+
+    ``params``: the policy has a parameter kind. ``variables``: expressions see ``variables``, even if the policy defines none.
+    """
+
+    def __init__(self, *, params: bool, variables: bool) -> None:
+        self._params = params
+        self._known: dict[str, Type] | None = {} if variables else None
+
+    def variable(self, name: str, expression: str) -> Compiled:
+        compiled = self.expression(expression, None)
+        if self._known is not None:
+            self._known[name] = _kept(None if compiled.program is None else compiled.program.result)
+        return compiled
+
+    def expression(self, expression: str, result_types: ResultTypes, *, authorizer: bool = True, variables: bool = True) -> Compiled:
+        """Compile an expression. ``variables`` False: it does not see the variables."""
+        return _compiled(expression, self._environment(authorizer=authorizer, variables=variables), result_types)
+
+    def change(self, expression: str, result_types: ResultTypes) -> Compiled:
+        """Compile an expression that constructs objects or operations of a patch."""
+        plain = self._environment()
+        changing = Environment(plain.variables, plain.fields, messages=patch_messages, functions=PATCH_FUNCTIONS)
+        return _compiled(expression, changing, result_types)
+
+    def _environment(self, *, authorizer: bool = True, variables: bool = True) -> Environment:
+        found = admission_variables(params=self._params, authorizer=authorizer)
+        if self._known is None or not variables:
+            return Environment(found, ADMISSION_FIELDS)
+        return Environment({**found, "variables": _VARIABLES}, {**ADMISSION_FIELDS, _VARIABLES.name: dict(self._known)})
+
+
+def _kept(result: Type | None) -> Type:
+    if result in _KEPT and result is not None:
+        return result
+    if result is not None and result.kind in ("list", "map"):
+        return Type(result.kind, result.name, tuple(_kept(one) for one in result.parameters))
+    return types.DYN
+
+
+def _compiled(expression: str, environment: Environment, result_types: ResultTypes) -> Compiled:
+    try:
+        program = compile_expression(expression, environment)
+    except InstantiationError as fault:
+        if result_types is not None and fault.result not in [one.kind for one in result_types]:
+            return Compiled(expression, fault=_misfit(result_types, fault.result))
+        return Compiled(expression, fault=f"program instantiation failed: {fault}", internal=True)
+    except CompileError as fault:
+        return Compiled(expression, fault=f"compilation failed: {fault}")
+    if result_types is not None and program.result not in result_types:
+        return Compiled(expression, fault=_misfit(result_types, str(program.result)))
+    return Compiled(expression, program)
+
+
+def _misfit(result_types: tuple[Type, ...], result_type: str) -> str:
+    names = [_name(one) for one in result_types]
+    if len(names) == 1:
+        return f"must evaluate to {names[0]} but got {result_type}"
+    return f"must evaluate to one of [{' '.join(names)}] but got {result_type}"
+
+
+def _name(of: Type) -> str:
+    return "null_type" if of == types.NULL else str(of)
+
+
+# What ``matchConditions`` of webhooks may say. Source: k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions.
+
+
+#: Characters of a condition that is kept when it has been compiled; a program takes some hundred times as many bytes.
+_LONGEST: Final = 1024
+
+
+def compiled_condition(expression: str) -> Compiled:
+    """Compile a condition of a webhook. The error is that of kube-apiserver."""
+    return _cached(expression) if len(expression) <= _LONGEST else _compile(expression)
+
+
+@lru_cache(maxsize=256)
+def _cached(expression: str) -> Compiled:
+    return _compile(expression)
+
+
+def _compile(expression: str) -> Compiled:
+    return Compiler(params=False, variables=False).expression(expression, CONDITION)

@@ -1,0 +1,150 @@
+"""Evaluates several expressions about one write, with a bound on what they cost together, and variables that are computed when used.
+
+Source: k8s.io/apiserver pkg/admission/plugin/cel (activation.go, composition.go), pkg/apis/cel (config.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubeloop.apiserver.expressions.compiler import Compiled
+from kubeloop.cel.faults import EvalError
+from kubeloop.meta.errors import KubeloopError
+
+#: What the expressions of a policy, for one binding and parameter, may cost together (RuntimeCELCostBudget).
+BUDGET: Final = 10_000_000
+#: The same for match conditions, of policies and of webhooks (RuntimeCELCostBudgetMatchConditions).
+CONDITIONS_BUDGET: Final = 2_500_000
+
+
+class CostBudgetExceeded(KubeloopError):
+    """The evaluation exceeded its cost budget."""
+
+    def __init__(self) -> None:
+        super().__init__("validation failed due to running out of cost budget, no further validation rules will be run")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A value, or why there is none."""
+
+    value: Any = None
+    fault: str = ""
+
+
+class _Variables(dict[str, Any]):
+    """The variables of a policy: each is computed at most once, when it is first used; the cost adds up in ``cost``."""
+
+    __slots__ = ("_declared", "_failed", "_values", "cost")
+
+    def __init__(self, declared: Mapping[str, Compiled], values: dict[str, Any]) -> None:
+        super().__init__()
+        self._declared = declared
+        self._failed: dict[str, str] = {}
+        self._values = values
+        self.cost = 0
+
+    def __missing__(self, name: str) -> Any:
+        compiled = self._declared.get(name)
+        if compiled is None:
+            raise KeyError(name)
+        if name not in self._failed:
+            if compiled.program is None:
+                self._failed[name] = f'composited variable "{name}" fails to compile: {compiled.fault}'
+            else:
+                outcome = compiled.program.run(self._values)
+                self.cost += outcome.cost
+                if outcome.error is None:
+                    self[name] = outcome.value
+                    return outcome.value
+                self._failed[name] = f'composited variable "{name}" fails to evaluate: {outcome.error}'
+        raise EvalError(self._failed[name])
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._declared:
+            return False
+        self[str(name)]
+        return True
+
+    def take_cost(self) -> int:
+        cost, self.cost = self.cost, 0
+        return cost
+
+
+def evaluate(
+    expressions: Sequence[Compiled | None], values: Mapping[str, Any], budget: int, variables: Mapping[str, Compiled] | None = None
+) -> tuple[list[Result | None], int]:
+    """The results in order (None where there is no expression), and what is left of ``budget``.
+
+    Raises:
+        CostBudgetExceeded
+    """
+    if not expressions:
+        return [], budget
+    scope = dict(values)
+    declared = scope["variables"] = _Variables(variables or {}, scope)
+    try:
+        return _results(expressions, scope, budget, declared)
+    finally:
+        del scope["variables"]  # which refers to the scope, so that both would be left to the collector
+
+
+def _results(
+    expressions: Sequence[Compiled | None], scope: dict[str, Any], budget: int, declared: _Variables
+) -> tuple[list[Result | None], int]:
+    results: list[Result | None] = []
+    for one in expressions:
+        if one is None:
+            results.append(None)
+        elif one.program is None:
+            results.append(Result(fault=f"compilation error: {one.fault}"))
+        else:
+            outcome = one.program.run(scope)
+            budget -= declared.take_cost() + outcome.cost
+            if budget < 0:
+                raise CostBudgetExceeded
+            if outcome.error is None:
+                results.append(Result(outcome.value))
+            else:
+                results.append(Result(fault=f"expression '{one.expression}' resulted in error: {outcome.error}"))
+    return results, budget
+
+
+# ``matchConditions`` of policies and webhooks, which are evaluated after rules and selectors.
+#
+# Source: k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions/matcher.go.
+
+
+class ConditionsFault(KubeloopError):
+    """A condition failed, and the failure policy is Fail."""
+
+
+def conditions_hold(
+    conditions: Sequence[Compiled], values: Mapping[str, Any], variables: Mapping[str, Compiled] | None = None, *, ignore_failure: bool
+) -> bool:
+    """Return whether all conditions are true. A false one decides, whatever errors others have.
+
+    Args:
+        conditions: Compiled conditions.
+        values: Variables of the expressions.
+        variables: Compiled variables of the policy.
+        ignore_failure: The failure policy is Ignore: an error counts as false.
+
+    Raises:
+        ConditionsFault: A condition failed and ``ignore_failure`` is False.
+    """
+    results: list[Result | None]
+    try:
+        results, _ = evaluate(conditions, values, CONDITIONS_BUDGET, variables)
+    except CostBudgetExceeded as fault:
+        results = [Result(fault=str(fault))]
+    if any(one is not None and not one.fault and one.value is False for one in results):
+        return False
+    faults = list(dict.fromkeys(one.fault for one in results if one is not None and one.fault))
+    if not faults:
+        return True
+    if ignore_failure:
+        return False
+    raise ConditionsFault(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")

@@ -1,0 +1,1 @@
+"""Handlers of the verbs: from a routed request to its answer."""

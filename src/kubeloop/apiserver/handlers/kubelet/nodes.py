@@ -1,0 +1,110 @@
+"""Where a node's kubelet is: address and port from the Node's status.
+
+Source: k8s.io/kubernetes pkg/kubelet/client (NodeConnectionInfoGetter); kube-apiserver --kubelet-preferred-address-types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.request import api_errors
+from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.types import JSONObject
+
+PODS = GroupVersionResource("", "v1", "pods")
+
+
+async def find(scope: RequestScope, gvr: GroupVersionResource, namespace: str, name: str) -> JSONObject | None:
+    """The object, not to be changed; None if there is none."""
+    resource = scope.services.registry.get(gvr)
+    found = await scope.services.objects.get(resource, namespace, name) if resource is not None else None
+    return found.obj if found is not None else None
+
+
+async def pod_of(scope: RequestScope, name: str) -> JSONObject:
+    """Raises NotFound."""
+    found = await find(scope, PODS, scope.namespace, name)
+    if found is None:
+        raise api_errors.not_found(PODS.group_resource, name)
+    return found
+
+
+def container_of(pod: JSONObject, wanted: str) -> str:
+    """The container that is meant: ``wanted``, or the only one.
+
+    Raises:
+        BadRequest: there is no such container, or several to choose from.
+    """
+    name, spec = pod["metadata"]["name"], pod.get("spec") or {}
+    containers = spec.get("containers") or []
+    known = [one["name"] for kind in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(kind) or []]
+    if wanted:
+        if wanted not in known:
+            raise api_errors.bad_request(f"container {wanted} is not valid for pod {name}")
+        return wanted
+    if len(containers) == 1:
+        return str(containers[0]["name"])
+    if not containers:
+        raise api_errors.bad_request(f"a container name must be specified for pod {name}")
+    raise api_errors.bad_request(f"a container name must be specified for pod {name}, choose one of: [{' '.join(known)}]")
+
+
+NODES = GroupVersionResource("", "v1", "nodes")
+
+_ADDRESS_TYPES = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
+_DEFAULT_PORT = 10250
+#: Kubelets that declare this speak WebSocket themselves (KEP-4006); for others the server speaks SPDY.
+_WEBSOCKETS = "ExtendWebSocketsToKubelet"
+#: How a node that nothing runs on says so, in ``nodeInfo.containerRuntimeVersion``.
+_SIMULATED = "kubeloop://"
+
+
+@dataclass(frozen=True, slots=True)
+class Kubelet:
+    """``websockets``: it takes WebSockets with every protocol that this server would otherwise translate."""
+
+    host: str
+    port: int
+    websockets: bool
+
+
+async def kubelet_of(scope: RequestScope, node: str) -> Kubelet:
+    """The kubelet of a node.
+
+    Raises:
+        NotFound: no such node; named as an object of the request's own resource, as upstream does.
+        ApiError: 500, no address of a type that is used; 501, the node is simulated and names no kubelet.
+    """
+    found = await find(scope, NODES, "", node)
+    if found is None:
+        raise api_errors.not_found(scope.resource.gvr.group_resource, node)
+    status: dict[str, Any] = found.get("status") or {}
+    port = _port(status)
+    if _is_simulated(status):
+        raise api_errors.not_implemented(
+            f"commands and connections on the simulated node {node}, whose pods have no containers; "
+            f'ScriptedKubelet(cluster, node="{node}") of kubeloop.testing serves them (docs/testing.md), or name a kubelet of your own '
+            "in the node's status.daemonEndpoints"
+        )
+    addresses = status.get("addresses") or []
+    host = next((one.get("address", "") for kind in _ADDRESS_TYPES for one in addresses if one.get("type") == kind), None)
+    if host is None:
+        shown = " ".join(f"{{{one.get('type', '')} {one.get('address', '')}}}" for one in addresses)
+        raise api_errors.internal(f"no preferred addresses found; known addresses: [{shown}]")
+    return Kubelet(host, port if port > 0 else _DEFAULT_PORT, _WEBSOCKETS in (status.get("declaredFeatures") or ()))
+
+
+async def is_simulated(scope: RequestScope, node: str) -> bool:
+    """Return whether the node exists, runs no containers, and names no kubelet."""
+    found = await find(scope, NODES, "", node)
+    return found is not None and _is_simulated(found.get("status") or {})
+
+
+def _is_simulated(status: dict[str, Any]) -> bool:
+    return not _port(status) and str((status.get("nodeInfo") or {}).get("containerRuntimeVersion")).startswith(_SIMULATED)
+
+
+def _port(status: dict[str, Any]) -> int:
+    return ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0

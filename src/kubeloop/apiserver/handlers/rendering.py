@@ -1,0 +1,189 @@
+"""Renders objects as answers: plain, as Tables or as metadata only, in the form that the request accepts."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kubeloop.apiserver.handlers.watch import Form, FormMissing
+from kubeloop.apiserver.registry.objects import Objects, StoredObject
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.answers import Answer
+from kubeloop.apiserver.request.encoding import decode, encode, encode_sorted, list_item
+from kubeloop.apiserver.request.negotiation import JSON, PROTOBUF, Accepted
+from kubeloop.apiserver.store.reader import Page
+from kubeloop.apiserver.tables import INCLUDE_OBJECT, partial_list, partial_object, table
+from kubeloop.serving.request import Request
+from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.handlers.protobuf_forms import ProtobufForms
+
+
+class Renderer:
+    """Renders objects as answers. Raises NotAcceptable for a list form of one object, and for an object form of a list."""
+
+    def __init__(self, objects: Objects, clock: Clock) -> None:
+        self._objects = objects
+        self._clock = clock
+
+    @cached_property
+    def _protobuf(self) -> ProtobufForms:
+        # Imported when somebody first wants it: it takes some milliseconds of a start.
+        from kubeloop.apiserver.handlers.protobuf_forms import ProtobufForms
+
+        return ProtobufForms(self._objects)
+
+    def object(
+        self,
+        resource: ServedResource,
+        accepted: Accepted,
+        request: Request,
+        obj: JSONObject,
+        *,
+        stored: StoredObject | None = None,
+        status: int = 200,
+    ) -> Answer:
+        """One object; ``stored`` saves encoding it again."""
+        match accepted.form:
+            case "Table":
+                return Answer(status, object=self._table(resource, accepted, _include(request), [obj], obj["metadata"]))
+            case "PartialObjectMetadata":
+                return Answer(status, object=_versioned(partial_object(obj), accepted))
+            case "PartialObjectMetadataList":
+                raise api_errors.unacceptable_form(
+                    f"you requested PartialObjectMetadataList, but the requested object is not a list ({_type(resource)})"
+                )
+        if stored is not None and accepted.media_type == JSON:
+            return Answer(status, body=self._objects.wire(resource, stored.kv), content_type=JSON)
+        if stored is not None and accepted.media_type == PROTOBUF:
+            body = self._protobuf.object(resource, stored.kv)
+            if body is not None:
+                return Answer(status, body=body, content_type=PROTOBUF)
+        if resource.custom and accepted.media_type == JSON:
+            return Answer(status, body=encode_sorted(obj), content_type=JSON)
+        return Answer(status, object=obj)
+
+    def page(self, resource: ServedResource, accepted: Accepted, request: Request, page: Page) -> Answer:
+        metadata: JSONObject = {"resourceVersion": str(page.revision)}
+        if page.continue_token:
+            metadata["continue"] = page.continue_token
+            if page.remaining is not None:
+                metadata["remainingItemCount"] = page.remaining
+        match accepted.form:
+            case "Table":
+                trees = [self._objects.tree(resource, kv) for kv in page.items]
+                return Answer(object=self._table(resource, accepted, _include(request), trees, metadata))
+            case "PartialObjectMetadataList":
+                trees = [self._objects.tree(resource, kv) for kv in page.items]
+                return Answer(object=_versioned(partial_list(trees, metadata), accepted, items=True))
+            case "PartialObjectMetadata":
+                raise api_errors.unacceptable_form(
+                    f"you requested PartialObjectMetadata, but the requested object is a list ({_type(resource)}List)"
+                )
+        list_kind = resource.list_kind or f"{resource.kind}List"
+        if accepted.media_type == PROTOBUF:
+            packed = self._protobuf.page(resource, list_kind, metadata, page.items)
+            if packed is not None:
+                return Answer(body=packed, content_type=PROTOBUF)
+        if resource.custom:
+            metadata = {"continue": "", **metadata}
+        if self._objects.is_plain(resource):
+            items = b",".join(list_item(kv.value, kv.mod_revision) for kv in page.items)
+        else:
+            items = b",".join(self._item(resource, self._objects.tree(resource, kv)) for kv in page.items)
+        head = {"kind": list_kind, "apiVersion": resource.gvk.api_version, "metadata": metadata}
+        if resource.custom:
+            body = b'{"apiVersion":%b,"items":[%b],"kind":%b,"metadata":%b}' % (
+                *(encode(resource.gvk.api_version), items),
+                *(encode(list_kind), encode_sorted(metadata)),
+            )
+        else:
+            body = encode(head)[:-1] + b',"items":[' + items + b"]}"
+        if accepted.media_type == JSON:
+            return Answer(body=body, content_type=JSON)
+        return Answer(object=decode(body))
+
+    @staticmethod
+    def _item(resource: ServedResource, obj: JSONObject) -> bytes:
+        """Items of typed lists do not repeat kind and apiVersion; those of custom resources do."""
+        if resource.custom:
+            return encode_sorted(obj)
+        return encode({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
+
+    def watch_form(self, resource: ServedResource, accepted: Accepted, request: Request) -> Form:
+        """Raises BadRequest, NotAcceptable as ``object`` does."""
+        name = f"{accepted.media_type} {accepted.form} {accepted.version}"
+        pack = protobuf_event if accepted.media_type == PROTOBUF else None
+        match accepted.form:
+            case "Table":
+                include = _include(request)
+
+                def as_table(obj: JSONObject, first: bool) -> JSONObject:
+                    return self._table(resource, accepted, include, [obj], obj["metadata"], headers=first)
+
+                return Form(f"{name} {include}", as_table, pack)
+            case "PartialObjectMetadata":
+                return Form(name, lambda obj, _: _versioned(partial_object(obj), accepted), pack)
+            case "PartialObjectMetadataList":
+                return Form(name, _no_list, pack)
+        if pack is None:
+            return Form(name)
+        return Form(name, lambda obj, _: obj, pack, lambda type_, kv: self._protobuf.event(type_, resource, kv))
+
+    def _table(
+        self,
+        resource: ServedResource,
+        accepted: Accepted,
+        include: str,
+        trees: list[JSONObject],
+        metadata: JSONObject,
+        *,
+        headers: bool = True,
+    ) -> JSONObject:
+        now = self._clock.wall().timestamp()
+        return _versioned(table(resource, trees, metadata, now=now, include=include, headers=headers), accepted)
+
+
+def _no_list(*_: object) -> JSONObject:
+    """Reject list forms of watch events."""
+    raise FormMissing
+
+
+def protobuf_event(type_: str, obj: JSONObject) -> bytes:
+    """One frame of a watch in protobuf."""
+    from kubeloop.codec import protobuf
+
+    return protobuf.encode_event(type_, protobuf.encode(obj))
+
+
+def _include(request: Request) -> str:
+    include = request.parameter("includeObject")
+    if include not in INCLUDE_OBJECT:
+        quoted = encode(include).decode()
+        why = f"Invalid value: {quoted}: must be 'Metadata', 'Object', 'None', or empty"
+        raise api_errors.bad_request(f"Unable to convert to Table as requested: includeObject: {why}")
+    return include
+
+
+def _versioned(tree: JSONObject, accepted: Accepted, *, items: bool = False) -> JSONObject:
+    """Set the version of meta.k8s.io that the request accepts."""
+    if accepted.version == "v1":
+        return tree
+    api_version = f"meta.k8s.io/{accepted.version}"
+    tree["apiVersion"] = api_version
+    for row in tree.get("rows") or ():
+        if (row.get("object") or {}).get("kind") == "PartialObjectMetadata":
+            row["object"]["apiVersion"] = api_version
+    if items:
+        tree["items"] = [{**item, "apiVersion": api_version} for item in tree["items"] or ()] or None
+    return tree
+
+
+def _type(resource: ServedResource) -> str:
+    """The Go type that upstream names in these refusals."""
+    if resource.custom:
+        return "*unstructured.Unstructured"
+    return f"*{resource.gvr.group.partition('.')[0] or 'core'}.{resource.kind}"

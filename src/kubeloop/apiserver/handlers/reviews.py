@@ -1,0 +1,280 @@
+"""Handlers of reviews, which are answered and never stored. Source: pkg/registry/{authentication,authorization}."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from kubeloop.apiserver.authentication.chain import NotAuthenticated
+from kubeloop.apiserver.handlers.connect_admission import ask_admission
+from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.handlers.subresources.pods import bind
+from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
+from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
+from kubeloop.apiserver.registry.options import write_options
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Access
+from kubeloop.apiserver.request.answers import Answer
+from kubeloop.apiserver.request.users import User
+from kubeloop.apiserver.validation.selectors import requirement
+from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.kinds import GroupKind, GroupResource
+from kubeloop.meta.selectors import FieldOperator, FieldTerm, parse_field_selector, parse_label_selector
+from kubeloop.types import JSONObject
+
+#: What is the server's to say of an object.
+_SYSTEMS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid")
+
+
+async def decode_review(scope: RequestScope) -> JSONObject:
+    """The body, admitted.
+
+    Raises:
+        BadRequest; whatever admission raises.
+    """
+    options = write_options(scope.request, "CreateOptions")
+    media_type = media_type_of(scope.request.header("Content-Type"))
+    decoded = decode_object(await scope.body(), media_type, scope.resource, field_validation=options.field_validation)
+    scope.accept_problems(decoded, options, scope.resource.kind)
+    obj, metadata = decoded.obj, metadata_of(decoded.obj)
+    set_namespace(metadata, scope.namespace)
+    for name in _SYSTEMS:
+        metadata.pop(name, None)
+    # A review is stored nowhere, but its answer says who asked.
+    owners = scope.services.writer.owners
+    field_scope = owners.scope(scope.resource, "")
+    owners.updated(field_scope, field_scope.empty, obj, scope.manager(options))
+    await ask_admission(scope, obj, name=metadata_of(obj).get("name") or "", dry_run=options.dry_run)
+    return obj
+
+
+def answer_review(scope: RequestScope, obj: JSONObject) -> Answer:
+    return scope.services.renderer.object(scope.resource, scope.accepted, scope.request, obj, status=201)
+
+
+_AUTHENTICATION_GROUP: Final = "authentication.k8s.io"
+
+
+async def _self_subject(scope: RequestScope) -> Answer:
+    obj = await decode_review(scope)
+    # Of what was sent, nothing is answered.
+    answer = {name: obj[name] for name in ("apiVersion", "kind")}
+    answer["metadata"] = {"creationTimestamp": timestamp(scope.services.clock.wall())}
+    answer["status"] = {"userInfo": _user_info(scope.user)}
+    return answer_review(scope, answer)
+
+
+async def _token(scope: RequestScope) -> Answer:
+    obj = await decode_review(scope)
+    spec = obj.get("spec") or {}
+    if not spec.get("token"):
+        raise api_errors.bad_request("token is required for TokenReview in authentication")
+    status: JSONObject = obj.setdefault("status", {})
+    try:
+        proof = await scope.services.authenticator.review(spec["token"], tuple(spec.get("audiences") or ()))
+    except NotAuthenticated as refused:
+        status["user"] = status.get("user") or {}
+        status.pop("authenticated", None)
+        faults = tuple(dict.fromkeys(refused.faults))
+        if faults:
+            status["error"] = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+    else:
+        status |= {"authenticated": True, "user": _user_info(proof.user), "audiences": list(proof.audiences)}
+    return answer_review(scope, obj)
+
+
+def _user_info(user: User) -> JSONObject:
+    info: JSONObject = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    if user.groups:
+        info["groups"] = list(user.groups)
+    if user.extra:
+        info["extra"] = {name: list(values) for name, values in sorted(user.extra.items())}
+    return info
+
+
+#: What POST does.
+AUTHENTICATION_REVIEWS: dict[GroupResource, Callable[[RequestScope], Awaitable[Answer]]] = {
+    GroupResource(_AUTHENTICATION_GROUP, "selfsubjectreviews"): _self_subject,
+    GroupResource(_AUTHENTICATION_GROUP, "tokenreviews"): _token,
+}
+
+
+# Field and label selectors that an access review asks about: what is wrong with them, and what could be read of them.
+#
+# Source: k8s.io/kubernetes pkg/apis/authorization/validation, pkg/registry/authorization/util/helpers.go.
+
+
+_AT = "spec.resourceAttributes"
+_FIELD_OPERATORS = {"In": FieldOperator.EQUALS, "NotIn": FieldOperator.NOT_EQUALS}
+_LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+def selector_errors(attributes: JSONObject) -> Iterator[FieldError]:
+    """Operators that nobody knows are no fault: newer clients may know them."""
+    for name in ("fieldSelector", "labelSelector"):
+        selector = attributes.get(name)
+        if selector is None:
+            continue
+        path, raw, terms = f"{_AT}.{name}", selector.get("rawSelector", ""), selector.get("requirements") or []
+        if raw and terms:
+            yield invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")
+        if not raw and not terms:
+            yield required(f"{path}.requirements", f"when {path} is specified, requirements or rawSelector is required")
+        for at, term in enumerate(terms):
+            here = f"{path}.requirements[{at}]"
+            yield from _field_errors(here, term) if name == "fieldSelector" else requirement(here, term, any_operator=True)
+
+
+def _field_errors(path: str, term: JSONObject) -> Iterator[FieldError]:
+    operator, values = term.get("operator", ""), term.get("values") or []
+    if not term.get("key"):
+        yield required(f"{path}.key", "must be specified")
+    if operator in ("In", "NotIn") and not values:
+        yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    if operator in ("Exists", "DoesNotExist") and values:
+        yield forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+
+
+def field_terms(selector: JSONObject) -> tuple[tuple[FieldTerm, ...], str | None]:
+    """The terms that could be read; and, if there are others, ``partially `` when some could, else empty text."""
+    if selector.get("rawSelector"):
+        try:
+            return parse_field_selector(selector["rawSelector"]).terms, None
+        except ValueError:
+            return (), ""
+    terms, wanted = [], selector.get("requirements") or ()
+    for one in wanted:
+        operator, values = _FIELD_OPERATORS.get(one.get("operator", "")), one.get("values") or []
+        if operator is not None and len(values) == 1:
+            terms.append(FieldTerm(one.get("key", ""), operator, values[0]))
+    return tuple(terms), _partly(len(terms), len(wanted))
+
+
+def label_fault(selector: JSONObject) -> str | None:
+    """The second of ``field_terms``, for labels."""
+    if selector.get("rawSelector"):
+        try:
+            parse_label_selector(selector["rawSelector"])
+        except ValueError:
+            return ""
+        return None
+    wanted = selector.get("requirements") or ()
+    return _partly(sum(one.get("operator") in _LABEL_OPERATORS for one in wanted), len(wanted))
+
+
+def _partly(read: int, wanted: int) -> str | None:
+    return None if read == wanted else "partially " if read else ""
+
+
+# May somebody do that, and what may I do: the reviews of authorization.k8s.io.
+#
+# Source: k8s.io/kubernetes pkg/registry/authorization, pkg/apis/authorization/validation.
+
+
+_GROUP = "authorization.k8s.io"
+_SELF, _LOCAL = "SelfSubjectAccessReview", "LocalSubjectAccessReview"
+_NAMES = ("group", "version", "resource", "subresource", "namespace", "name")
+
+
+async def _access(scope: RequestScope) -> Answer:
+    obj = await decode_review(scope)
+    spec, kind, metadata = obj.get("spec") or {}, scope.resource.kind, metadata_of(obj)
+    errors = _errors(spec, kind, metadata)
+    if errors:
+        raise api_errors.invalid(GroupKind(_GROUP, ""), "", errors)
+    user = scope.user if kind == _SELF else _user(spec)
+    access, faults = _asked(user, spec)
+    authorizer = scope.services.authorizer
+    await authorizer.prepare(user)
+    decision = authorizer.authorize(access)
+    obj["status"] = {"allowed": decision.allowed}
+    if decision.denied:
+        obj["status"]["denied"] = True
+    if decision.reason:
+        obj["status"]["reason"] = decision.reason
+    if faults:
+        obj["status"]["evaluationError"] = "; ".join(faults)
+    return answer_review(scope, obj)
+
+
+async def _rules(scope: RequestScope) -> Answer:
+    obj = await decode_review(scope)
+    namespace = (obj.get("spec") or {}).get("namespace", "")
+    if not namespace:
+        raise api_errors.bad_request("no namespace on request")
+    found = scope.services.authorizer.rules(scope.user, namespace)
+    status: JSONObject = {"resourceRules": found.resources, "nonResourceRules": found.paths, "incomplete": found.incomplete}
+    if found.error:
+        status["evaluationError"] = found.error
+    # Upstream answers with a new review, without fields of the one that was sent.
+    answer = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": {}, "spec": {}, "status": status}
+    return answer_review(scope, answer)
+
+
+def _user(spec: JSONObject) -> User:
+    extra = {name: tuple(values or ()) for name, values in (spec.get("extra") or {}).items()}
+    return User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""), extra)
+
+
+def _asked(user: User, spec: JSONObject) -> tuple[Access, list[str]]:
+    """What is asked for, and what of it could not be read."""
+    attributes = spec.get("resourceAttributes")
+    if attributes is None:
+        plain = spec["nonResourceAttributes"]
+        return Access(user, plain.get("verb", ""), path=plain.get("path", ""), is_resource=False), []
+    terms, partly = field_terms(attributes.get("fieldSelector") or {})
+    faults = [f"spec.resourceAttributes.fieldSelector {partly}ignored due to parse error"] if partly is not None else []
+    partly = label_fault(attributes.get("labelSelector") or {})
+    if partly is not None:
+        faults.append(f"spec.resourceAttributes.labelSelector {partly}ignored due to parse error")
+    where = {name: attributes.get(name, "") for name in _NAMES}
+    where["version"] = where["version"] or "*"
+    return Access(user, attributes.get("verb", ""), **where, fields=terms), faults
+
+
+def _errors(spec: JSONObject, kind: str, metadata: JSONObject) -> list[FieldError]:
+    errors = []
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and path is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        errors.append(invalid("spec.nonResourceAttributes", _go_names(path), why))
+    if resource is None and path is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.append(invalid("spec.resourceAttributes", None, why))
+    if kind != _SELF and not spec.get("user") and not spec.get("groups"):
+        errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
+    errors += selector_errors(resource or {})
+    left = ("managedFields", "namespace") if kind == _LOCAL else ("managedFields",)
+    if any(value for name, value in metadata.items() if name not in left):
+        errors.append(invalid("metadata", metadata, "must be empty except for namespace" if kind == _LOCAL else "must be empty"))
+    if kind == _LOCAL:
+        namespace = (resource or {}).get("namespace", "")
+        if resource is not None and namespace != metadata.get("namespace", ""):
+            errors.append(invalid("spec.resourceAttributes.namespace", namespace, "must match metadata.namespace"))
+        if path is not None:
+            errors.append(invalid("spec.nonResourceAttributes", _go_names(path), "disallowed on this kind of request"))
+    return errors
+
+
+def _go_names(path: JSONObject) -> JSONObject:
+    """As upstream's internal type shows itself."""
+    return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+
+
+#: What POST does.
+AUTHORIZATION_REVIEWS: dict[GroupResource, Callable[[RequestScope], Awaitable[Answer]]] = {
+    GroupResource(_GROUP, "subjectaccessreviews"): _access,
+    GroupResource(_GROUP, "selfsubjectaccessreviews"): _access,
+    GroupResource(_GROUP, "localsubjectaccessreviews"): _access,
+    GroupResource(_GROUP, "selfsubjectrulesreviews"): _rules,
+}
+
+
+#: What POST does for resources without storage.
+CREATE: dict[GroupResource, Callable[[RequestScope], Awaitable[Answer]]] = {
+    GroupResource("", "bindings"): bind,
+    **AUTHENTICATION_REVIEWS,
+    **AUTHORIZATION_REVIEWS,
+}

@@ -1,0 +1,181 @@
+"""Finds the resource and the handler of a request.
+
+As in kube-apiserver's route table, a path of no resource gets 404, and another method on a path that exists 405.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from kubeloop.apiserver.handlers import component_status, verbs
+from kubeloop.apiserver.handlers import reviews as reviews
+from kubeloop.apiserver.handlers.apply import is_apply
+from kubeloop.apiserver.handlers.kubelet.connecting import connecting
+from kubeloop.apiserver.handlers.patch import read_patch
+from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.handlers.subresources import handlers_of
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.answers import Answer, Reply
+from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.kinds import GroupVersionResource
+
+Handler = Callable[[RequestScope], Awaitable[Reply]]
+
+_VERBS: dict[str, Handler] = {
+    "get": verbs.get,
+    "list": verbs.list_,
+    "watch": verbs.watch,
+    "create": verbs.create,
+    "update": verbs.update,
+    "patch": verbs.patch,
+    "delete": verbs.delete,
+    "deletecollection": verbs.delete_collection,
+}
+
+
+class NoRoute(Exception):
+    """No handler has the path. The answer is a plain page, not a Status."""
+
+
+def find_resource(registry: Registry, info: RequestInfo) -> ServedResource:
+    """Return the resource that a path names.
+
+    Raises:
+        NoRoute: The group is unknown, or it has custom resources only and not this one.
+        NotFound: The group has no such version or resource.
+    """
+    resource = registry.get(GroupVersionResource(info.group, info.version, info.resource))
+    if resource is None:
+        if _is_builtin_group(registry, info.group):
+            raise api_errors.no_such_resource()
+        raise NoRoute
+    misplaced = bool(info.namespace) != resource.namespaced and not (resource.namespaced and not info.name_in_path)
+    if misplaced and not _is_namespace_itself(resource, info):
+        raise NoRoute if resource.custom else api_errors.no_such_resource()
+    return resource
+
+
+def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Handler:
+    """Return the handler of a request.
+
+    Raises:
+        NotFound, MethodNotAllowed; NotImplemented for subresources that only Kubernetes has.
+    """
+    if resource.custom:
+        return _of_custom(resource, info)
+    nowhere = resource.namespaced and not info.namespace and not {"list", "watch"} & set(resource.verbs) and not info.name_in_path
+    if nowhere or info.verb == "proxy":
+        raise api_errors.no_such_resource()
+    if info.subresource:
+        return _of_subresource(resource, info, method)
+    if method == "HEAD":
+        raise api_errors.method_not_allowed()
+    if info.rest:
+        raise api_errors.no_such_resource()
+    verb = info.verb
+    if verb == "watch" and method != "GET":  # of the deprecated paths, /api/v1/watch/pods, which watch whatever the method
+        raise api_errors.method_not_allowed()
+    if info.name_in_path:
+        if not {"get", "update", "patch", "delete"} & set(resource.verbs):
+            raise api_errors.no_such_resource()
+        if method == "POST":
+            raise api_errors.method_not_allowed()
+    elif verb not in ("list", "watch", "create", "deletecollection") or _across_namespaces(resource, info):
+        raise api_errors.method_not_allowed()
+    if verb == "watch" and "list" in resource.verbs and "watch" not in resource.verbs:
+        raise api_errors.verb_not_supported(resource.gvr.group_resource, verb)
+    if verb not in resource.verbs and not (verb == "watch" and "watch" in resource.verbs):
+        raise api_errors.method_not_allowed()
+    if resource.gvr.group_resource in reviews.CREATE:
+        return reviews.CREATE[resource.gvr.group_resource]
+    if resource.gvr.resource == "componentstatuses":
+        return component_status.get if info.name_in_path else component_status.list_
+    handler = _VERBS.get(verb)
+    if handler is None:
+        raise api_errors.method_not_allowed()
+    return handler
+
+
+def _of_custom(resource: ServedResource, info: RequestInfo) -> Handler:
+    """Return the handler of a custom resource. It has no route table: the verb decides, and the path after a subresource is ignored.
+
+    Raises:
+        NoRoute, NotFound, MethodNotAllowed, BadRequest
+    """
+    if _across_namespaces(resource, info):
+        raise NoRoute
+    handlers: Mapping[str, Handler] | None = _VERBS
+    if info.subresource:
+        if info.subresource not in resource.subresources:
+            raise api_errors.not_found(resource.gvr.group_resource, info.name)
+        handlers = handlers_of(resource.gvr.resource, info.subresource)
+    handler = handlers.get(info.verb) if handlers else None
+    if handler is None:
+        raise api_errors.verb_not_supported(resource.gvr.group_resource, info.verb)
+    if info.verb == "patch" and not info.name_in_path:
+        return _patch_without_name
+    if info.verb == "update" and not info.name_in_path:
+        raise api_errors.bad_request("name must be provided")
+    return handler
+
+
+async def _patch_without_name(scope: RequestScope) -> Answer:
+    """Reject a patch without a name. The type of the patch is checked first.
+
+    Raises:
+        UnsupportedMediaType, BadRequest
+    """
+    if not is_apply(scope.request):
+        read_patch(b"", scope.request.header("Content-Type"), scope.resource)
+    raise api_errors.bad_request("name must be provided")
+
+
+def check_name_in_path(info: RequestInfo) -> None:
+    """Raises BadRequest for names that could be no part of a key in storage (path.IsValidPathSegmentName upstream)."""
+    name = info.name
+    if not info.name_in_path or not (name in (".", "..") or "%" in name or "/" in name):
+        return
+    why = f"may not be '{name}'" if name in (".", "..") else ";".join(f"may not contain '{one}'" for one in "/%" if one in name)
+    raise api_errors.bad_request(f"Name parameter invalid: {go_quoted(name)}: {why}")
+
+
+def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) -> Handler:
+    if info.subresource not in resource.subresources:
+        raise api_errors.no_such_resource()
+    if not info.name_in_path:
+        raise api_errors.bad_request("name must be provided")
+    connects = connecting(info)
+    if connects is not None:
+        if info.rest and not connects.paths:
+            raise api_errors.no_such_resource()
+        if method not in connects.methods:
+            raise api_errors.method_not_allowed()
+        return connects.handler
+    if info.rest:
+        raise api_errors.no_such_resource()
+    if method == "HEAD":
+        raise api_errors.method_not_allowed()
+    handlers = handlers_of(resource.gvr.resource, info.subresource)
+    if handlers is None:
+        raise api_errors.not_implemented(f"{resource.gvr.resource}/{info.subresource}")
+    handler = handlers.get(info.verb)
+    if handler is None:
+        raise api_errors.method_not_allowed()
+    return handler
+
+
+def _across_namespaces(resource: ServedResource, info: RequestInfo) -> bool:
+    """Without a namespace, a namespaced resource can only be listed and watched; creating reviews names no namespace either."""
+    return resource.namespaced and not info.namespace and info.verb not in ("list", "watch")
+
+
+def _is_namespace_itself(resource: ServedResource, info: RequestInfo) -> bool:
+    """``/namespaces/x`` names the namespace twice: as the place and as the object."""
+    return resource.gvr.resource == "namespaces" and not resource.gvr.group and info.namespace == info.name
+
+
+def _is_builtin_group(registry: Registry, group: str) -> bool:
+    return any(one.gvr.group == group and not one.custom for one in registry)

@@ -1,0 +1,252 @@
+"""The request scope: all that the server knows of one request, and the services that handlers use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from kubeloop.apiserver.authentication import Authenticator
+from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
+from kubeloop.apiserver.flow.control import Seat
+from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
+from kubeloop.apiserver.handlers.rendering import Renderer
+from kubeloop.apiserver.ownership import manager_of
+from kubeloop.apiserver.registry.decoding import BODY_LIMIT, Decoded
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.options import WriteOptions
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.write_request import View, WriteRequest
+from kubeloop.apiserver.request.access import Authorizer
+from kubeloop.apiserver.request.answers import Answer
+from kubeloop.apiserver.request.api_errors import bad_request, too_large
+from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.apiserver.request.negotiation import Accepted
+from kubeloop.apiserver.request.users import ANONYMOUS, User
+from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.apiserver.store.deleter import Deleter
+from kubeloop.apiserver.store.reader import Reader
+from kubeloop.apiserver.store.writer import Writer
+from kubeloop.http1.errors import BodyTooLarge
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.time import format_time
+from kubeloop.schema import Schemas
+from kubeloop.serving.request import Request
+from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
+
+#: Header with the ID of a request's audit events, in both directions.
+AUDIT_ID: Final = "Audit-Id"
+
+_LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
+_LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerServices:
+    """Parts of the server that handlers use.
+
+    ``default_timeout`` returns the seconds of a watch that names none. ``components`` maps the name of a component that runs beside the
+    server to a function that returns its fault, "" if it has none.
+    """
+
+    schemas: Schemas
+    registry: Registry
+    objects: Objects
+    cache: WatchCache
+    reader: Reader
+    writer: Writer
+    deleter: Deleter
+    renderer: Renderer
+    authenticator: Authenticator
+    token_settings: TokenSettings
+    authorizer: Authorizer
+    clock: Clock
+    default_timeout: Callable[[], float]
+    kubelets: KubeletCredentials
+    components: dict[str, Callable[[], str]] = field(default_factory=dict)
+
+
+class AuditEvents(Protocol):
+    """The audit events of one request (``audit.record``)."""
+
+    def sent(self, obj: JSONObject, default: Callable[[JSONObject], None] | None = None) -> None:
+        """Record the decoded body. ``default`` fills in defaults, in a copy."""
+
+    def sent_patch(self, body: bytes) -> None:
+        """Record the body of a patch."""
+
+    def answer(self, answer: Answer) -> None:
+        """Record the answer before it is encoded."""
+
+    def event(self, stage: str, at: datetime | None = None, *, code: int = 0, message: str = "") -> None:
+        """Log the event of a stage. ``at`` None: the time at which the request came."""
+
+
+@dataclass(slots=True)
+class RequestScope:
+    """One request, from its arrival until its answer is written.
+
+    The pipeline creates it. Authentication, authorization and routing fill it in, in this order; handlers read it; the audit log, flow
+    control, metrics and logs record it. ``started`` is the clock's ``now`` at the arrival.
+
+    Example:
+        >>> async def count(scope: RequestScope) -> Answer:
+        ...     page = await scope.services.reader.page(scope.resource, scope.namespace, ListOptions(), selection)
+        ...     return Answer(200, {"count": len(page.items)})
+    """
+
+    services: ServerServices
+    request: Request
+    info: RequestInfo
+    audit_id: str
+    started: float
+    #: The user whose credentials the request carries; None until it is authenticated.
+    authenticated: User | None = None
+    #: The user that it impersonates.
+    impersonated: User | None = None
+    #: The constraint under which it may impersonate; empty: none.
+    impersonation_constraint: str = ""
+    #: Annotations of the audit events. Every stage may add some.
+    annotations: dict[str, str] = field(default_factory=dict)
+    #: Texts for Warning headers of the answer.
+    warnings: list[str] = field(default_factory=list)
+    #: Headers of the answer that stages before the handler add.
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    #: None: the audit policy omits this request.
+    audit: AuditEvents | None = None
+    #: The seat of flow control that the request occupies.
+    seat: Seat | None = None
+    #: True while the request counts as one in flight.
+    in_flight: bool = False
+    #: True when the path names a resource that is served.
+    known: bool = False
+    #: The resource, set by ``route``, with the media type and form of the answer.
+    resource: ServedResource = field(init=False)
+    accepted: Accepted = field(init=False)
+    #: Namespace of the request; empty for cluster-scoped resources.
+    namespace: str = ""
+    #: The body before it was conformed to the kind.
+    sent: Any = None
+
+    @property
+    def user(self) -> User:
+        """The user as whom the request is served: the impersonated one, else the authenticated one, else ``system:anonymous``."""
+        return self.impersonated or self.authenticated or ANONYMOUS
+
+    @property
+    def long_running(self) -> bool:
+        """True when the request has no time limit (kube-apiserver's BasicLongRunningRequestCheck)."""
+        info = self.info
+        return info.verb in _LONG_RUNNING_VERBS or (info.is_resource and info.subresource in _LONG_RUNNING_SUBRESOURCES)
+
+    def route(self, resource: ServedResource, accepted: Accepted) -> None:
+        """Set the resource that the path names and the form of the answer."""
+        self.resource = resource
+        self.accepted = accepted
+        self.namespace = self.info.namespace if resource.namespaced else ""
+
+    async def body(self) -> bytes:
+        """Read the whole body.
+
+        Raises:
+            RequestEntityTooLarge: The body has more than 3 MiB.
+        """
+        try:
+            return await self.request.read_body(BODY_LIMIT)
+        except BodyTooLarge as fault:
+            raise too_large(fault.limit) from None
+
+    def manager(self, options: WriteOptions) -> str:
+        """Return the field manager of what the request writes."""
+        return manager_of(options.field_manager, self.request.header("User-Agent"))
+
+    def write(
+        self,
+        *,
+        name: str = "",
+        namespace: str | None = None,
+        resource: ServedResource | None = None,
+        dry_run: bool = False,
+        manager: str = "",
+        view: View | None = None,
+        of_collection: bool = False,
+    ) -> WriteRequest:
+        """Return a write request for the store.
+
+        Args:
+            name: Name of the object; empty: the one in the path.
+            namespace: Namespace of the object; None: that of the request.
+            resource: The resource with another strategy; None: the one of the path.
+            dry_run: Nothing is stored.
+            manager: Field manager; empty leaves ``managedFields`` unchanged.
+            view: The form in which admission sees an update; None: the object itself.
+            of_collection: The object is one of many that the request deletes.
+        """
+        info = self.info
+        options: JSONObject = {"dryRun": ["All"]} if dry_run else {}
+        options |= {key: value for key in ("fieldManager", "fieldValidation") if (value := self.request.parameter(key))}
+        return WriteRequest(
+            resource or self.resource,
+            self.namespace if namespace is None else namespace,
+            name or info.name,
+            self.user,
+            info.subresource,
+            dry_run,
+            manager,
+            time=format_time(self.services.clock.wall()),
+            sent=self.sent,
+            warnings=self.warnings,
+            audit_annotations=self.annotations,
+            options=options,
+            view=view,
+            of_collection=of_collection,
+            verb=info.verb,
+            name_in_path=info.name if info.name_in_path else "",
+        )
+
+    def accept_problems(self, decoded: Decoded, options: WriteOptions, kind: str) -> None:
+        """Store the body for messages; unknown and repeated fields become an error (Strict), warnings (Warn) or nothing (Ignore).
+
+        Raises:
+            BadRequest: Validation is strict and there are problems, or the body is rejected whatever its fields.
+        """
+        self.sent = decoded.sent
+        self.audit_sent(decoded.obj)
+        if decoded.problems and options.field_validation == "Warn":
+            self.warnings += decoded.problems
+        elif decoded.problems and options.field_validation != "Ignore":
+            raise _strict_error(decoded, kind)
+        if decoded.refused is not None:
+            raise decoded.refused
+
+    def audit_sent(self, obj: JSONObject) -> None:
+        """Record ``obj`` in the audit events as the body of the request."""
+        if self.audit is not None:
+            own = obj.get("kind") == self.resource.kind
+            self.audit.sent(obj, self.resource.strategy.default if own else None)
+
+    def audit_sent_patch(self, body: bytes) -> None:
+        """Record the body of a patch in the audit events."""
+        if self.audit is not None:
+            self.audit.sent_patch(body)
+
+
+def audit_id_of(request: Request) -> str:
+    """Return the audit ID that the client sent, else a new random UUID."""
+    given = request.headers.get(AUDIT_ID)
+    if given:
+        return given
+    digits = os.urandom(16).hex()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{'89ab'[int(digits[16], 16) & 3]}{digits[17:20]}-{digits[20:]}"
+
+
+def _strict_error(decoded: Decoded, kind: str) -> ApiError:
+    version = str(decoded.obj.get("apiVersion", "")).rpartition("/")[2]
+    sent_kind = decoded.obj.get("kind", "")
+    return bad_request(
+        f'{sent_kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {", ".join(decoded.problems)}'
+    )

@@ -1,0 +1,152 @@
+"""``/eviction`` of pods: a deletion that disruption budgets may forbid for now.
+
+Source: k8s.io/kubernetes pkg/registry/core/pod/storage (EvictionREST); Kubernetes documentation, "API-initiated Eviction".
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.handlers.subresources.budgets import budget_of, is_ready, may_lose_unready, take_from_budget, too_many
+from kubeloop.apiserver.handlers.subresources.pods import PODS, admit, pod_of, posted, served, set_pod_condition
+from kubeloop.apiserver.registry.object_meta import metadata_of, timestamp
+from kubeloop.apiserver.registry.objects import PreconditionFailed
+from kubeloop.apiserver.registry.options import DeleteOptions, check_delete_options, write_options
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.answers import Answer, success
+from kubeloop.meta.errors import Conflict
+from kubeloop.meta.field_error import invalid
+from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.types import JSONObject
+
+EVICTION = GroupVersionKind("policy", "v1", "Eviction")
+_ALSO = ("policy/v1beta1",)
+_ENDED = ("Succeeded", "Failed")
+
+
+async def evict(scope: RequestScope) -> Answer:
+    """Delete a pod unless a disruption budget forbids it now."""
+    write = write_options(scope.request, "CreateOptions")
+    eviction = await posted(scope, EVICTION, write, also=_ALSO)
+    name = scope.info.name
+    if metadata_of(eviction).get("name") != name:
+        raise api_errors.bad_request("name in URL does not match name in Eviction object")
+    given = eviction.get("deleteOptions") or {}
+    if given.get("ignoreStoreReadErrorWithClusterBreakingPotential"):
+        why = "can not be set for pod eviction, try after removing the option"
+        error = invalid("deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential", True, why)
+        raise api_errors.invalid(EVICTION.group_kind, name, [error])
+    dry_run = _dry_run(given.get("dryRun") or [], scope.request.query.get("dryRun", []))
+    preconditions = given.get("preconditions") or {}
+    options = DeleteOptions(
+        grace_period=given.get("gracePeriodSeconds"),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+        orphan_dependents=given.get("orphanDependents"),
+        propagation_policy=given.get("propagationPolicy"),
+        dry_run=bool(dry_run),
+    )
+    await admit(scope, eviction, EVICTION, name, dry_run=options.dry_run)
+    await _Eviction(scope, name, options, dry_run).run()
+    return success(code=201)
+
+
+def _dry_run(of_body: list[str], of_request: list[str]) -> list[str]:
+    """Upstream compares them word by word."""
+    if of_body and of_request and of_body != of_request:
+        shown = (f"[{' '.join(one)}]" for one in (of_request, of_body))
+        raise api_errors.internal(f"Non-matching dry-run options in request and content: {' and '.join(shown)}")
+    return of_body or of_request
+
+
+class _Eviction:
+    """One pod's way out."""
+
+    def __init__(self, scope: RequestScope, name: str, options: DeleteOptions, dry_run: list[str]) -> None:
+        self._scope = scope
+        self._resource: ServedResource = served(scope, PODS)
+        self._name = name
+        self._options = options
+        self._dry_run = dry_run
+
+    async def run(self) -> None:
+        asked = self._options
+        while True:
+            pod = await pod_of(self._scope, self._resource, self._name)
+            metadata = pod.obj["metadata"]
+            if not _ignores_budgets(pod.obj):
+                return await self._with_budget(pod.obj)
+            if asked.resource_version is not None or _has_gone(pod.obj):
+                return await self._delete(asked)
+            try:
+                # A pod that became ready meanwhile would need a budget.
+                return await self._delete(replace(asked, resource_version=metadata["resourceVersion"]))
+            except Conflict:
+                again = await pod_of(self._scope, self._resource, self._name)
+                if again.obj["metadata"]["resourceVersion"] == metadata["resourceVersion"]:
+                    raise  # it was not a concurrent write
+
+    async def _with_budget(self, pod: JSONObject) -> None:
+        asked = self._options
+        budget = await budget_of(self._scope, pod)
+        if budget is None:
+            return await self._delete(asked)
+        if is_ready(pod) or not may_lose_unready(budget.obj):
+            await take_from_budget(self._scope, budget, self._name, dry_run=asked.dry_run)
+            return await self._delete(asked)
+        try:
+            # Only as long as it is not ready does it cost the budget nothing.
+            await self._delete(replace(asked, resource_version=pod["metadata"]["resourceVersion"]))
+        except Conflict:
+            if asked.resource_version is None:
+                raise too_many(budget.obj["metadata"]["name"]) from None
+            raise
+        return None
+
+    async def _delete(self, options: DeleteOptions) -> None:
+        if not options.dry_run:
+            version = await self._announce(options)
+            if options.resource_version is not None:
+                options = replace(options, resource_version=version)
+        check_delete_options(options, self._dry_run)
+        deleter = self._scope.services.deleter
+        # Admission has been asked of the eviction, and is not asked again.
+        await deleter.delete(self._scope.write(name=self._name, dry_run=options.dry_run), options, admit=False)
+
+    async def _announce(self, options: DeleteOptions) -> str:
+        """Set the pod's condition that tells why it goes; gives its version then.
+
+        Raises:
+            Conflict: it is another pod, or another version of it, than ``options`` say.
+        """
+        scope = self._scope
+        while True:
+            current = await pod_of(scope, self._resource, self._name)
+            scope.services.deleter.check_preconditions(scope.write(name=self._name), options, current)
+            pod = copy.deepcopy(current.obj)
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            }
+            set_pod_condition(pod, condition, timestamp(scope.services.clock.wall()))
+            if pod == current.obj:
+                return str(current.revision)
+            try:
+                stored = await scope.services.objects.write(self._resource, pod, expected=current.revision)
+            except PreconditionFailed:
+                continue
+            return str(stored.revision)
+
+
+def _ignores_budgets(pod: JSONObject) -> bool:
+    """Pods that are not serving anybody may always go."""
+    return (pod.get("status") or {}).get("phase") == "Pending" or _has_gone(pod)
+
+
+def _has_gone(pod: JSONObject) -> bool:
+    return (pod.get("status") or {}).get("phase") in _ENDED or bool(pod["metadata"].get("deletionTimestamp"))

@@ -1,1 +1,0 @@
-"""Prometheus metrics under Kubernetes' names. Source: Kubernetes documentation, "Kubernetes Metrics Reference"."""

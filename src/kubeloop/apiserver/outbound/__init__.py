@@ -1,0 +1,1 @@
+"""Calls of other servers: webhooks, their addresses, and the policy on which addresses may be dialled."""

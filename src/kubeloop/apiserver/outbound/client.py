@@ -1,0 +1,182 @@
+"""Asks webhooks: one POST of JSON over TLS, on connections that are kept while they are used.
+
+Source: k8s.io/apiserver pkg/util/webhook (ClientManager), plugin/webhook/{mutating,validating}/dispatcher.go (timeouts).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
+from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable, why_no_answer, why_refused
+from kubeloop.apiserver.outbound.target import ServiceName, Target, target_of, trust
+from kubeloop.apiserver.request.encoding import encode
+from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.dial import Dialer
+from kubeloop.http1.errors import CONNECTION_FAULTS, ConnectionEnded, ProxyRefusedError
+from kubeloop.http1.headers import Headers
+from kubeloop.http1.request_writer import request_head
+from kubeloop.meta.errors import ConfigError
+from kubeloop.timing import Clock, TimeLimit
+from kubeloop.types import JSONObject
+
+_HEADERS = (("User-Agent", "kube-apiserver-admission"), ("Accept", "application/json, */*"), ("Content-Type", "application/json"))
+#: Whose certificates are kept loaded, and connections that wait for one webhook, at most.
+_MOST_TARGETS = 200
+_MOST_IDLE = 8
+#: Seconds after which an idle connection is not used again: before most servers close it.
+_IDLE = 30.0
+#: Bytes of an answer. A conversion may bring a whole list.
+_MOST_ANSWERED = 64 * 1024 * 1024
+
+
+class WebhookClient:
+    """Calls any webhook within ``reach`` (default: on loopback). For one event loop.
+
+    Guarantees
+        A call ends within its timeout, with an answer or ``CallFailed``; a cancelled one leaves no connection behind.
+        Nobody is believed whose certificate the configuration's bundle (without one: the system's authorities) does not vouch for.
+
+    Not guaranteed
+        That the webhook was not asked twice: where a kept connection turns out to be closed, the call is made again on a new one.
+        Redirects: they are failures.
+    """
+
+    def __init__(
+        self, resolve: Callable[[ServiceName], Awaitable[tuple[str, int]]], clock: Clock, reach: EgressPolicy | None = None
+    ) -> None:
+        self._resolve = resolve
+        self._reach = reach or EgressPolicy()
+        self._clock = clock
+        self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
+        self._idle: OrderedDict[Target, list[ClientConnection]] = OrderedDict()
+        self._calling: set[asyncio.Task[Any]] = set()
+
+    async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
+        """What the webhook at a ``clientConfig`` answers to ``review``. ``timeout`` in seconds; the webhook is told of it.
+
+        Raises:
+            CallFailed: unreachable, untrusted, too slow, or not answering 2xx. NotCallable: the configuration makes no call.
+        """
+        target = target_of(config)
+        context = self._context(target)
+        query = f"timeout={timeout}s"
+        task = asyncio.current_task()
+        assert task is not None
+        self._calling.add(task)
+        try:
+            async with TimeLimit(self._clock, timeout):
+                status, headers, body = await self._exchange(target, context, query, encode(review))
+        except TimeoutError:
+            raise _failed(target, query, "context deadline exceeded") from None
+        finally:
+            self._calling.discard(task)
+        if not 200 <= status < 300:
+            raise CallFailed(why_refused(status, headers, body))
+        if not body:
+            kind = headers.get("Content-Type", "")
+            raise CallFailed(f"0-length response with status code: {status} and content type: {kind}")
+        return body
+
+    async def close(self) -> None:
+        """Close all connections. Whoever still waits for an answer is cancelled."""
+        calling = list(self._calling)
+        for task in calling:
+            task.cancel()
+        # Tasks of requests: each answers its client with its error.
+        await asyncio.gather(*calling, return_exceptions=True)
+        wires = [wire for idle in self._idle.values() for wire in idle]
+        self._idle.clear()
+        for wire in wires:
+            wire.abort()
+        await asyncio.gather(*(wire.wait_closed() for wire in wires))
+
+    async def _exchange(self, target: Target, context: ssl.SSLContext, query: str, body: bytes) -> tuple[int, Headers, bytes]:
+        wire = self._take(target)
+        if wire is not None:
+            try:
+                return await self._ask(wire, target, query, body)
+            except (ConnectionEnded, ConnectionError):
+                pass  # closed while it was idle
+            except CONNECTION_FAULTS as fault:
+                raise _failed(target, query, why_no_answer(fault, target.host, target.port)) from fault
+        host, port = target.host, target.port
+        try:
+            if target.service is None:
+                wire = await self._straight(target, context)
+            else:
+                host, port = await self._resolve(target.service)
+                wire = await self._reach.open(host, port, context, target.host)
+            return await self._ask(wire, target, query, body)
+        except CallFailed as fault:
+            raise _failed(target, query, str(fault)) from None
+        except ProxyRefusedError as fault:
+            raise _failed(target, query, f"proxyconnect tcp: {fault}") from fault
+        except ConfigError as fault:
+            raise NotCallable(str(fault)) from fault
+        except CONNECTION_FAULTS as fault:
+            name = target.host if isinstance(fault, ssl.SSLError) else host
+            raise _failed(target, query, why_no_answer(fault, name, port)) from fault
+
+    async def _straight(self, target: Target, context: ssl.SSLContext) -> ClientConnection:
+        """To a URL; by a proxy of the environment only where any address may be dialled, since what a proxy dials nobody has looked at."""
+        if self._reach.anywhere:
+            return await Dialer(f"https://{target.authority}", "", target.host, clock=self._clock).connect(context)
+        return await self._reach.open(target.host, target.port, context, target.host)
+
+    async def _ask(self, wire: ClientConnection, target: Target, query: str, body: bytes) -> tuple[int, Headers, bytes]:
+        head = request_head("POST", "", f"{target.path}?{query}", [("Host", target.authority), *_HEADERS], len(body))
+        try:
+            status, headers = await wire.exchange("POST", head, body)
+            parts, size = [], 0
+            while part := await wire.chunk():
+                parts.append(part)
+                size += len(part)
+                if size > _MOST_ANSWERED:
+                    raise CallFailed(f"http: response body too large: more than {_MOST_ANSWERED} bytes")
+        except BaseException:
+            wire.abort()
+            raise
+        self._give_back(target, wire)
+        return status, headers, b"".join(parts)
+
+    def _take(self, target: Target) -> ClientConnection | None:
+        idle = self._idle.get(target, [])
+        old = self._clock.now() - _IDLE
+        while idle:
+            wire = idle.pop()
+            if wire.reusable and wire.idle_since > old:
+                return wire
+            wire.abort()
+        self._idle.pop(target, None)
+        return None
+
+    def _give_back(self, target: Target, wire: ClientConnection) -> None:
+        idle = self._idle.setdefault(target, [])
+        self._idle.move_to_end(target)
+        if not wire.reusable or len(idle) >= _MOST_IDLE:
+            wire.abort()
+            return
+        wire.idle_since = self._clock.now()
+        idle.append(wire)
+        while len(self._idle) > _MOST_TARGETS:
+            for one in self._idle.popitem(last=False)[1]:
+                one.abort()
+
+    def _context(self, target: Target) -> ssl.SSLContext:
+        context = self._contexts.get(target.ca)
+        if context is None:
+            context = self._contexts[target.ca] = trust(target.ca)
+            if len(self._contexts) > _MOST_TARGETS:
+                self._contexts.popitem(last=False)
+        else:
+            self._contexts.move_to_end(target.ca)
+        return context
+
+
+def _failed(target: Target, query: str, why: str) -> CallFailed:
+    return CallFailed(f'Post "{target.url}?{query}": {why}')

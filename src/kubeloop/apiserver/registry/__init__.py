@@ -1,0 +1,1 @@
+"""Served resources: their registry, strategies, options and objects over storage."""

@@ -1,0 +1,314 @@
+"""Options of requests: query parameters and DeleteOptions bodies, checked as Kubernetes checks them.
+
+Source: k8s.io/apimachinery pkg/apis/meta/internalversion/validation, pkg/apis/meta/v1/validation, recorded answers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from kubeloop.apiserver.registry.decoding import kind_of, media_type_of, read_protobuf, read_yaml
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.go_json_errors import json_fault
+from kubeloop.apiserver.request.negotiation import PROTOBUF, YAML
+from kubeloop.apiserver.validation.formats import unsupported
+from kubeloop.apiserver.validation.metadata import field_manager
+from kubeloop.merge.go_text import json_type
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.integers import decimal, is_digits
+from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.meta.selectors import parse_field_selector, parse_label_selector
+from kubeloop.serving.request import Request
+
+_MATCH = "resourceVersionMatch"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """Of list, watch and deletecollection. ``send_initial_events`` None: not said."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    timeout_seconds: int | None = None
+    watch: bool = False
+    allow_bookmarks: bool = False
+    send_initial_events: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Of create, update and patch. ``field_validation`` is Ignore, Warn or Strict."""
+
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    field_manager: str = ""
+    #: Of an apply: take fields from other managers instead of telling of the conflict.
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """``grace_period`` in seconds, None: the kind's default."""
+
+    grace_period: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    orphan_dependents: bool | None = None
+    propagation_policy: str | None = None
+    dry_run: bool = False
+
+    def tree(self) -> dict[str, Any]:
+        """As admission webhooks are shown them."""
+        found: dict[str, Any] = {
+            "gracePeriodSeconds": self.grace_period,
+            "preconditions": {"uid": self.uid, "resourceVersion": self.resource_version},
+            "orphanDependents": self.orphan_dependents,
+            "propagationPolicy": self.propagation_policy,
+            "dryRun": ["All"] if self.dry_run else None,
+        }
+        found["preconditions"] = {name: value for name, value in found["preconditions"].items() if value is not None} or None
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def list_options(request: Request, *, watch: bool) -> ListOptions:
+    """Raises BadRequest for malformed numbers and selectors, Invalid for combinations that make no sense."""
+    timeout = _integer(request, "timeoutSeconds")
+    options = ListOptions(
+        label_selector=request.parameter("labelSelector"),
+        field_selector=request.parameter("fieldSelector"),
+        limit=_integer(request, "limit") or 0,
+        continue_token=request.parameter("continue"),
+        resource_version=request.parameter("resourceVersion"),
+        resource_version_match=request.parameter(_MATCH),
+        timeout_seconds=timeout,
+        watch=watch,
+        allow_bookmarks=bool(_boolean(request, "allowWatchBookmarks")),
+        send_initial_events=_boolean(request, "sendInitialEvents"),
+    )
+    _check_grammar(options)
+    errors = _watch_errors(options) if watch else _list_errors(options)
+    if errors:
+        raise api_errors.invalid_options("ListOptions", errors)
+    return options
+
+
+def _check_grammar(options: ListOptions) -> None:
+    """Selectors that cannot be read are told before options that do not go together; fields that a kind does not have, after."""
+    try:
+        if options.label_selector:
+            parse_label_selector(options.label_selector)
+        if options.field_selector:
+            parse_field_selector(options.field_selector)
+    except ValueError as fault:
+        raise api_errors.bad_request(str(fault)) from None
+
+
+def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteOptions:
+    """``kind`` names them in errors: CreateOptions, UpdateOptions, PatchOptions. ``apply``: of a patch that is a server-side apply.
+
+    Raises:
+        Invalid
+    """
+    dry_run = request.query.get("dryRun", [])
+    validation = request.parameter("fieldValidation")
+    manager = request.parameter("fieldManager")
+    force = _boolean(request, "force")
+    errors = []
+    if apply and not manager:
+        errors.append(required("fieldManager", "is required for apply patch"))
+    if kind == "PatchOptions" and not apply and force is not None:
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    errors += field_manager("fieldManager", manager)
+    errors += _dry_run_errors(dry_run)
+    if validation not in ("", "Ignore", "Warn", "Strict"):
+        errors.append(unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
+    if errors:
+        raise api_errors.invalid_options(kind, errors)
+    return WriteOptions(bool(dry_run), validation or "Warn", manager, bool(force))
+
+
+def delete_options(request: Request, body: bytes) -> DeleteOptions:
+    """From the body if there is one, else from the query.
+
+    Raises:
+        BadRequest, Invalid, UnsupportedMediaType
+    """
+    if body:
+        tree = _options_body(body, media_type_of(request.header("Content-Type")))
+        preconditions = tree.get("preconditions") or {}
+        options = DeleteOptions(
+            grace_period=tree.get("gracePeriodSeconds"),
+            uid=preconditions.get("uid"),
+            resource_version=preconditions.get("resourceVersion"),
+            orphan_dependents=tree.get("orphanDependents"),
+            propagation_policy=tree.get("propagationPolicy"),
+        )
+        dry_run = tree.get("dryRun") or []
+    else:
+        policy = request.query.get("propagationPolicy")
+        options = DeleteOptions(
+            grace_period=_integer(request, "gracePeriodSeconds"),
+            uid=request.parameter("uid") or None,
+            resource_version=request.parameter("resourceVersion") or None,
+            orphan_dependents=_boolean(request, "orphanDependents"),
+            propagation_policy=policy[0] if policy else None,
+        )
+        dry_run = request.query.get("dryRun", [])
+    check_delete_options(options, dry_run)
+    return DeleteOptions(
+        options.grace_period, options.uid, options.resource_version, options.orphan_dependents, options.propagation_policy, bool(dry_run)
+    )
+
+
+def check_delete_options(options: DeleteOptions, dry_run: list[str]) -> None:
+    """Raises Invalid. ``dry_run``: what was asked for, of which only ``All`` is known."""
+    errors = _propagation_errors(options) + _dry_run_errors(dry_run)
+    if errors:
+        raise api_errors.invalid_options("DeleteOptions", errors)
+
+
+def resource_version_number(text: str) -> int | None:
+    """A resourceVersion as a number, None if it is none. Kubernetes' rule: an unsigned 64-bit integer in decimal."""
+    return decimal(text, signed=False)
+
+
+def parse_uint_fault(text: str) -> str:
+    """Go's words for a text that is no unsigned integer."""
+    why = "value out of range" if is_digits(text) else "invalid syntax"
+    return f"strconv.ParseUint: parsing {json.dumps(text)}: {why}"
+
+
+def invalid_version(text: str) -> str:
+    """What reads and watches say of a resourceVersion that is no number."""
+    return f"resourceVersion: Invalid value: {json.dumps(text, ensure_ascii=False)}: {parse_uint_fault(text)}"
+
+
+def _list_errors(options: ListOptions) -> list[FieldError]:
+    errors = []
+    match = options.resource_version_match
+    if match:
+        if not options.resource_version:
+            errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        if options.continue_token:
+            errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+        if match not in ("Exact", "NotOlderThan"):
+            errors.append(unsupported(_MATCH, match, ["Exact", "NotOlderThan", ""]))
+        if match == "Exact" and options.resource_version == "0":
+            errors.append(forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if options.send_initial_events is not None:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return errors
+
+
+def _watch_errors(options: ListOptions) -> list[FieldError]:
+    errors = []
+    match = options.resource_version_match
+    if options.send_initial_events is not None and match != "NotOlderThan":
+        errors.append(forbidden(_MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    if match:
+        if options.send_initial_events is None:
+            errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+        if match != "NotOlderThan":
+            errors.append(unsupported(_MATCH, match, ["NotOlderThan"]))
+    # A watch that says neither, from no version or "0", stands for one that asks for its initial events: upstream fills both in first.
+    streamed = options.send_initial_events is None and options.resource_version in ("", "0")
+    if options.continue_token and (match or streamed):
+        errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+    return errors
+
+
+def _dry_run_errors(values: list[str]) -> list[FieldError]:
+    if all(value == "All" for value in values):
+        return []
+    return [unsupported("dryRun", values, ["All"])]
+
+
+def _propagation_errors(options: DeleteOptions) -> list[FieldError]:
+    policy = options.propagation_policy
+    if policy is None:
+        return []
+    errors = []
+    if options.orphan_dependents is not None:
+        errors.append(invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"))
+    if policy not in ("Foreground", "Background", "Orphan"):
+        errors.append(unsupported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"]))
+    return errors
+
+
+def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
+    wanted = GroupVersionKind("", "v1", "DeleteOptions")
+    tree: Any
+    if media_type == PROTOBUF:
+        try:
+            tree = read_protobuf(body, wanted)
+        except DecodeError as fault:
+            raise api_errors.bad_request(str(fault)) from None
+    elif media_type == YAML:
+        try:
+            tree = read_yaml(body)
+        except DecodeError as fault:
+            raise api_errors.bad_request(str(fault)) from None
+    else:
+        try:
+            tree = json.loads(body)
+        except (ValueError, RecursionError):
+            fault_text = json_fault(body) or "invalid UTF-8"
+            raise api_errors.bad_request(f"couldn't get version/kind; json parse error: {fault_text}") from None
+    if tree is None:
+        tree = {}  # as Go's decoder leaves what null is read into
+    if not isinstance(tree, dict):
+        raise api_errors.bad_request(
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_type(tree)} into Go value of type struct "
+            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        )
+    try:
+        met = kind_of(tree, wanted)
+    except DecodeError as fault:
+        raise api_errors.bad_request(str(fault)) from None
+    if met.kind != "DeleteOptions":
+        raise api_errors.bad_request(
+            f'no kind "{met.kind}" is registered for version "{met.api_version}" in scheme "pkg/runtime/scheme.go:111"'
+        )
+    return _checked(tree)
+
+
+def _checked(tree: dict[str, Any]) -> dict[str, Any]:
+    """Field types of DeleteOptions."""
+    from kubeloop.schema import strict
+
+    try:
+        conformed = strict.conform({**tree, "apiVersion": "v1", "kind": "DeleteOptions"}, GroupVersionKind("", "v1", "DeleteOptions")).obj
+    except DecodeError as fault:
+        raise api_errors.bad_request(str(fault)) from None
+    # Conforming drops a zero that Go keeps behind a pointer; whether a grace of zero was asked for decides everything.
+    for name in ("gracePeriodSeconds", "orphanDependents"):
+        if tree.get(name) is not None:
+            conformed[name] = tree[name]
+    return conformed
+
+
+def _integer(request: Request, name: str) -> int | None:
+    values = request.query.get(name)
+    if not values:
+        return None
+    text = values[0]
+    number = decimal(text)
+    if number is None:
+        why = "value out of range" if is_digits(text.removeprefix("+").removeprefix("-")) else "invalid syntax"
+        raise api_errors.bad_request(f"strconv.ParseInt: parsing {json.dumps(text)}: {why}")
+    return number
+
+
+def _boolean(request: Request, name: str) -> bool | None:
+    """As upstream converts: false, 0 and nothing at all are false; any other value is true."""
+    values = request.query.get(name)
+    if not values:
+        return None
+    return values[0].lower() not in ("false", "0")

@@ -1,0 +1,1 @@
+"""Info, user, negotiation, errors and answers of one request, as all layers use them."""

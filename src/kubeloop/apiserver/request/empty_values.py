@@ -1,0 +1,91 @@
+"""Values in error messages as they were sent: upstream distinguishes ``{}`` and ``[]`` from an absent field, a conformed tree does not."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from kubeloop.meta.field_error import FieldError
+from kubeloop.meta.kinds import GroupKind
+from kubeloop.schema.internal_values import UnlikeType, internal_types
+from kubeloop.types import JSONObject
+
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+def with_explicit_empties(errors: Iterable[FieldError], sent: Any) -> list[FieldError]:
+    """``sent``: the body before it was conformed."""
+    return [_shown(error, sent) for error in errors]
+
+
+@contextmanager
+def as_sent(obj: JSONObject, sent: Any) -> Iterator[None]:
+    """``obj`` with an empty list or map, instead of the null that is stored, in fields that are always written and were sent so.
+
+    A client that sends ``rules: []`` owns the rules; a client that omits them does not.
+    """
+    places = list(_sent_empty(obj, sent)) if isinstance(sent, dict) else []
+    for holder, name, empty in places:
+        holder[name] = empty
+    try:
+        yield
+    finally:
+        for holder, name, _ in places:
+            holder[name] = None
+
+
+def _sent_empty(tree: Any, sent: Any) -> Iterator[tuple[JSONObject, str, Any]]:
+    if isinstance(tree, dict) and isinstance(sent, dict):
+        for name, value in tree.items():
+            if value is None:
+                if sent.get(name) in ({}, []):
+                    yield tree, name, sent[name]
+            elif isinstance(value, dict | list):
+                yield from _sent_empty(value, sent.get(name))
+    elif isinstance(tree, list) and isinstance(sent, list):
+        for one, other in zip(tree, sent, strict=False):
+            yield from _sent_empty(one, other)
+
+
+def _shown(error: FieldError, sent: Any) -> FieldError:
+    # A whole spec is a struct, never null: where a message about it shows null, that is one of its parts (an Ingress's rules).
+    if error.value is not None or error.field == "spec":
+        return error
+    found = part_at(sent, error.field)
+    return msgspec.structs.replace(error, value=found) if found in ({}, []) else error
+
+
+def part_at(tree: Any, path: str) -> Any:
+    """Return the part of a body at the path of a message; None if it has none."""
+    for name, index in _STEP.findall(path):
+        if name:
+            tree = tree.get(name) if isinstance(tree, dict) else None
+        else:
+            tree = tree[int(index)] if isinstance(tree, list) and int(index) < len(tree) else None
+    return tree
+
+
+def as_quoted(errors: Iterable[FieldError], kind: GroupKind, sent: Any) -> list[FieldError]:
+    """``sent``: the body before it was conformed. Values that are not of their field's type are left as they are."""
+    found: dict[tuple[str, int], Any] = {}
+    return [_quoted(error, kind, sent, found) for error in with_explicit_empties(errors, sent)]
+
+
+def _quoted(error: FieldError, kind: GroupKind, sent: Any, found: dict[tuple[str, int], Any]) -> FieldError:
+    value = error.value
+    if not isinstance(value, dict | list):
+        return error
+    key = error.field, id(value)
+    if key not in found:
+        found[key] = value
+        types = internal_types()
+        index = types.at(kind, error.field)
+        if index is not None:
+            with contextlib.suppress(UnlikeType):
+                found[key] = types.shown(index, value, part_at(sent, error.field))
+    return msgspec.structs.replace(error, value=found[key])

@@ -1,0 +1,106 @@
+"""Compaction of the history: of revisions older than some minutes, as kube-apiserver compacts etcd, or beyond a number; and on request.
+
+Source: kube-apiserver --etcd-compaction-interval.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from functools import partial
+
+from kubeloop.apiserver.registry.options import resource_version_number
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.answers import Answer
+from kubeloop.apiserver.storage import Compacted, FutureRevision, Storage, StorageFailed
+from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.serving.request import Request
+from kubeloop.tasks import SupervisedTask, Supervisor, close_all
+from kubeloop.timing import Clock
+
+_LOG = logging.getLogger(__name__)
+
+INTERVAL = 300.0
+
+#: POST here with ``?revision=N`` compacts (0 or none: up to now). Not part of Kubernetes; for tests; administrators only, as every path.
+PATH = "/debug/compact"
+
+
+class Compactor:
+    """Compacts storage and watch cache together.
+
+    Guarantees
+        History of the last ``interval`` seconds is kept, and none that is older than twice that.
+        With ``revisions``: the last so many revisions are kept, and no more than one and a half times as many, whatever their age.
+    """
+
+    def __init__(self, storage: Storage, cache: WatchCache, clock: Clock, interval: float = INTERVAL, revisions: int = 0) -> None:
+        self._storage = storage
+        self._cache = cache
+        self._clock = clock
+        self._interval = interval
+        self._revisions = revisions
+        self._tasks: list[SupervisedTask] = []
+
+    def start(self, tasks: Supervisor) -> None:
+        """Compact at intervals until ``stop``."""
+        self._tasks.append(tasks.start(self._by_age, name="compaction"))
+        if self._revisions:
+            self._tasks.append(tasks.start(partial(self._by_revisions, self._revisions), name="compaction"))
+
+    async def stop(self) -> None:
+        stopping = [task.stop for task in self._tasks]
+        self._tasks.clear()
+        await close_all(*stopping)
+
+    async def compact(self, revision: int) -> None:
+        """Compact the history before ``revision``. Does nothing if it is compacted already.
+
+        Raises:
+            FutureRevision, StorageFailed
+        """
+        newest = await self._storage.revision()
+        if revision > newest:
+            raise FutureRevision(revision, newest)
+        # The watch cache reads the storage's history: what it has not read yet must not be forgotten there.
+        await self._cache.reached(revision)
+        with contextlib.suppress(Compacted):
+            await self._storage.compact(revision)
+        self._cache.trim(revision)
+
+    async def answer(self, request: Request) -> Answer:
+        """Serves ``PATH``."""
+        if request.method != "POST":
+            raise api_errors.method_not_allowed()
+        text = request.parameter("revision") or "0"
+        revision = resource_version_number(text)
+        if revision is None:
+            raise api_errors.bad_request(f"revision: {text!r} is no revision; write a number, or leave it out for the newest")
+        try:
+            await self.compact(revision or await self._storage.revision())
+        except FutureRevision as fault:
+            raise api_errors.bad_request(str(fault)) from None
+        return Answer(object={"compacted": revision or self._cache.oldest})
+
+    async def _by_revisions(self, kept: int) -> None:
+        while True:
+            await self._cache.reached(self._cache.oldest + kept + max(kept // 2, 1))
+            if not await self._compacted(self._cache.revision - kept):
+                await self._clock.sleep(self._interval)
+
+    async def _by_age(self) -> None:
+        before = 0
+        while True:
+            await self._clock.sleep(self._interval)
+            now = await self._storage.revision()
+            if before > 1 and await self._compacted(before):
+                _LOG.debug("compacted up to revision %d", before)
+            before = now
+
+    async def _compacted(self, revision: int) -> bool:
+        try:
+            await self.compact(revision)
+        except StorageFailed as fault:
+            _LOG.warning("could not compact up to revision %d, which is tried again later: %s", revision, fault)
+            return False
+        return True

@@ -1,0 +1,267 @@
+"""Deletions: preconditions, grace, finalizers, propagation to dependents.
+
+Source: k8s.io/apiserver pkg/registry/rest/delete.go (BeforeDelete), pkg/registry/generic/registry/store.go (deletionFinalizersFor
+GarbageCollection), Kubernetes documentation "Finalizers", "Garbage Collection".
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from kubeloop.apiserver.admission import NAMESPACES
+from kubeloop.apiserver.admission.chain import attributes_of
+from kubeloop.apiserver.registry.object_meta import timestamp
+from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
+from kubeloop.apiserver.registry.options import DeleteOptions
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.store.writer import Writer
+from kubeloop.meta.kinds import GroupResource
+from kubeloop.meta.time import parse_time
+from kubeloop.types import JSONObject
+
+#: Resources whose deletion upstream checks preconditions first, in other words.
+_PLAIN_PRECONDITIONS = (NAMESPACES, GroupResource("apiextensions.k8s.io", "customresourcedefinitions"))
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """``gone`` False: the object stays for a while (grace, finalizers). ``obj`` is its last or its new state."""
+
+    obj: JSONObject
+    gone: bool
+    stored: StoredObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The steps of a deletion. ``obj`` is the object with its deletion marks; it is written first if ``marked``."""
+
+    obj: JSONObject
+    marked: bool
+    gone: bool
+
+
+class Deleter:
+    """Deletes objects of any resource as Kubernetes does: at once, or by marking them and letting others finish."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def delete(self, write: WriteRequest, options: DeleteOptions, *, admit: bool = True) -> Deleted:
+        """``admit`` False: admission has let the deletion in already.
+
+        Raises:
+            NotFound, Conflict (preconditions), Invalid; whatever admission raises.
+        """
+        write = replace(write, options=options.tree())
+        try:
+            return await self._delete(write, options, admit=admit)
+        finally:
+            await write.finish()
+
+    async def _delete(self, write: WriteRequest, options: DeleteOptions, *, admit: bool) -> Deleted:
+        objects = self._writer.objects
+        while True:
+            current = await objects.get(write.resource, write.namespace, write.name)
+            if current is None:
+                raise api_errors.not_found(write.resource.gvr.group_resource, write.name)
+            self.check_preconditions(write, options, current)
+            if admit:
+                await self._writer.admission.mutate(attributes_of(write, "DELETE", None, current.obj))
+            if _is_under_way(write.resource, current.obj, options):
+                return Deleted(current.obj, gone=False, stored=None if write.dry_run else current)
+            if admit:
+                await self._writer.admission.validate(attributes_of(write, "DELETE", None, current.obj))
+            plan = self._plan(write.resource, current.obj, options)
+            if write.dry_run:
+                return Deleted(plan.obj, plan.gone)
+            try:
+                if plan.gone:
+                    return await self._remove(write, plan, current)
+                if not plan.marked:
+                    return Deleted(current.obj, gone=False, stored=current)
+                stored = await objects.write(write.resource, plan.obj, expected=current.revision)
+                return Deleted(stored.obj, gone=False, stored=stored)
+            except PreconditionFailed:
+                continue
+
+    async def _remove(self, write: WriteRequest, plan: _Plan, current: StoredObject) -> Deleted:
+        """In two steps where the deletion changed the object first, so that watches see both, as with kube-apiserver."""
+        objects = self._writer.objects
+        if plan.marked:
+            current = await objects.write(write.resource, plan.obj, expected=current.revision)
+        revision = await objects.remove(current)
+        metadata = {**current.obj["metadata"], "resourceVersion": str(revision)}
+        return Deleted({**current.obj, "metadata": metadata}, gone=True)
+
+    @staticmethod
+    def check_preconditions(write: WriteRequest, options: DeleteOptions, current: StoredObject) -> None:
+        """Raises Conflict where another object, or another version of it, is meant."""
+        metadata = current.obj["metadata"]
+        if write.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
+            for field, given, own in (
+                ("UID", options.uid, metadata["uid"]),
+                ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
+            ):
+                if given is not None and given != own:
+                    why = f"Precondition failed: {field} in precondition: {given}, {field} in object meta: {own}"
+                    raise api_errors.conflict(write.resource.gvr.group_resource, write.name, why)
+            return
+        why = ""
+        if options.uid is not None and options.uid != metadata["uid"]:
+            why = (
+                f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
+                "The object might have been deleted and then recreated"
+            )
+        elif options.resource_version is not None and options.resource_version != metadata["resourceVersion"]:
+            why = (
+                f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in record "
+                f"({metadata['resourceVersion']}). The object might have been modified"
+            )
+        if why:
+            # Upstream names the kind here, not the resource.
+            raise api_errors.conflict(GroupResource(write.resource.stored_group, write.resource.kind), write.name, why)
+
+    def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteOptions) -> _Plan:
+        obj = copy.deepcopy(old)
+        metadata = obj["metadata"]
+        first = not metadata.get("deletionTimestamp")
+        if first:
+            resource.strategy.begin_deletion(obj)
+        if resource.gvr.group_resource == NAMESPACES and (first or obj["spec"].get("finalizers")):
+            return self._plan_namespace(obj, options, first=first)
+        finalizers = finalizers_for(resource, metadata.get("finalizers") or [], options)
+        changed = finalizers != (metadata.get("finalizers") or [])
+        if changed:
+            metadata["finalizers"] = finalizers
+            if not finalizers:
+                del metadata["finalizers"]
+        graceful = resource.strategy.default_grace is not None
+        begun = first and bool(metadata.get("deletionTimestamp"))  # the strategy has marked the object itself
+        marks = first and not begun and bool(finalizers)
+        marked = self._mark_graceful(resource, obj, options) if graceful else self._mark(metadata, first=marks) or begun
+        gone = not finalizers and not (graceful and metadata.get("deletionGracePeriodSeconds"))
+        return _Plan(obj, marked or changed, gone)
+
+    def _plan_namespace(self, obj: JSONObject, options: DeleteOptions, *, first: bool) -> _Plan:
+        """A namespace terminates at its first deletion, and does no more until somebody has emptied ``spec.finalizers`` (/finalize)."""
+        metadata = obj["metadata"]
+        if first:
+            metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
+            obj.setdefault("status", {})["phase"] = "Terminating"
+            finalizers = _namespace_finalizers(metadata.pop("finalizers", None) or [], options)
+            if finalizers:
+                metadata["finalizers"] = finalizers
+        return _Plan(obj, first, gone=False)
+
+    def _mark(self, metadata: JSONObject, *, first: bool) -> bool:
+        """For kinds without grace that finalizers hold."""
+        if not first:
+            return False
+        metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
+        metadata["deletionGracePeriodSeconds"] = 0
+        _raise(metadata)
+        return True
+
+    def _mark_graceful(self, resource: ServedResource, obj: JSONObject, options: DeleteOptions) -> bool:
+        """Set or shorten the time until the object goes. A later deletion never lengthens it."""
+        metadata = obj["metadata"]
+        now = self._writer.clock.wall()
+        grace = options.grace_period
+        before = metadata.get("deletionGracePeriodSeconds")
+        if metadata.get("deletionTimestamp"):
+            if not before or grace is None:
+                return False
+            # Counted from when its deletion began.
+            grace = 1 if grace < 0 else grace
+            ends = parse_time(metadata["deletionTimestamp"]) + timedelta(seconds=grace - before)
+            metadata["deletionTimestamp"] = timestamp(max(ends, now))
+            metadata["deletionGracePeriodSeconds"] = 1 if grace and ends < now else grace
+            return True
+        default = resource.strategy.default_grace
+        assert default is not None
+        seconds = grace_of(default(obj), grace, obj)
+        metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=seconds))
+        metadata["deletionGracePeriodSeconds"] = seconds
+        _raise(metadata)
+        return True
+
+
+def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeleteOptions) -> bool:
+    """Return whether an earlier deletion ends at least as soon. This one then changes nothing, and admission does not see it."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        return False
+    if resource.gvr.group_resource == NAMESPACES:
+        return bool((obj.get("spec") or {}).get("finalizers"))
+    before = metadata.get("deletionGracePeriodSeconds")
+    if resource.strategy.default_grace is None or not before:
+        return False
+    asked = options.grace_period
+    return asked is None or (1 if asked < 0 else asked) >= before
+
+
+def grace_of(default: int, asked: int | None, obj: JSONObject) -> int:
+    """Return the grace in seconds: the requested, else the object's; 0 for pods that never ran or have ended (pod strategy upstream)."""
+    seconds = default if asked is None else asked
+    if seconds < 0:
+        seconds = 1
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
+        return 0
+    return seconds
+
+
+def finalizers_for(resource: ServedResource, present: list[str], options: DeleteOptions) -> list[str]:
+    """Return the finalizers of an object with those by which the garbage collector orphans or deletes dependents."""
+    orphan = _orphans(resource, present, options)
+    foreground = _foreground(present, options)
+    kept = [name for name in present if name not in (ORPHAN, FOREGROUND)]
+    if orphan:
+        kept.append(ORPHAN)
+    if foreground:
+        kept.append(FOREGROUND)
+    return present if sorted(kept) == sorted(present) else kept
+
+
+def _orphans(resource: ServedResource, present: list[str], options: DeleteOptions) -> bool:
+    if options.orphan_dependents is not None:
+        return options.orphan_dependents
+    if options.propagation_policy is not None:
+        return options.propagation_policy == "Orphan"
+    return ORPHAN in present or (FOREGROUND not in present and resource.strategy.default_propagation == "orphan")
+
+
+def _foreground(present: list[str], options: DeleteOptions) -> bool:
+    if options.orphan_dependents:
+        return False
+    if options.propagation_policy is not None:
+        return options.propagation_policy == "Foreground"
+    return options.orphan_dependents is None and FOREGROUND in present
+
+
+def _namespace_finalizers(present: list[str], options: DeleteOptions) -> list[str]:
+    """As ``finalizers_for``, but ``orphanDependents: false`` means foreground deletion here."""
+    if options.orphan_dependents is not None:
+        finalizers = {ORPHAN: options.orphan_dependents, FOREGROUND: not options.orphan_dependents}
+    elif options.propagation_policy is not None:
+        finalizers = {ORPHAN: options.propagation_policy == "Orphan", FOREGROUND: options.propagation_policy == "Foreground"}
+    else:
+        return present
+    return [
+        *(name for name in present if finalizers.get(name, True)),
+        *(name for name in finalizers if finalizers[name] and name not in present),
+    ]
+
+
+def _raise(metadata: JSONObject) -> None:
+    """Raise the generation, for kinds that have one: a deletion changes the desired state."""
+    if metadata.get("generation"):
+        metadata["generation"] += 1
