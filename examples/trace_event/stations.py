@@ -13,7 +13,7 @@ from kubeloop.cache.blobs.keeping import Keeper
 from kubeloop.cache.handlers.registration import Registration
 from kubeloop.cache.lister.overlay import MutationCache
 from kubeloop.cache.lister.view import View
-from kubeloop.cache.reflector_target import ReflectorTarget
+from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.store.store import Store
 from kubeloop.client import Client
 from kubeloop.codec.frames import FrameCutter
@@ -103,7 +103,7 @@ PATH = [
     Station("keeping", "cache.blobs.keeping", Keeper.document, "return", _keep),
     Station("packing", "cache.blobs.compression", BlobStore.pack, "return", _pack),
     Station("head", "cache.blobs.head", HeadReader.head, "return", _head),
-    Station("reflector", "cache.reflector_target", ReflectorTarget.change, "return", _reflector),
+    Station("reflector", "cache.pipeline", ReflectorTarget.change, "return", _reflector),
     Station("queue", "cache.deltas.delta_queue", ReflectorTarget.flush, "call", _queue),
     Station("store", "cache.store.store", Store.put, "return", _store),
     Station("handler buffer", "cache.handlers.registration", Registration.offer, "return", _offered),

@@ -6,7 +6,7 @@ from kubeloop.cache.deltas.delta_queue import DeltaQueue
 from kubeloop.cache.diagnostics.describe import Description
 from kubeloop.cache.diagnostics.stats import FeedStats, HandlerStats, InformerStats
 from kubeloop.cache.handlers.event import Event, EventType
-from kubeloop.cache.handlers.registration import Handler, HandlerFailed, InformerStopped, Registration
+from kubeloop.cache.handlers.registration import Handler, HandlerFailed, Registration
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
 from kubeloop.cache.lister.changes import Changes, ChangesForgotten, Deletion
@@ -28,7 +28,7 @@ from kubeloop.cache.standalone.object_keys import meta_namespace, meta_namespace
 from kubeloop.cache.standalone.object_store import IndexFunctionError, ObjectKeyError, ObjectStore
 from kubeloop.cache.store.index_sources import ByLabel, Sorted
 from kubeloop.cache.store.store import Snapshot, UnknownIndex
-from kubeloop.cache.tasks.waiting import all_synced
+from kubeloop.cache.tasks.progress import InformerStopped, all_synced
 
 __all__ = [
     "ByLabel",

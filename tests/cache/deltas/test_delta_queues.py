@@ -15,8 +15,8 @@ from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.deltas.delta_fifo import DeltaFifo
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, DeltaQueue, Known, Queue, Removed, Replaced, Resync
 from kubeloop.cache.handlers.event import EventType
-from kubeloop.cache.pipeline import apply
-from kubeloop.cache.store.store import Snapshot, Store
+from kubeloop.cache.pipeline import Change, apply
+from kubeloop.cache.store.store import Store
 
 READER = HeadReader("v1", "Pod", (), BlobStore(), StringInterner())
 BOTH = pytest.mark.parametrize("queue", [pytest.param(DeltaQueue, id="in order"), pytest.param(DeltaFifo, id="by object")])
@@ -48,22 +48,27 @@ class Line:
         """Applies all that waits; what was told meanwhile."""
         before = len(self.told)
         while self.queue:
-            apply(self.store, self.queue.pop(), self.tell, self.replay)
+            self.apply(self.queue.pop())
         return self.told[before:]
 
-    def tell(self, kind: EventType, now: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
+    def apply(self, delta: Delta) -> None:
+        """As the pipeline does: a resync is a replay of the store."""
+        if isinstance(delta, Resync):
+            for each in self.store.snapshot():
+                self.see(Change(EventType.RESYNC, each, each, False, delta.handler))
+        for change in apply(self.store, delta):
+            self.see(change)
+
+    def see(self, change: Change) -> None:
+        kind, now = change.type, change.head
         shown = self.store.get(now.namespace, now.name)
         seen = (
             shown is None if kind == "deleted" else shown is not None and int(shown.resource_version or 0) >= int(now.resource_version or 0)
         )
         assert seen, "the store shows that state or a later one before it is told [E58]"
         if kind == "resync":
-            self.resynced.append(handler)
-        self.told.append((kind.value, f"{now.name}@{now.resource_version}", tombstone))
-
-    def replay(self, heads: Snapshot, handler: object, /) -> None:
-        for each in heads:
-            self.tell(EventType.RESYNC, each, each, False, handler)
+            self.resynced.append(change.handler)
+        self.told.append((kind.value, f"{now.name}@{now.resource_version}", change.tombstone))
 
     @property
     def names(self) -> set[str]:
@@ -217,7 +222,7 @@ def test_in_order_a_list_a_resync_and_a_bookmark_are_one_delta_each() -> None:
 
 def test_in_order_the_version_follows_each_delta() -> None:
     line = Line(DeltaQueue).push(Changed(head("a", 1)), Changed(head("b", 2)))
-    apply(line.store, line.queue.pop(), line.tell, line.replay)
+    line.apply(line.queue.pop())
     assert line.store.version == "1"
 
 
@@ -271,10 +276,10 @@ def test_by_object_what_is_on_its_way_out_is_known() -> None:
     line = Line(DeltaFifo).push(Changed(head("a", 1)), Changed(head("a", 2)))
     first = line.queue.pop()
     line.push(Replaced((), "5"))
-    apply(line.store, first, line.tell, line.replay)
+    line.apply(first)
     assert line.drain() == [("updated", "a@2", False), ("deleted", "a@2", True)]
     line.push(Changed(head("a", 6)), Removed(head("a", 7)))
-    apply(line.store, line.queue.pop(), line.tell, line.replay)
+    line.apply(line.queue.pop())
     assert line.push(Replaced((), "8")).drain() == [("deleted", "a@7", False)], "its deletion is on its way: no second one"
 
 
@@ -282,14 +287,14 @@ def test_by_object_what_is_on_its_way_out_is_known() -> None:
 def test_by_object_a_resync_leaves_out_what_is_on_its_way_out(last: Delta) -> None:
     line = Line(DeltaFifo)
     line.push(Changed(head("a", 3)), last)
-    apply(line.store, line.queue.pop(), line.tell, line.replay)
+    line.apply(line.queue.pop())
     assert [kind for kind, _, _ in line.push(Resync(None)).drain()] == ["deleted" if isinstance(last, Removed) else "updated"]
 
 
 def test_by_object_the_version_comes_when_nothing_is_left_behind_it() -> None:
     line = Line(DeltaFifo).push(Changed(head("a", 1)), Changed(head("b", 2)), Changed(head("a", 9)))
     for _ in range(3):
-        apply(line.store, line.queue.pop(), line.tell, line.replay)
+        line.apply(line.queue.pop())
         assert line.store.version == ""
     line.drain()
     assert line.store.version == "9"
@@ -319,7 +324,7 @@ def test_whatever_happens_both_end_with_the_same_store_and_tell_each_object_a_hi
         if what == "drain":
             for line in lines:
                 for _ in range(min(argument, len(line.queue))):
-                    apply(line.store, line.queue.pop(), line.tell, line.replay)
+                    line.apply(line.queue.pop())
             continue
         delta: Delta
         if what == "change":

@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informers
-from kubeloop.cache.diagnostics.leaks import MANY, UNUSED_AFTER, DuplicateInformerCheck, Usage
+from kubeloop.cache.leaks import MANY, UNUSED_AFTER, DuplicateInformerCheck, Usage
 from kubeloop.client import Client
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until

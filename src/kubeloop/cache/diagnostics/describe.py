@@ -52,7 +52,7 @@ class Description:
         for at, mark in self._marks().items():
             stats = self.stats[at]
             where = f'cluster "{stats.cluster}": ' if several else ""
-            found.append(f"[{mark}] {where}{stats.what}: {stats.failure}")
+            found.append(f"[{mark}] {where}{stats.description}: {stats.failure}")
         return found
 
     def _marks(self) -> dict[int, int]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from kubeloop.cache.blobs.compression import BlobStore
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
-from kubeloop.cache.reflector_target import ReflectorTarget
+from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import kind_info
@@ -78,7 +78,7 @@ class InformerStats:
     namespaces: tuple[str, ...]
     #: Selectors and what is kept of objects, in short; "" for everything.
     selection: str
-    what: str
+    description: str
     objects: int
     stored_bytes: int
     raw_bytes: int
@@ -156,7 +156,7 @@ class Measured(Protocol):
     def oldest(self, now: float) -> float: ...
 
 
-def identity(scope: Scope[Any], cluster: str, what: str) -> dict[str, Any]:
+def identity(scope: Scope[Any], cluster: str, description: str) -> dict[str, Any]:
     """The fields of ``InformerStats`` that say whose numbers they are."""
     info = kind_info(scope.kind)
     gvk = info.gvk
@@ -168,7 +168,7 @@ def identity(scope: Scope[Any], cluster: str, what: str) -> dict[str, Any]:
         "resource": info.plural or gvk.kind.lower(),
         "namespaces": scope.namespaces,
         "selection": _selection(scope),
-        "what": what,
+        "description": description,
     }
 
 

@@ -13,7 +13,7 @@ from kubeloop.cache.handlers.buffer import Buffer, Replay
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.filtering import Filter, Predicate
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
-from kubeloop.cache.tasks.progress import Progress
+from kubeloop.cache.tasks.progress import InformerStopped, Progress
 from kubeloop.meta import KubeloopError, Resource
 from kubeloop.meta.failure_log import FailureLog, times
 from kubeloop.timing import Clock, Timer
@@ -35,10 +35,6 @@ TURN = 100
 TURN_SECONDS = 0.005
 
 _log = logger_with_context("kubeloop.cache")
-
-
-class InformerStopped(KubeloopError):
-    """The informer, or the handler, has stopped: nothing more comes from it, and it takes no more handlers."""
 
 
 class HandlerFailed(KubeloopError):

@@ -216,8 +216,8 @@ class MutationCache:
             if written is not None and written.version is not None and written.version <= number:
                 self._drop(written)
 
-    def told(self, head: Head, *, deleted: bool) -> None:
-        """An event of one object was applied."""
+    def confirm(self, head: Head, *, deleted: bool) -> None:
+        """Record that an event of one object was applied."""
         if deleted:
             self._leave(head.uid)
         else:

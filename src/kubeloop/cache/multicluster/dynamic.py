@@ -9,12 +9,12 @@ from typing import Any
 
 from kubeloop.cache.handlers.event import Event
 from kubeloop.cache.handlers.filtering import Predicate
-from kubeloop.cache.handlers.registration import Handler, InformerStopped, Registration
+from kubeloop.cache.handlers.registration import Handler, Registration
 from kubeloop.cache.handlers.serialised import InTurn
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
 from kubeloop.cache.multicluster.served_kinds import PATHS, ServedKind, served_kind
-from kubeloop.cache.tasks.waiting import all_synced
+from kubeloop.cache.tasks.progress import InformerStopped, all_synced
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import Resource, Unstructured
 from kubeloop.meta.kinds import GroupVersionKind
@@ -131,7 +131,7 @@ class DynamicInformers:
         running = self._running.get(name)
         if running is not None and running[0] != served:
             self._settling.add(name)
-            self._informers.spawn(self._settle(name), f"kubeloop farewell of {running[1].what}")
+            self._informers.spawn(self._settle(name), f"kubeloop farewell of {running[1].description}")
         elif running is None and served is not None:
             self._enter(name, served)
         elif served is None:
@@ -156,14 +156,13 @@ class DynamicInformers:
         self._running[name] = served, informer
         for registration in self._handlers:
             registration.join(informer)
-        _log.info("%s: served from now on", informer.what)
+        _log.info("%s: served from now on", informer.description)
         _tell(self._started, informer)
 
     async def _leave(self, name: str, informer: Informer[Unstructured]) -> None:
         del self._running[name]
-        _log.info("%s: served no more", informer.what)
-        await informer.forsake(FAREWELL)
-        await self._informers.remove(informer)
+        _log.info("%s: served no more", informer.description)
+        await self._informers.remove(informer, drain_timeout=FAREWELL)
         for registration in self._handlers:
             registration.leave(informer)
         _tell(self._stopped, informer)
@@ -174,7 +173,7 @@ def _tell(callback: Callable[[Informer[Unstructured]], object] | None, informer:
         try:
             callback(informer)
         except Exception:  # noqa: BLE001 - the caller's own code may raise anything; the kinds that come and go must not stop for it
-            _log.exception("%s: %s failed; going on", informer.what, getattr(callback, "__qualname__", callback))
+            _log.exception("%s: %s failed; going on", informer.description, getattr(callback, "__qualname__", callback))
 
 
 class DynamicRegistration:

@@ -20,7 +20,7 @@ from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import InformerOptions, Informers
 from kubeloop.cache.lister.lister import Labels, Lister
 from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.tasks.waiting import Syncing, all_synced
+from kubeloop.cache.tasks.progress import Syncing, all_synced
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, KubeloopError, ObjectKey, Resource
 from kubeloop.timing import Clock

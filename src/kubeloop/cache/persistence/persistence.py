@@ -17,8 +17,8 @@ from kubeloop.cache.blobs.head import Head, HeadReader
 from kubeloop.cache.persistence.folder import Folder
 from kubeloop.cache.persistence.records import Damaged
 from kubeloop.cache.persistence.state import Header, Stamp, StateReader, write_state
+from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.reflector.store import ReflectorStore
-from kubeloop.cache.reflector_target import ReflectorTarget
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.client import Client
@@ -32,8 +32,8 @@ from kubeloop.transport import logger_with_context
 GRACE = 0.25
 
 
-class Resuming:
-    """The sink of a list and watch that begins with ``resume_from``. Afterwards it is the feed by other names, and costs nothing.
+class ResumingStore:
+    """The ``ReflectorStore`` of a list and watch that begins with ``resume_from``: adds a saved state, then passes everything on.
 
     Guarantees
         The saved state is installed once, before anything that the watch brings; or never, if a list begins or the watch is refused first.
@@ -41,70 +41,74 @@ class Resuming:
 
     def __init__(self, feed: ReflectorStore, heads: list[Head], version: str, clock: Clock) -> None:
         self._feed = feed
-        self._heads = heads
+        #: The saved state; None: it was installed or discarded.
+        self._heads: list[Head] | None = heads
         self._version = version
         self._clock = clock
         self._timer: Timer | None = None
-        self.before = feed.before
 
     @property
     def reader(self) -> HeadReader:
         return self._feed.reader
 
+    def before(self, namespace: str, name: str) -> Head | None:
+        return self._feed.before(namespace, name)
+
     def watching(self) -> None:
-        self._stop_timer()
         self._feed.watching()
-        self._timer = self._clock.call_later(GRACE, self._install)
+        if self._heads is not None:
+            self._stop_timer()
+            self._timer = self._clock.call_later(GRACE, self._install)
 
     def change(self, head: Head) -> None:
-        self._install()
+        if self._heads is not None:
+            self._install()
         self._feed.change(head)
 
     def remove(self, head: Head) -> None:
-        self._install()
+        if self._heads is not None:
+            self._install()
         self._feed.remove(head)
 
     def bookmark(self, version: str) -> None:
-        self._install()
+        if self._heads is not None:
+            self._install()
         self._feed.bookmark(version)
 
     def listing(self) -> None:
-        self._pass_on()
+        self._discard()
         self._feed.listing()
 
     def failed(self, error: Exception) -> None:
-        # Not in vain yet: where nobody answered, the same watch is tried again.
+        # The saved state stays: if the server did not answer, the same watch is tried again.
         self._stop_timer()
         self._feed.failed(error)
 
-    def waiting(self, why: str) -> None:
+    def waiting(self, reason: str) -> None:
         # The watch came to nothing, such as for a version that the server has forgotten: a list will follow.
         self._stop_timer()
-        self._feed.waiting(why)
+        self._feed.waiting(reason)
 
     def replace(self, heads: list[Head], version: str) -> None:
-        self._pass_on()
+        self._discard()
         self._feed.replace(heads, version)
 
     def flush(self) -> None:
         self._feed.flush()
 
     def close(self) -> None:
-        """The watch ended for good."""
+        """Cancel the timer. Called when the watch has ended for good."""
         self._stop_timer()
 
     def _install(self) -> None:
-        heads, version = self._heads, self._version
-        self._pass_on()
-        self._feed.replace(heads, version)
+        heads = self._heads
+        self._discard()
+        if heads is not None:
+            self._feed.replace(heads, self._version)
 
-    def _pass_on(self) -> None:
+    def _discard(self) -> None:
         self._stop_timer()
-        self._heads = []
-        feed = self._feed
-        names = ("watching", "change", "remove", "bookmark", "listing", "failed", "waiting", "replace", "flush")
-        for name in names:
-            setattr(self, name, getattr(feed, name))
+        self._heads = None
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -185,7 +189,7 @@ class Persistence:
             await feed.listwatch.run(feed)
             return
         heads, version = found
-        resuming = Resuming(feed, heads, version, self._clock)
+        resuming = ResumingStore(feed, heads, version, self._clock)
         del found, heads
         try:
             await feed.listwatch.run(resuming, version)
@@ -208,12 +212,14 @@ class Persistence:
                 if not stale:
                     heads = await self._load(state, informer.reader)
                     self._saved[name] = (state.header.version, state.header.stamp.paths)
-                    _log.info("%s: resuming with %s at version %s", feed.what, counted(len(heads), "saved object"), state.header.version)
+                    _log.info(
+                        "%s: resuming with %s at version %s", feed.description, counted(len(heads), "saved object"), state.header.version
+                    )
                     return heads, state.header.version
                 reason = f"it was written for {stale}"
         except (Damaged, OSError) as error:
             reason = str(error)
-        _log.warning("%s: the saved state is discarded, everything is listed: %s", feed.what, reason)
+        _log.warning("%s: the saved state is discarded, everything is listed: %s", feed.description, reason)
         self._folder.remove(name)
         return None
 
@@ -269,7 +275,7 @@ class Persistence:
                     await asyncio.to_thread(file.write, part)
                 await asyncio.to_thread(self._folder.settle, file)
         except OSError as error:
-            _log.warning("%s: the state cannot be saved: %s", feed.what, error)
+            _log.warning("%s: the state cannot be saved: %s", feed.description, error)
         else:
             self._saved[name] = state
 

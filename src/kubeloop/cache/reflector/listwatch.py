@@ -86,7 +86,7 @@ class ListWatch:
         policy: WatchPolicy | None = None,
     ) -> None:
         """Of a scope's namespaces it takes one, None for all that there are."""
-        self._what = scope.what(namespace)
+        self._what = scope.describe(namespace)
         self._requests = Requests(client, scope, namespace)
         self._clock = clock
         self._rng = rng

@@ -90,9 +90,8 @@ class Watches:
             failure = informer.failure
             if informer.synced or failure is None:
                 continue
-            wanted = (
-                f"{type(self._owner).__name__} lists and watches {informer.what}, because it declares {kind.__name__} ({self._where(kind)})"
-            )
+            declared = f"because it declares {kind.__name__} ({self._where(kind)})"
+            wanted = f"{type(self._owner).__name__} lists and watches {informer.description}, {declared}"
             if isinstance(failure, Forbidden):
                 error.add_note(f"{wanted}: grant its account the verbs list and watch there, or take the kind out of the declaration")
             elif isinstance(failure, NotFound):
