@@ -16,7 +16,7 @@ from kubeloop.cache import Head
 from kubeloop.client import Client, DeleteOptions
 from kubeloop.controller import KeyController, Result, Watch, path_changed, resource_version_changed
 from kubeloop.controller.events import CoreEvents, EventSink
-from kubeloop.controller.events.writing import Source, Writer
+from kubeloop.controller.events.sinks import Source, Writer
 from kubeloop.controlplane.scheduling_facts import (
     BIND_COMPLETED,
     ClaimFacts,

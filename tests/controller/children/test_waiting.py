@@ -10,8 +10,8 @@ from kubeloop.api.core.v1 import ConfigMap, PersistentVolumeClaim, Pod, Service
 from kubeloop.client import Client
 from kubeloop.controller import Controller, Manager, Result
 from kubeloop.controller.children.children import Children
-from kubeloop.controller.children.reading import Reader
-from kubeloop.controller.children.waiting import state_of, wait_for_children
+from kubeloop.controller.children.lookup import Reader
+from kubeloop.controller.children.readiness import state_of, wait_for_children
 from kubeloop.meta import DeadlineError, ObjectMeta, Unstructured, WaitFailed
 
 

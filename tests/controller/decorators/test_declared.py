@@ -6,10 +6,10 @@ import pytest
 
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.controller import Controller, DeclarationError
-from kubeloop.controller.decorators.declared import handlers_of
 from kubeloop.controller.decorators.decorators import every, on_change, on_create, on_delete, on_resume
 from kubeloop.controller.decorators.handler_controller import HandlerController
-from kubeloop.controller.decorators.record import Record, UnreadableRecord, Value, read_record, watched
+from kubeloop.controller.decorators.handlers import handlers_of
+from kubeloop.controller.decorators.progress import Record, UnreadableRecord, Value, read_record, watched
 from kubeloop.meta import Resource, Unstructured
 
 

@@ -11,7 +11,7 @@ import pytest
 from kubeloop.api.coordination.v1 import Lease, LeaseSpec
 from kubeloop.codec import decode, encode
 from kubeloop.controller.election import LeaseConfig, LeaseRecord
-from kubeloop.controller.election.rules import Held, Refused, Seen, Write, after_coordinated_read, after_read, released, renewed
+from kubeloop.controller.election.lease import Held, Refused, Seen, Write, after_coordinated_read, after_read, released, renewed
 from kubeloop.meta import ConfigError
 
 WALL = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)

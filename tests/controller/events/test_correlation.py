@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeloop.controller.events.correlation import CoreCorrelator, Limits, Verdict, Write
+from kubeloop.controller.events.correlation import CoreCorrelator, Limits, Recent, Verdict, Write
 from kubeloop.controller.events.occurrence import Occurrence, Subject
-from kubeloop.controller.events.recent import Recent
 from kubeloop.timing import FakeClock
 
 POD = Subject("v1", "Pod", "shop", "web-0", "u", "7")

@@ -12,7 +12,7 @@ import pytest
 
 from kubeloop.controller.events.correlation import Correlator, Limits, Write
 from kubeloop.controller.events.occurrence import Occurrence, Subject
-from kubeloop.controller.events.sending import PAUSE, QUEUE, TRIES, EventSender
+from kubeloop.controller.events.sender import PAUSE, QUEUE, TRIES, EventSender
 from kubeloop.controller.events.sinks import CoreEvents, SeriesEvents
 from kubeloop.meta import (
     AlreadyExists,

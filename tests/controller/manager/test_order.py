@@ -13,10 +13,10 @@ import pytest
 
 from kubeloop.client import Client
 from kubeloop.controller import Manager, ManagerError, RunnableContext, RunnerStats
+from kubeloop.controller.errors import GraceExceeded
 from kubeloop.controller.manager.background import Background, NotRunnableError
-from kubeloop.controller.manager.errors import GraceExceeded
 from kubeloop.controller.manager.group import Entry, Group
-from kubeloop.controller.runner.outcome import ReconcileCounts
+from kubeloop.controller.runner.runnable import ReconcileCounts
 from kubeloop.meta import KubeloopError
 from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport

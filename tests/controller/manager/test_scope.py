@@ -3,7 +3,7 @@
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Node, Pod, Secret
-from kubeloop.controller.manager.scope import ALL_NAMESPACES, CacheScope, KindScope, Selection
+from kubeloop.controller.reader.reader import ALL_NAMESPACES, CacheScope, KindScope, Selection
 from kubeloop.meta import Resource
 
 

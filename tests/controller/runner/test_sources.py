@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.controller import Channel, SourceError
-from kubeloop.controller.runner.sources import Sources
+from kubeloop.controller.runner.watches import Sources
 from kubeloop.meta import ObjectKey, ObjectMeta
 from kubeloop.timing import FakeClock
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.controller.sharding.membership import Declared, Membership
-from kubeloop.controller.sharding.slots import SLOTS
+from kubeloop.controller.sharding.membership import SLOTS, Declared, Membership
 
 LEASE, RENEW, CANCEL = 15.0, 10.0, 1.0
 #: Slots in which work is done. They belong to different members in most views.

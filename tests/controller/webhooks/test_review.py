@@ -8,7 +8,7 @@ import base64
 import pytest
 
 from kubeloop.controller.webhooks import AdmissionRequest, Denied, User, Warnings, Webhooks
-from kubeloop.controller.webhooks.injection import bundle_patch, conversion_patch, definition_bundle_patch
+from kubeloop.controller.webhooks.session import bundle_patch, conversion_patch, definition_bundle_patch
 from kubeloop.merge.json_patch import json_patch
 from kubeloop.meta import ObjectMeta
 from kubeloop.types import JSONObject

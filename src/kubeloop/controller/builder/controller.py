@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hint
 
 from kubeloop.cache import Informer, Lister
 from kubeloop.client import Client
+from kubeloop.controller.builder.context import ControllerContext, Gate
 from kubeloop.controller.builder.declaration import (
     Declaration,
-    DeclarationError,
+    check_no_handlers,
     check_numbers,
     check_texts,
     check_watches,
@@ -25,15 +26,12 @@ from kubeloop.controller.builder.declaration import (
     checked_sources,
     kind_argument,
 )
-from kubeloop.controller.builder.handler_marks import check_no_handlers
-from kubeloop.controller.builder.surroundings import ControllerContext
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.handler.predicates import Predicate
-from kubeloop.controller.handler.source import Channel
-from kubeloop.controller.handler.watch import Owns, Watch
+from kubeloop.controller.handler.watch import Channel, Owns, Watch
 from kubeloop.controller.ownership import is_controlled_by
 from kubeloop.controller.reader.reader import CacheReader
-from kubeloop.controller.runner.gate import Gate
-from kubeloop.controller.runner.result import Result
+from kubeloop.controller.result import Result
 from kubeloop.meta import ObjectKey, PartialObject, Resource
 from kubeloop.meta.type_checks import described
 from kubeloop.timing import Clock

@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.handler.mapping import MapFunc
 from kubeloop.controller.handler.predicates import Predicate
-from kubeloop.controller.handler.source import Channel
-from kubeloop.controller.handler.watch import Owns, Watch
-from kubeloop.meta import KubeloopError, Resource, UnknownKind, Unstructured, kind_info
+from kubeloop.controller.handler.watch import Channel, Owns, Watch
+from kubeloop.meta import Resource, UnknownKind, Unstructured, kind_info
 from kubeloop.meta.type_checks import described, described_word
-
-
-class DeclarationError(KubeloopError, TypeError):
-    """A controller class does not say what it must, or says it in a way that cannot work; the text names the class and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +185,20 @@ def _check_kind(cls: type[Any], what: str, kind: object) -> None:
 def _check_predicates(cls: type[Any], what: str, predicates: object) -> None:
     if not isinstance(predicates, Sequence) or any(not isinstance(one, Predicate) for one in predicates):
         raise DeclarationError(f"{cls.__name__}: predicates of {what} must be a list of Predicate, not {described_word(predicates)}")
+
+
+MARK: Final = "__kubeloop_handlers__"
+
+
+def check_no_handlers(cls: type[Any]) -> None:
+    """That a class which calls no handlers has none.
+
+    Raises:
+        DeclarationError: it has; nobody would ever call them.
+    """
+    for name, member in vars(cls).items():
+        if hasattr(member, MARK):
+            raise DeclarationError(
+                f"{cls.__name__}.{name} is a handler (@on_create, @on_change, ...), which only a HandlerController calls; "
+                f"derive {cls.__name__} from HandlerController, without reconcile, or take the decorator away"
+            )

@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, TypeVar
 
 from kubeloop.client import Client, retry_on_error
 from kubeloop.controller.builder.controller import ControllerBase
-from kubeloop.controller.children.reading import Member, Reader
+from kubeloop.controller.children.desired import SET_LABEL, UnplacedChild, Wanted, check_set_name, set_label, wanted_child
+from kubeloop.controller.children.lookup import Member, Reader
 from kubeloop.controller.children.report import ChildOutcome, ChildrenReport
-from kubeloop.controller.children.wanted import SET_LABEL, UnplacedChild, Wanted, check_set_name, set_label, wanted_child
-from kubeloop.controller.children.writing import (
+from kubeloop.controller.children.writer import (
     ApplyWriter,
     PatchWriter,
     Writer,

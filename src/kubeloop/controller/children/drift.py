@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from kubeloop.client import retry_on_error
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.children.children import Children
-from kubeloop.controller.children.sameness import target, type_of
-from kubeloop.controller.children.wanted import APPLIED, FIELDS_SET, Wanted
-from kubeloop.controller.children.writing import check_ownership, was_changed
+from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, Wanted
+from kubeloop.controller.children.writer import check_ownership, target, type_of, was_changed
 from kubeloop.merge.fields import ElementError, FieldSet, TypeMismatch, compare, path_text
 from kubeloop.meta import Resource
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 
-from kubeloop.controller.builder.declaration import DeclarationError
-from kubeloop.controller.builder.handler_marks import MARK
+from kubeloop.controller.builder.declaration import MARK
+from kubeloop.controller.errors import DeclarationError
 
 When: TypeAlias = Literal["create", "change", "delete", "resume", "timer"]
 

@@ -11,13 +11,22 @@ from typing import Any, ClassVar, TypeVar
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.builder.controller import KeyController
-from kubeloop.controller.builder.declaration import DeclarationError
 from kubeloop.controller.controllerutil.finalizers import FinalizerError, add_finalizer, remove_finalizer
-from kubeloop.controller.decorators.calling import Caller
-from kubeloop.controller.decorators.declared import Handler, Handlers, handlers_of
-from kubeloop.controller.decorators.memory import Memories, Memory
-from kubeloop.controller.decorators.record import FINALIZER, RECORD, Record, UnreadableRecord, Value, read_record, watched
-from kubeloop.controller.runner.result import PartlyFailed, Result, TerminalError
+from kubeloop.controller.decorators.handlers import Handler, Handlers, handlers_of
+from kubeloop.controller.decorators.invocation import Caller
+from kubeloop.controller.decorators.progress import (
+    FINALIZER,
+    RECORD,
+    Memories,
+    Memory,
+    Record,
+    UnreadableRecord,
+    Value,
+    read_record,
+    watched,
+)
+from kubeloop.controller.errors import DeclarationError
+from kubeloop.controller.result import PartlyFailed, Result, TerminalError
 from kubeloop.meta import DecodeError, Invalid, NotFound, ObjectKey, Resource
 from kubeloop.meta.names import qualified_name
 

@@ -3,6 +3,6 @@
 from kubeloop.controller.election.candidate import LeaseCandidate
 from kubeloop.controller.election.config import LeaseConfig, unique_identity
 from kubeloop.controller.election.elector import LeaderElector, LeaseLost
-from kubeloop.controller.election.record import LeaseRecord
+from kubeloop.controller.election.lease import LeaseRecord
 
 __all__ = ["LeaderElector", "LeaseCandidate", "LeaseConfig", "LeaseLost", "LeaseRecord", "unique_identity"]

@@ -16,9 +16,19 @@ from kubeloop.api.coordination.v1 import Lease
 from kubeloop.client import Client
 from kubeloop.controller.election.config import JITTER, LeaseConfig
 from kubeloop.controller.election.fence import fenced
-from kubeloop.controller.election.lock import LeaseLock
-from kubeloop.controller.election.record import LeaseRecord
-from kubeloop.controller.election.rules import Held, Refused, Seen, Write, after_coordinated_read, after_read, first, released, renewed
+from kubeloop.controller.election.lease import (
+    Held,
+    LeaseLock,
+    LeaseRecord,
+    Refused,
+    Seen,
+    Write,
+    after_coordinated_read,
+    after_read,
+    first,
+    released,
+    renewed,
+)
 from kubeloop.meta import AlreadyExists, Conflict, KubeloopError, NotFound
 from kubeloop.timing import Clock, within
 from kubeloop.transport import log_context, logger_with_context

@@ -13,11 +13,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kubeloop.client import Client
-from kubeloop.controller.events.counts import EventCounts
 from kubeloop.controller.events.occurrence import EventType, Occurrence, occurrence_of
-from kubeloop.controller.events.sending import EventSender
-from kubeloop.controller.events.sinks import CoreEvents, EventSink
-from kubeloop.controller.events.writing import Source
+from kubeloop.controller.events.sender import EventCounts, EventSender
+from kubeloop.controller.events.sinks import CoreEvents, EventSink, Source
 from kubeloop.meta import Resource
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
-from kubeloop.controller.events.correlation import Verdict, Write, namespace_of
+from kubeloop.controller.events.correlation import Recent, Verdict, Write, namespace_of
 from kubeloop.controller.events.occurrence import Occurrence, event_name
-from kubeloop.controller.events.recent import Recent
 from kubeloop.timing import Clock
 
 #: Seconds without another occurrence after which a series is over, and between two writes of one that goes on.

@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from kubeloop.controller.builder.surroundings import RunnableContext
-from kubeloop.controller.runner.outcome import ReconcileCounts
-from kubeloop.controller.runner.runnable import RunnerStats
+from kubeloop.controller.builder.context import RunnableContext
+from kubeloop.controller.runner.runnable import ReconcileCounts, RunnerStats
 from kubeloop.meta import KubeloopError
 from kubeloop.meta.type_checks import described
 from kubeloop.workqueue import QueueStats

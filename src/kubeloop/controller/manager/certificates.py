@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from kubeloop.client import Client
 from kubeloop.controller.webhooks.certificates.rotation import Kept, Lifetimes, next_due, renewed
-from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.timing import Clock, SystemClock
 
 #: Seconds at least between two renewals, should a clock jump.

@@ -9,8 +9,8 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
 
+from kubeloop.controller.errors import ManagerError
 from kubeloop.controller.manager.clusters import ManagedCluster
-from kubeloop.controller.manager.errors import ManagerError
 from kubeloop.controller.runner.runnable import Runnable
 from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta.repr import counted

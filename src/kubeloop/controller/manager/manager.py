@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kubeloop.cache import Informers, InformerStopped
 from kubeloop.client import Client
-from kubeloop.controller.builder.surroundings import RunnableContext
+from kubeloop.controller.builder.context import RunnableContext
+from kubeloop.controller.errors import Failures, GraceExceeded, ManagerError
 from kubeloop.controller.manager.background import Background
-from kubeloop.controller.manager.clusters import Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
-from kubeloop.controller.manager.errors import Failures, GraceExceeded, ManagerError
-from kubeloop.controller.manager.fleet import ClusterSet
+from kubeloop.controller.manager.clusters import ClusterSet, Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
 from kubeloop.controller.manager.group import Entry, Group, append_all, connect, log_start
 from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
-from kubeloop.controller.manager.scope import CacheScope
 from kubeloop.controller.manager.sharing import shard_member
 from kubeloop.controller.manager.signals import stop_on_signals, unless_stopped
+from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta import KubeloopError
@@ -39,10 +38,10 @@ from kubeloop.workqueue import QueueTimes, RateCap
 if TYPE_CHECKING:
     from kubeloop.controller.election import LeaderElector, LeaseConfig
     from kubeloop.controller.manager.endpoints import Endpoints
+    from kubeloop.controller.manager.http_endpoints import Observed
     from kubeloop.controller.manager.leadership import Leadership
-    from kubeloop.controller.manager.observed import Observed
     from kubeloop.controller.manager.settings import ManagerSettings, SettingsFile
-    from kubeloop.controller.manager.settings.governing import SettingsReloader
+    from kubeloop.controller.manager.settings.reloader import SettingsReloader
     from kubeloop.controller.sharding import ShardConfig
 
 __all__ = ["GraceExceeded", "Manager", "ManagerError"]
@@ -108,7 +107,7 @@ class Manager:
         self._governor: SettingsReloader | None = None
         scope = scope or CacheScope(namespaces=namespace)
         if settings is not None:
-            from kubeloop.controller.manager.settings.governing import SettingsReloader
+            from kubeloop.controller.manager.settings.reloader import SettingsReloader
 
             self._governor = SettingsReloader(settings, self._clock)
             chosen = self._governor.settings
@@ -144,7 +143,7 @@ class Manager:
             self._leadership = Leadership(client, leader_election, self._clock, lead=self._lead, lost=self._lost, failed=self._failed)
         self._observed: Observed | None = None
         if endpoints is not None:
-            from kubeloop.controller.manager.observed import Observed
+            from kubeloop.controller.manager.http_endpoints import Observed
 
             self._observed = Observed(self, endpoints, self._figures, self._clock, [self._governor, self._shards, *self._servers])
         self._over, self._leading = asyncio.Event(), asyncio.Event()

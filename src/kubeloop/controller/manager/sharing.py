@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubeloop.client import Client
-from kubeloop.controller.manager.errors import ManagerError
+from kubeloop.controller.errors import ManagerError
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:

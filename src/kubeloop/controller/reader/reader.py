@@ -1,17 +1,104 @@
-"""CacheReader: reads from the informers of one controller, and refuses what they do not hold, instead of answering that it is not there."""
+"""CacheReader: reads from the informers of one controller, and refuses reads outside the manager's ``CacheScope``."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict, TypeVar, cast
 
 from kubeloop.cache import Head, Informer, Lister, OutsideScope
 from kubeloop.cache.lister.query import selector_of
-from kubeloop.client.selector_text import Labels
-from kubeloop.controller.builder.declaration import DeclarationError
-from kubeloop.meta import ObjectKey, PartialObject, Resource, Selector, parse_field_selector, parse_label_selector
+from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
+from kubeloop.controller.errors import DeclarationError
+from kubeloop.meta import ObjectKey, PartialObject, Resource, Selector, names, parse_field_selector, parse_label_selector
 from kubeloop.meta.label_requirement import Operator, Requirement
+
+# Scope of a manager: which namespaces and which objects of each kind its informers keep, with defaults for all kinds.
+#
+# What a kind says comes first, then what is said for all (controller-runtime pkg/cache; behaviour S225).
+
+
+#: All namespaces, for a kind, where the default is some of them (Kubernetes' metav1.NamespaceAll).
+ALL_NAMESPACES = ""
+
+
+class Selection(TypedDict):
+    """Arguments of ``Informers.of``."""
+
+    namespace: str | tuple[str, ...] | None
+    labels: str | None
+    field_selector: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KindScope:
+    """For one kind. What is None is as for all kinds; ``""`` (``ALL_NAMESPACES``, or a selector of everything) overrides that.
+
+    Raises:
+        ValueError: as ``CacheScope``.
+    """
+
+    namespaces: str | Sequence[str] | None = None
+    labels: Labels | None = None
+    fields: Fields | None = None
+
+    def __post_init__(self) -> None:
+        _check("KindScope", self.namespaces, self.labels, self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheScope:
+    """What the informers of a manager keep. ``namespaces`` None: all of them; they do not concern cluster-scoped kinds, selectors do.
+
+    ::
+
+        CacheScope(namespaces=["shop", "bank"], kinds={Secret: KindScope(labels="team=web"), Node: KindScope(labels="pool=gpu")})
+
+    Raises:
+        ValueError: a name that can be no namespace, or a selector that cannot be read; says which.
+    """
+
+    namespaces: str | Sequence[str] | None = None
+    labels: Labels | None = None
+    fields: Fields | None = None
+    kinds: Mapping[type[Resource], KindScope] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check("CacheScope", self.namespaces, self.labels, self.fields)
+
+    def select(self, kind: type[Resource], *, namespaced: bool) -> Selection:
+        """What an informer of ``kind`` is to be asked for: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
+        own = self.kinds.get(kind, KindScope())
+        namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces) if namespaced else ()
+        return Selection(
+            namespace=namespaces[0] if len(namespaces) == 1 else namespaces or None,
+            labels=label_text(self.labels if own.labels is None else own.labels) or None,
+            field_selector=field_text(self.fields if own.fields is None else own.fields) or None,
+        )
+
+    def covers(self, kind: type[Resource], namespace: str) -> bool:
+        """Whether objects of a namespaced kind in this namespace can be in the cache; ``""`` asks for all namespaces."""
+        own = self.kinds.get(kind, KindScope())
+        namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces)
+        return not namespaces or namespace in namespaces
+
+
+def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Sorted, each once; empty means all."""
+    found = (given,) if isinstance(given, str) else tuple(given or ())
+    return () if ALL_NAMESPACES in found else tuple(sorted(set(found)))
+
+
+def _check(what: str, namespaces: str | Sequence[str] | None, labels: Labels | None, fields: Fields | None) -> None:
+    for name in _names(namespaces):
+        if faults := names.dns1123_label(name):
+            raise ValueError(f"{what}: namespace {name!r} cannot be: {'; '.join(faults)}")
+    if labels:
+        label_text(labels)
+    if fields:
+        field_text(fields)
+
 
 _ONE_OF = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
 _NONE_OF = (Operator.NOT_EQUALS, Operator.NOT_IN)

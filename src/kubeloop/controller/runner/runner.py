@@ -9,21 +9,20 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kubeloop.cache import Event, Lister, Registration
+from kubeloop.controller.builder.context import ControllerContext, RunnableContext
 from kubeloop.controller.builder.controller import Controller, ControllerBase, KeyController
-from kubeloop.controller.builder.declaration import Declaration, DeclarationError, checked_sources
-from kubeloop.controller.builder.surroundings import ControllerContext, RunnableContext
+from kubeloop.controller.builder.declaration import Declaration, checked_sources
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.events import FLUSH, EventRecorder
 from kubeloop.controller.handler.routing import Debouncer
 from kubeloop.controller.reader.fences import StaleReadGuard
 from kubeloop.controller.reader.reader import CacheReader
-from kubeloop.controller.runner.outcome import ReconcileCounts
-from kubeloop.controller.runner.result import Result, TerminalError
-from kubeloop.controller.runner.retrying import contained_limiter, contained_tenants
-from kubeloop.controller.runner.runnable import RunnerStats
-from kubeloop.controller.runner.sources import Sources
-from kubeloop.controller.runner.threads import ThreadExecutor
-from kubeloop.controller.runner.wiring import PAUSED, Watches
+from kubeloop.controller.result import Result, TerminalError
+from kubeloop.controller.runner.runnable import ReconcileCounts, RunnerStats
+from kubeloop.controller.runner.safe_limiter import contained_limiter, contained_tenants
+from kubeloop.controller.runner.watches import PAUSED, Sources, Watches
 from kubeloop.controller.runner.workers import Workers
+from kubeloop.controller.threads import ThreadExecutor
 from kubeloop.meta import DecodeError, ObjectKey, Resource
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats

@@ -14,9 +14,9 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from kubeloop.controller.runner.gate import Gate
-from kubeloop.controller.runner.outcome import ReconcileCounts, is_panic
-from kubeloop.controller.runner.result import PartlyFailed, Result, TerminalError
+from kubeloop.controller.builder.context import Gate
+from kubeloop.controller.result import PartlyFailed, Result, TerminalError
+from kubeloop.controller.runner.runnable import ReconcileCounts, is_panic
 from kubeloop.meta import Conflict, KubeloopError
 from kubeloop.meta.failure_log import ExcInfo, FailureLog, times
 from kubeloop.timing import Clock, SystemClock, Timer

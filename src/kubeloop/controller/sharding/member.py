@@ -20,9 +20,8 @@ from kubeloop.client.options import DeleteOptions
 from kubeloop.controller.election.elector import LeaseLost
 from kubeloop.controller.election.fence import checked, guard
 from kubeloop.controller.sharding.config import GROUP_LABEL, ShardConfig
-from kubeloop.controller.sharding.membership import Declared, Membership
+from kubeloop.controller.sharding.membership import PROTOCOL, SLOTS, Declared, Membership, slot_of
 from kubeloop.controller.sharding.ownership import Gained
-from kubeloop.controller.sharding.slots import PROTOCOL, SLOTS, slot_of
 from kubeloop.meta import Conflict, KubeloopError, NotFound, ObjectKey, ObjectMeta
 from kubeloop.meta.repr import counted
 from kubeloop.tasks import SupervisedTask, Supervisor

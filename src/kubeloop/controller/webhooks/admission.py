@@ -13,11 +13,19 @@ from typing import Any, cast
 import msgspec
 
 from kubeloop.codec import decode, encode
-from kubeloop.controller.runner.threads import ThreadExecutor
-from kubeloop.controller.webhooks.containing import Failed, Inside, contained
+from kubeloop.controller.threads import ThreadExecutor
+from kubeloop.controller.webhooks.containment import Failed, Inside, contained
 from kubeloop.controller.webhooks.declared import Call, Hook
-from kubeloop.controller.webhooks.denied import Denied, Warnings, status_of
-from kubeloop.controller.webhooks.request import ADMISSION, AdmissionRequest, RawRequest, has_object, read_review
+from kubeloop.controller.webhooks.request import (
+    ADMISSION,
+    AdmissionRequest,
+    Denied,
+    RawRequest,
+    Warnings,
+    has_object,
+    read_review,
+    status_of,
+)
 from kubeloop.merge.json_diff import json_diff
 from kubeloop.meta import ApiError, DecodeError, Resource
 from kubeloop.meta.kinds import GroupKind

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypedDict
 
-from kubeloop.controller.builder.declaration import DeclarationError
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.webhooks.request import OPERATIONS, Operation
 from kubeloop.meta import LabelSelector, Resource, UnknownKind
 from kubeloop.meta.kinds import GroupVersionResource

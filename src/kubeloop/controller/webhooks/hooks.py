@@ -10,14 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from kubeloop.codec import decode, encode
-from kubeloop.controller.builder.declaration import DeclarationError
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.webhooks.admission import Answered, answer_admission
-from kubeloop.controller.webhooks.conversion import CONVERT_PATH, answer_conversion
-from kubeloop.controller.webhooks.converters import Converters
+from kubeloop.controller.webhooks.conversion import CONVERT_PATH, Converters, answer_conversion
 from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT, Hook, HookOptions, declare
-from kubeloop.controller.webhooks.denied import Warnings
-from kubeloop.controller.webhooks.request import AdmissionRequest, Operation, User
-from kubeloop.controller.webhooks.reviewing import Reviewed, review_of, reviewed
+from kubeloop.controller.webhooks.request import AdmissionRequest, Operation, User, Warnings
+from kubeloop.controller.webhooks.reviews import Reviewed, review_of, reviewed
 from kubeloop.meta import Resource
 from kubeloop.meta.type_checks import described_word
 

@@ -11,28 +11,61 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from kubeloop.client import Client
-from kubeloop.controller.webhooks.certificates.source import CertificateSource, Serving
 from kubeloop.controller.webhooks.configurations import Url
 from kubeloop.controller.webhooks.conversion import CONVERT_PATH
 from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT
 from kubeloop.controller.webhooks.hooks import Webhooks
-from kubeloop.controller.webhooks.patience import waited_for
-from kubeloop.controller.webhooks.registering import Inject, Register, Registrar, injected, registered
+from kubeloop.controller.webhooks.registration import Inject, Register, Registrar, injected, registered
 from kubeloop.controller.webhooks.request import ReviewMalformed
 from kubeloop.controller.webhooks.session import SESSION, end_session
-from kubeloop.controller.webhooks.tls import change_certificate, server_tls
-from kubeloop.meta import ConfigError, KubeloopError
+from kubeloop.controller.webhooks.tls import CertificateSource, Serving, change_certificate, server_tls
+from kubeloop.meta import ApiError, ConfigError, KubeloopError, TransportError, UntrustedCertificate
 from kubeloop.meta.repr import counted
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.listener import Listener
 from kubeloop.serving.negotiation import content_media_type
 from kubeloop.serving.request import BodyMalformed, BodyTooLarge, Request
 from kubeloop.tasks import Supervisor, close_all
-from kubeloop.timing import Clock, SystemClock
+from kubeloop.timing import Backoff, Clock, SystemClock
 from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+log = logger_with_context(__name__)
+
+T = TypeVar("T")
+
+#: Seconds between two tries, at first and at most.
+_FIRST: Final = 1.0
+_MOST: Final = 10.0
+
+
+async def waited_for(what: str, attempt: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> T:
+    """What ``attempt`` returns, tried again while the API server cannot be reached or is busy (429, 5xx); each time is logged.
+
+    Raises:
+        KubeloopError: what it raised last, after ``seconds``; at once what does not pass, such as a refusal.
+    """
+    end = clock.now() + seconds
+    backoff = Backoff(_FIRST, cap=_MOST, clock=clock)
+    while True:
+        try:
+            return await attempt()
+        except (TransportError, ApiError) as error:
+            pause = backoff.next()
+            if not _passes(error) or clock.now() + pause > end:
+                raise
+            log.warning("%s: %s; tried again in %.1f s", what, error, pause)
+        await clock.sleep(pause)
+
+
+def _passes(error: KubeloopError) -> bool:
+    if isinstance(error, ApiError):
+        code = error.status.code or type(error).code or 0
+        return code == 429 or code >= 500
+    return not isinstance(error, UntrustedCertificate)
+
 
 # Reviews over HTTP: which path is asked, how large and in what form; the rest is the hooks'.
 #
@@ -118,10 +151,6 @@ def _timeout(given: str) -> float:
 def _text(status: int, text: str) -> Answer:
     return Answer(status, body=f"{text}\n".encode(), content_type="text/plain; charset=utf-8")
 
-
-log = logger_with_context(__name__)
-
-T = TypeVar("T")
 
 #: Seconds for which the end waits for API servers to forget a temporary registration.
 _END_TIMEOUT = 5.0

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kubeloop.client import Client
-from kubeloop.controller.webhooks.certificates.source import Serving
-from kubeloop.controller.webhooks.tls import check_pair
+from kubeloop.controller.webhooks.tls import Serving, check_pair
 from kubeloop.meta import ConfigError
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context

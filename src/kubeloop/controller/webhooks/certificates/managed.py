@@ -14,8 +14,7 @@ from kubeloop.api.core.v1 import Secret
 from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.controller.webhooks.certificates.rotation import Kept, Lifetimes, next_due, renewed
-from kubeloop.controller.webhooks.certificates.source import Serving
-from kubeloop.controller.webhooks.tls import check_pair
+from kubeloop.controller.webhooks.tls import Serving, check_pair
 from kubeloop.meta import AlreadyExists, ConfigError, Conflict, KubeloopError, NotFound, ObjectMeta
 from kubeloop.meta.names import dns1123_subdomain, wildcard_dns1123_subdomain
 from kubeloop.timing import Clock, SystemClock

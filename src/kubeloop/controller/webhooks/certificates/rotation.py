@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
-from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.pki import CertificateAuthority
 
 #: What is renewed has this part of its life before it; cert-manager's default.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from kubeloop.cache import Head, Informer, Lister, UnknownIndex
 from kubeloop.client import Client
 from kubeloop.controller.builder.controller import OWNER_INDEX, ControllerBase
-from kubeloop.controller.builder.declaration import DeclarationError
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.ownership import is_controlled_by
 from kubeloop.meta import NotFound, Resource
 from kubeloop.meta.resource import source_of

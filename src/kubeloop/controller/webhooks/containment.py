@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kubeloop.controller.webhooks.denied import Denied
+from kubeloop.controller.webhooks.request import Denied
 from kubeloop.meta import ApiError, DecodeError
 from kubeloop.meta.failure_log import user_traceback
 from kubeloop.meta.status import Status

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from kubeloop.cache import Informer
 from kubeloop.client.waits.conditions import Want, ready, wanted
 from kubeloop.client.waits.deadline import within
-from kubeloop.controller.children.reading import Reader
-from kubeloop.controller.runner.result import Result
+from kubeloop.controller.children.lookup import Reader
+from kubeloop.controller.result import Result
 from kubeloop.meta import DeadlineError, Resource, WaitFailed
 
 #: What is waited for by kind, where "ready" is not meant: a function of the object, or words of ``kubectl wait --for``.

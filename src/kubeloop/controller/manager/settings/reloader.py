@@ -15,8 +15,7 @@ import msgspec
 from kubeloop.client import Client
 from kubeloop.controller.manager.background import Background
 from kubeloop.controller.manager.logs import LogOutput
-from kubeloop.controller.manager.settings.loading import SettingsFile
-from kubeloop.controller.manager.settings.model import ManagerSettings, RateSettings
+from kubeloop.controller.manager.settings.settings import ManagerSettings, RateSettings, SettingsFile
 from kubeloop.controller.runner.runnable import Runnable
 from kubeloop.meta import ConfigError
 from kubeloop.tasks import Supervisor

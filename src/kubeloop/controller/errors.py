@@ -11,6 +11,10 @@ from kubeloop.transport import logger_with_context
 log = logger_with_context(__name__)
 
 
+class DeclarationError(KubeloopError, TypeError):
+    """A class declares something that cannot work, or omits something that it must declare; the text names the class and the fix."""
+
+
 class ManagerError(KubeloopError):
     """The manager is asked for what it cannot do now."""
 

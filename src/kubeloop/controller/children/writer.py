@@ -3,20 +3,69 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from kubeloop.client import Client, DeleteOptions, WriteOptions
 from kubeloop.client.waits.trees import tree_of
+from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, SET_LABEL, Wanted
 from kubeloop.controller.children.report import ChildDid, ChildOutcome, ForeignChild
-from kubeloop.controller.children.sameness import as_stored, covers, fields_set, target, type_of
-from kubeloop.controller.children.wanted import APPLIED, FIELDS_SET, SET_LABEL, Wanted
 from kubeloop.controller.ownership import controller_of, is_controlled_by
-from kubeloop.merge.fields import ElementError, TypeMismatch
+from kubeloop.merge.fields import DEDUCED, ElementError, FieldSet, FieldType, TypeMismatch, builtin_types, extract, field_set, merge, remove
 from kubeloop.merge.go_text import same
 from kubeloop.merge.merge_patch import create_merge_patch
-from kubeloop.meta import Conflict, NotFound, Resource
+from kubeloop.meta import Conflict, GroupVersionKind, NotFound, Resource, kind_info
+
+# Whether a child is already as it is wanted, and what it would be: over JSON trees, by the schema of its kind.
+#
+# Lists of built-in kinds that have keys are compared item by item, so that what others added to them does not count. Lists of custom kinds,
+# whose schema is not known here, count as a whole.
+
+
+Tree = dict[str, Any]
+
+
+def type_of(kind: type[Resource]) -> FieldType:
+    return _type_of(kind_info(kind).gvk)
+
+
+@cache
+def _type_of(gvk: GroupVersionKind) -> FieldType:
+    return builtin_types().of_kind(gvk) or DEDUCED
+
+
+def covers(live: Tree, wanted: Tree, type_: FieldType) -> bool:
+    """Whether ``live`` has every value that ``wanted`` gives."""
+    try:
+        return same(merge(live, wanted, type_), live)
+    except (TypeMismatch, ElementError):
+        return False
+
+
+def as_stored(answer: Tree, wanted: Tree, type_: FieldType) -> Tree | None:
+    """What the server made of ``wanted`` (1000m is stored as 1): the same fields, of its answer; None if that cannot be said."""
+    try:
+        return extract(answer, field_set(wanted, type_), type_)
+    except (TypeMismatch, ElementError):
+        return None
+
+
+def target(live: Tree, wanted: Tree, before: Tree, type_: FieldType) -> Tree:
+    """``live`` with what ``wanted`` gives, and without the fields that were set ``before`` (as a fieldsV1) and are no longer.
+
+    Raises:
+        TypeMismatch, ElementError: ``wanted`` does not fit the type.
+    """
+    gone = FieldSet.from_json(before) - field_set(wanted, type_)
+    return merge(remove(live, gone.leaves(), type_), wanted, type_)
+
+
+def fields_set(wanted: Tree, type_: FieldType) -> Tree:
+    """The fields that ``wanted`` sets, as a fieldsV1."""
+    return field_set(wanted, type_).to_json()
+
 
 #: Children whose stored form is remembered; each is a few KiB.
 _REMEMBERED = 4096

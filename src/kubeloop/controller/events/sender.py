@@ -9,16 +9,56 @@ import asyncio
 import logging
 import random
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
+from typing import Literal
 
 from kubeloop.controller.events.correlation import Correlator, Write
-from kubeloop.controller.events.counts import DropReason, EventCounts
 from kubeloop.controller.events.occurrence import Occurrence
-from kubeloop.controller.events.writing import Writer
+from kubeloop.controller.events.sinks import Writer
 from kubeloop.meta import AlreadyExists, ApiError, DeadlineError, DecodeError, TransportError
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
+
+#: ``invalid``: no event could be made of it. ``full``: too many waited. ``spam``: too many about one object. ``refused``: by the server.
+#: ``unanswered``: no answer in all tries. ``failed``: a function of the caller's raised. ``closed``: after the end, or not sent before it.
+DropReason = Literal["invalid", "full", "spam", "refused", "unanswered", "failed", "closed"]
+
+
+class EventCounts:
+    """Since the start. ``recorded`` is what was asked for, ``sent`` requests that succeeded, ``counted`` occurrences that only raised a
+    number kept here until it is written."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.counted = 0
+        self._recorded = 0
+        self._dropped: Counter[DropReason] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def recorded(self) -> int:
+        return self._recorded
+
+    @property
+    def dropped(self) -> Mapping[DropReason, int]:
+        """A copy, by reason."""
+        with self._lock:
+            return dict(self._dropped)
+
+    def record(self) -> None:
+        with self._lock:
+            self._recorded += 1
+
+    def drop(self, why: DropReason, number: int = 1) -> None:
+        with self._lock:
+            self._dropped[why] += number
+
+
+# The sender of one sink: a queue, a memory and a task that writes to the server; it never waits for anything else.
+#
+# Rules of sending: client-go tools/record/event.go, tools/events/event_broadcaster.go; behaviours J134-J136, J139.
+
 
 log = logger_with_context(__name__)
 

@@ -11,8 +11,7 @@ from kubeloop.cache import Event, Informers
 from kubeloop.client import Client
 from kubeloop.controller.webhooks.configurations import Place
 from kubeloop.controller.webhooks.hooks import Webhooks
-from kubeloop.controller.webhooks.injection import bundle_patch, conversion_patch, definition_bundle_patch
-from kubeloop.controller.webhooks.session import SESSION, marked_conversion_patch
+from kubeloop.controller.webhooks.session import SESSION, bundle_patch, conversion_patch, definition_bundle_patch, marked_conversion_patch
 from kubeloop.meta import KubeloopError, NotFound, Unstructured
 from kubeloop.timing import Clock, TokenBucket
 from kubeloop.transport import logger_with_context

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from kubeloop.controller.decorators.declared import Handler
-from kubeloop.controller.decorators.memory import Memory
-from kubeloop.controller.runner.result import TerminalError
-from kubeloop.controller.runner.threads import ThreadExecutor
+from kubeloop.controller.decorators.handlers import Handler
+from kubeloop.controller.decorators.progress import Memory
+from kubeloop.controller.result import TerminalError
+from kubeloop.controller.threads import ThreadExecutor
 from kubeloop.meta import Conflict, KubeloopError, ObjectKey, Resource
 from kubeloop.meta.failure_log import FailureLog, times
 from kubeloop.transport import logger_with_context

@@ -1,14 +1,15 @@
-"""What a manager passes to everything that it runs, and what one connected controller works with."""
+"""The context of runnables and controllers: what a manager passes to each of them; and the gate that pauses a controller."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from kubeloop.cache import Informers
 from kubeloop.client import Client
-from kubeloop.controller.manager.scope import CacheScope
+from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.meta import ObjectKey
 from kubeloop.timing import Clock
 from kubeloop.workqueue import QueueMetrics, RateCap
@@ -63,3 +64,33 @@ class ControllerContext:
     events: EventRecorder
     cache: CacheReader
     enqueue: Callable[[ObjectKey, float, int], None]
+
+
+class Gate:
+    """While it is closed no reconcile begins; those under way end. Caches and queue go on to follow the cluster, so nothing is missed.
+
+    For the event loop's thread. Each worker may hold one key while it waits.
+    """
+
+    def __init__(self) -> None:
+        self._opened: asyncio.Event | None = None
+
+    @property
+    def paused(self) -> bool:
+        return self._opened is not None
+
+    def pause(self) -> None:
+        """Begin no reconcile. Twice does nothing."""
+        if self._opened is None:
+            self._opened = asyncio.Event()
+
+    def resume(self) -> None:
+        """Go on."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.set()
+
+    async def passed(self) -> None:
+        """Return when it is open."""
+        while self._opened is not None:
+            await self._opened.wait()

@@ -11,9 +11,9 @@ from typing import Any
 
 from kubeloop.codec.paths import EACH, Segment, parse_path, walk
 from kubeloop.codec.shape import Form, Shape, fields_of
-from kubeloop.controller.builder.declaration import DeclarationError
-from kubeloop.controller.builder.handler_marks import MARK
+from kubeloop.controller.builder.declaration import MARK
 from kubeloop.controller.decorators.decorators import Terms, When
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.meta import Resource, Unstructured
 
 _ARGUMENTS = {"change": ("obj", "old", "new")}

@@ -10,9 +10,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from kubeloop.controller.events import EventRecorder
-from kubeloop.controller.manager.address import Address
 from kubeloop.controller.manager.clusters import ManagedCluster
-from kubeloop.controller.manager.endpoints import Endpoints
+from kubeloop.controller.manager.endpoints import Address, Endpoints
 from kubeloop.controller.manager.probes import Probe, Unhealthy
 from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from kubeloop.controller.election import LeaderElector
     from kubeloop.controller.manager.access import Access
-    from kubeloop.controller.webhooks.certificates.source import CertificateSource, Serving
+    from kubeloop.controller.webhooks.tls import CertificateSource, Serving
     from kubeloop.serving.listener import Listener
 
 #: Seconds between two measurements.
@@ -231,7 +230,7 @@ class Observed:
         await self._stack.aclose()
 
     def _routes(self) -> dict[str, list[Route]]:
-        from kubeloop.controller.manager.debugging.pages import DebugPages
+        from kubeloop.controller.manager.debug_pages import DebugPages
 
         debug = DebugPages(self._subject, self._clock)
         return {"health": [self._healthz.answer, self._readyz.answer], "metrics": [self._metrics], "debug": [debug.answer]}

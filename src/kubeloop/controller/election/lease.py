@@ -1,0 +1,180 @@
+"""The Lease of an election: its record, the rules for writing it, and the lock that reads and writes it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from kubeloop.api.coordination.v1 import Lease, LeaseSpec
+from kubeloop.client import Client
+from kubeloop.controller.election.config import LeaseConfig
+from kubeloop.meta import KubeloopError, ObjectMeta
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """Who leads, and since when. An empty ``holder``: nobody, take it at once.
+
+    ``acquired`` and ``renewed`` are the holder's time of day: for people, and to see that something changed; never compared with a clock
+    here. ``duration`` in seconds. ``preferred``, ``strategy``: of coordinated election.
+    """
+
+    holder: str = ""
+    duration: int = 0
+    acquired: datetime | None = None
+    renewed: datetime | None = None
+    transitions: int = 0
+    preferred: str = ""
+    strategy: str = ""
+
+    @classmethod
+    def of(cls, spec: LeaseSpec) -> LeaseRecord:
+        """What a server's spec says; missing fields are empty (behaviour I129)."""
+        return cls(
+            spec.holder_identity or "",
+            spec.lease_duration_seconds or 0,
+            spec.acquire_time,
+            spec.renew_time,
+            spec.lease_transitions or 0,
+            spec.preferred_holder or "",
+            spec.strategy or "",
+        )
+
+    def spec(self) -> LeaseSpec:
+        """As a spec; the two fields of coordinated election only if they are set, as older servers do not know them."""
+        return LeaseSpec(
+            holder_identity=self.holder,
+            lease_duration_seconds=self.duration,
+            acquire_time=self.acquired,
+            renew_time=self.renewed,
+            lease_transitions=self.transitions,
+            preferred_holder=self.preferred or None,
+            strategy=self.strategy or None,
+        )
+
+
+# The rules of an election, without I/O and without a clock: what was seen when, and what may be written now.
+#
+# Source: client-go tools/leaderelection (tryAcquireOrRenew, tryCoordinatedRenew); behaviours I121 to I123, I130.
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The record last seen, and the local monotonic time in seconds at which it was first seen so."""
+
+    record: LeaseRecord
+    at: float
+
+    def next(self, record: LeaseRecord, now: float) -> Seen:
+        """After a read. A record that is as before does not become younger by being read again (behaviour I123)."""
+        return self if record == self.record else Seen(record, now)
+
+    def alive(self, now: float) -> bool:
+        """Whether its holder may still lead. Counted from when the record was *seen* to change, by the local clock alone: a time of day
+        that another machine wrote is never compared with ours."""
+        return self.at + self.record.duration > now
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write this record. ``renewal``: we hold the lease already."""
+
+    record: LeaseRecord
+    renewal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """``holder`` leads and has not been seen to expire."""
+
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """In a coordinated election: not ours to write, for the reason in ``why``."""
+
+    why: str
+
+
+def first(identity: str, duration: int, wall: datetime) -> LeaseRecord:
+    """For a Lease that does not exist."""
+    return LeaseRecord(identity, duration, wall, wall)
+
+
+def renewed(record: LeaseRecord, duration: int, wall: datetime) -> LeaseRecord:
+    """Our own record, renewed: transitions and the time of acquisition stay (behaviour I122)."""
+    return replace(record, duration=duration, renewed=wall)
+
+
+def released(record: LeaseRecord, wall: datetime) -> LeaseRecord:
+    """Given back: without a holder, for one second; transitions stay (behaviour I125)."""
+    return LeaseRecord("", 1, wall, wall, record.transitions)
+
+
+def after_read(seen: Seen, identity: str, duration: int, now: float, wall: datetime) -> Write | Held:
+    """What to do about the record that was read. ``now`` is from before the read: late is safe here, early is not."""
+    record = seen.record
+    if record.holder == identity:
+        return Write(renewed(record, duration, wall), renewal=True)
+    if record.holder and seen.alive(now):
+        return Held(record.holder)
+    return Write(LeaseRecord(identity, duration, wall, wall, record.transitions + 1), renewal=False)
+
+
+def after_coordinated_read(seen: Seen, identity: str, duration: int, now: float, wall: datetime) -> Write | Held | Refused:
+    """As ``after_read`` where the server chooses the holder: only what it gave us may be renewed, and only until it prefers another
+    (behaviour I130)."""
+    record = seen.record
+    if record.holder != identity:
+        return Held(record.holder) if record.holder else Refused("the server has not chosen a holder yet")
+    if not seen.alive(now):
+        return Refused("the lease has expired; the server chooses anew")
+    if record.preferred:
+        return Refused(f'the server asks to hand over to "{record.preferred}"')
+    return Write(renewed(record, duration, wall), renewal=True)
+
+
+class LeaseLock:
+    """One Lease. Each write is bound to the version last seen here: it is refused if anybody wrote in between.
+
+    Annotations, labels of others and unknown fields of the Lease survive.
+    """
+
+    def __init__(self, client: Client, config: LeaseConfig) -> None:
+        self._client = client
+        self._config = config
+        self.lease: Lease | None = None
+
+    async def read(self) -> LeaseRecord:
+        """What the server has now.
+
+        Raises:
+            NotFound: there is no such Lease.
+        """
+        self.lease = await self._client.get(Lease, self._config.name, namespace=self._config.namespace)
+        return LeaseRecord.of(self.lease.spec)
+
+    async def create(self, record: LeaseRecord) -> None:
+        """Make the Lease.
+
+        Raises:
+            AlreadyExists: somebody was faster. NotFound: the namespace does not exist.
+        """
+        metadata = ObjectMeta(name=self._config.name, namespace=self._config.namespace, labels=dict(self._config.labels))
+        self.lease = await self._client.create(Lease(metadata=metadata, spec=record.spec()))
+
+    async def update(self, record: LeaseRecord) -> None:
+        """Write over the version last seen.
+
+        Raises:
+            Conflict: somebody wrote in between. NotFound: the Lease was deleted.
+        """
+        if self.lease is None:
+            raise KubeloopError(f"lease {self._config}: nothing was read or created yet")
+        # A copy of its own document each time: a write that fails must not leave its values in what the next one starts from.
+        changed = copy.deepcopy(self.lease)
+        changed.spec = record.spec()
+        changed.metadata.labels.update(self._config.labels)
+        self.lease = await self._client.update(changed)
