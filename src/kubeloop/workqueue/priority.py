@@ -112,7 +112,7 @@ class PriorityQueue(BaseQueue[T]):
         if metrics is None:
             self._processing[item] = (priority, 0.0)
         else:
-            now = self._now()
+            now = self._clock.now()
             self._processing[item] = (priority, now)
             metrics.waited(now - added)
         return item
@@ -128,7 +128,7 @@ class PriorityQueue(BaseQueue[T]):
         except KeyError:
             raise ValueError(f"done({item!r}) without a get of it") from None
         if self._metrics is not None:
-            self._metrics.worked(self._now() - started)
+            self._metrics.worked(self._clock.now() - started)
         if self._held and item in self._held:
             self._held.discard(item)
             self._wake_one()
@@ -194,7 +194,7 @@ class PriorityQueue(BaseQueue[T]):
         known = ready.get(item)
         tenant: Hashable = None
         if known is None:
-            added = 0.0 if self._metrics is None else self._now()
+            added = 0.0 if self._metrics is None else self._clock.now()
         elif priority > known:
             tenant, added = self._leave(item, known)
         else:

@@ -68,11 +68,11 @@ class WorkQueue(BaseQueue[T]):
         if self._working and item in self._working:
             if item in self._again:
                 return
-            self._again[item] = 0.0 if self._metrics is None else self._now()
+            self._again[item] = 0.0 if self._metrics is None else self._clock.now()
             self._adds += 1
             return
         self._order.append(item)  # First, for it asks the caller's function for the tenant, which may raise.
-        waiting[item] = 0.0 if self._metrics is None else self._now()
+        waiting[item] = 0.0 if self._metrics is None else self._clock.now()
         self._adds += 1
         if self._waiters:
             self._wake_one()
@@ -91,7 +91,7 @@ class WorkQueue(BaseQueue[T]):
         if metrics is None:
             self._working[item] = 0.0
         else:
-            self._working[item] = now = self._now()
+            self._working[item] = now = self._clock.now()
             metrics.waited(now - added)
         return item
 
@@ -106,7 +106,7 @@ class WorkQueue(BaseQueue[T]):
         except KeyError:
             raise ValueError(f"done({item!r}) without a get of it") from None
         if self._metrics is not None:
-            self._metrics.worked(self._now() - started)
+            self._metrics.worked(self._clock.now() - started)
         if self._again and item in self._again:
             self._waiting[item] = self._again.pop(item)
             self._order.append(item)

@@ -184,8 +184,6 @@ class HeadReader:
     ) -> None:
         keep.check(paths)
         self.keeper = Keeper(keep, api_version, kind)
-        self.expects = self.keeper.expects
-        self._document = self.keeper.document
         self._transforms = self.keeper.transforms
         self.projection = Projection(paths)
         self.archive = archive
@@ -198,16 +196,15 @@ class HeadReader:
             "Head", [(name, Any) for name in names.values()], bases=(Head,), namespace={"paths": names}, frozen=True, gc=False, eq=False
         )
         self._class = made
-        self._read = self.projection.values
         self._make = cast("Callable[..., Head]", made)
 
     def _values(self, projected: Projected) -> list[Any]:
         share = self.shared.string
-        return [share(value) if type(value) is str else value for value in self._read(projected)]
+        return [share(value) if type(value) is str else value for value in self.projection.values(projected)]
 
     def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
         """``before`` is the state of the same object that the store has, if any: strings that did not change are taken from it."""
-        kept = self._document(projected, document)
+        kept = self.keeper.document(projected, document)
         if self._transforms:
             projected = self.projection.object(kept)
         metadata = projected.metadata

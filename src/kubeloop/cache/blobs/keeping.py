@@ -129,8 +129,8 @@ class Keeper:
         kept = keep._kept()
         self._opening = opening
         self._drops, self._transform = not keep.managed_fields, keep.transform
-        self._prune = None if kept is None else Pruning(kept, managed_fields=keep.managed_fields).apply
-        self._excise = Excision(opening, f'{{"apiVersion":{_text(api_version)},"kind":{_text(kind)},'.encode()).apply
+        self._pruning = None if kept is None else Pruning(kept, managed_fields=keep.managed_fields)
+        self._excision = Excision(opening, f'{{"apiVersion":{_text(api_version)},"kind":{_text(kind)},'.encode())
 
     def expects(self, projected: Projected) -> bool:
         """Whether an object that says of itself what it is may be in this cache."""
@@ -145,10 +145,10 @@ class Keeper:
 
     def document(self, projected: Projected, document: Buffer) -> Buffer:
         """What is kept of an object that was projected; never the wire's own bytes if anything had to go."""
-        if self._prune is not None:
-            kept: Buffer = b"".join((self._opening, self._prune(document)[1:]))
+        if self._pruning is not None:
+            kept: Buffer = b"".join((self._opening, self._pruning.apply(document)[1:]))
         elif self._drops and (managed_fields := projected.metadata.managed_fields):
-            kept = self._excise(managed_fields, document, bool(projected.kind))
+            kept = self._excision.apply(managed_fields, document, bool(projected.kind))
         else:
             kept = document if projected.kind else b"".join((self._opening, document[1:]))
         return kept if self._transform is None else self._transformed(self._transform, kept)

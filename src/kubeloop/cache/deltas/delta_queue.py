@@ -6,7 +6,6 @@ After client-go's RealFIFO in its atomic mode (behaviours D44-D53). It neither k
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -80,16 +79,14 @@ class Queue(Protocol):
         at the same version, as if each had been applied at once.
     """
 
-    @property
-    def push(self) -> Callable[[Delta], None]:
+    def push(self, delta: Delta, /) -> None:
         """Put a delta behind all others of its object."""
 
-    @property
-    def pop(self) -> Callable[[], Delta]:
-        """The next delta. Raises IndexError if there is none."""
+    def pop(self) -> Delta:
+        """Remove the next delta and return it. Raises IndexError if there is none."""
 
     def __len__(self) -> int:
-        """How many deltas ``pop`` has yet to give."""
+        """The number of deltas that wait."""
 
 
 class DeltaQueue:
@@ -99,14 +96,18 @@ class DeltaQueue:
         Every delta is popped exactly once, in arrival order. A list, a resync and a bookmark are one delta each.
     """
 
-    __slots__ = ("_waiting", "pop", "push")
+    __slots__ = ("_waiting",)
 
     def __init__(self, _known: Known | None = None) -> None:
         self._waiting: deque[Delta] = deque()
-        #: Put a delta behind all others.
-        self.push: Callable[[Delta], None] = self._waiting.append
-        #: The oldest delta. Raises IndexError if there is none.
-        self.pop: Callable[[], Delta] = self._waiting.popleft
+
+    def push(self, delta: Delta, /) -> None:
+        """Put a delta behind all others."""
+        self._waiting.append(delta)
+
+    def pop(self) -> Delta:
+        """Remove the oldest delta and return it. Raises IndexError if there is none."""
+        return self._waiting.popleft()
 
     def __len__(self) -> int:
         return len(self._waiting)

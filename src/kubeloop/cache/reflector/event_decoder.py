@@ -71,7 +71,7 @@ class EventDecoder:
     def listed(self, projected: Projected, document: memoryview | bytes, reader: HeadReader, sink: ReflectorStore) -> Head | None:
         """The head of an object of a list, or of a streamed one; the one that the cache has if it is the same state."""
         metadata = projected.metadata
-        if (projected.kind and not reader.expects(projected)) or not metadata.name:
+        if (projected.kind and not reader.keeper.expects(projected)) or not metadata.name:
             self.skip(projected)
             return None
         before = sink.before(metadata.namespace, metadata.name)

@@ -325,7 +325,7 @@ class ListWatch:
 
     def _frames(self, sink: ReflectorStore, stream: WatchStream, frames: list[memoryview]) -> None:
         reader = sink.reader
-        read, make, before, expects = reader.projection.event, reader.head, sink.before, reader.expects
+        read, make, before, expects = reader.projection.event, reader.head, sink.before, reader.keeper.expects
         try:
             for frame in frames:
                 stream.events += 1

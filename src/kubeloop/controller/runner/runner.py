@@ -8,13 +8,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kubeloop.cache import Event, Lister, Registration
+from kubeloop.cache import Lister, Registration
 from kubeloop.controller.builder.context import ControllerContext, RunnableContext
 from kubeloop.controller.builder.controller import Controller, ControllerBase, KeyController
 from kubeloop.controller.builder.declaration import Declaration, checked_sources
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.events import FLUSH, EventRecorder
-from kubeloop.controller.handler.routing import Debouncer
+from kubeloop.controller.handler.routing import Debouncer, Enqueuer, OwnedKeys, Sink
 from kubeloop.controller.reader.fences import StaleReadGuard
 from kubeloop.controller.reader.reader import CacheReader
 from kubeloop.controller.result import Result, TerminalError
@@ -54,8 +54,7 @@ class Runner(Generic[R]):
         self._class = type(controller).__name__
         if not isinstance(controller, Controller | KeyController):
             raise DeclarationError(f"{self._class} must derive from Controller or KeyController")
-        self._reconcile: Callable[[Any], Any] = controller.reconcile
-        self._plain = not inspect.iscoroutinefunction(self._reconcile)
+        self._plain = not inspect.iscoroutinefunction(controller.reconcile)
         self._channels = checked_sources(self._class, controller.sources)
         self._wiring = Watches(self._declaration, controller)
         self._workers_wanted = self._declaration.workers
@@ -71,7 +70,7 @@ class Runner(Generic[R]):
         self._fences: StaleReadGuard | None = None
         self._elected = False
         self._lister: Lister[Any] | None = None
-        self._last_change: Event[Any] | None = None
+        self._enqueuer: Enqueuer | None = None
         self._stopping = False
         self._connected = False
 
@@ -110,7 +109,7 @@ class Runner(Generic[R]):
     def stats(self) -> RunnerStats:
         queue = self._queue.stats if self._queue is not None else QueueStats(0, 0, 0, 0, 0)
         counts = self._workers.counts if self._workers is not None else ReconcileCounts()
-        event = self._last_change
+        event = self._enqueuer.last_event if self._enqueuer is not None else None
         change = f"{event.view.kind.kind} {event.key} {event.type.value}" if event is not None else ""
         return RunnerStats(self.name, self._workers_wanted, queue, counts, change)
 
@@ -158,18 +157,14 @@ class Runner(Generic[R]):
             owner=self._class,
             advised=surroundings.advised,
         )
-
-        def add(key: ObjectKey, priority: int) -> None:
-            if own is None or own.owns(key):
-                queue.add(key, priority=priority)
-
-        # Outside of the test of ownership: a key may go to another replica while it waits.
-        debouncer = self._debouncer = Debouncer(add, declared.debounce, clock) if declared.debounce else None
-        changed = add if debouncer is None else debouncer.add
+        sink: Sink = queue if own is None else OwnedKeys(queue, own)
+        if declared.debounce:  # Before the check of ownership: a key may go to another replica while it waits.
+            sink = self._debouncer = Debouncer(sink, declared.debounce, clock)
+        enqueuer = self._enqueuer = Enqueuer(sink, client.cluster)
         enqueue = _enqueue(queue, client.cluster)
         controller.connect(ControllerContext(surroundings, self._recorder, CacheReader(self._class, informers), enqueue))
         self._connected = True
-        for informer, handler in self._wiring.handlers(changed, client.cluster, self._note).items():
+        for informer, handler in self._wiring.handlers(enqueuer, client.cluster).items():
             name = f"controller {self._name}"
             self._registrations.append(informer.on_event(added=handler, updated=handler, deleted=handler, name=name))
         self._sources = Sources(self._class, self._channels, enqueue, clock)
@@ -249,9 +244,6 @@ class Runner(Generic[R]):
             if gained(key):
                 self._queue.add(key, priority=LOW_PRIORITY)
 
-    def _note(self, event: Event[Any]) -> None:
-        self._last_change = event
-
     async def _for_object(self, key: ObjectKey) -> Result | None:
         """What a worker calls for a ``Controller``."""
         assert self._lister is not None
@@ -283,10 +275,11 @@ class Runner(Generic[R]):
         return await self._called(key)
 
     async def _called(self, argument: Any) -> Result | None:
+        controller: Any = self._controller
         if self._threads is None:
-            answer: Result | None = await self._reconcile(argument)
+            answer: Result | None = await controller.reconcile(argument)
             return answer
-        work = self._threads.call(self._reconcile, argument)
+        work = self._threads.call(controller.reconcile, argument)
         try:
             found = await asyncio.shield(work)
         except asyncio.CancelledError:

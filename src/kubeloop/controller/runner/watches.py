@@ -13,7 +13,7 @@ from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controller.builder.declaration import Declaration
 from kubeloop.controller.handler.mapping import MapFunc, MapHead, Target, to_owner
 from kubeloop.controller.handler.predicates import Predicate
-from kubeloop.controller.handler.routing import Add, Noted, Route, handler_of
+from kubeloop.controller.handler.routing import Enqueuer, Route, handler_of
 from kubeloop.controller.handler.watch import Channel, SourceError
 from kubeloop.meta import DeadlineError, Forbidden, KubeloopError, NotFound, ObjectKey, Resource, UnknownKind, kind_info
 from kubeloop.meta.failure_log import FailureLog
@@ -70,8 +70,8 @@ class Watches:
         """The informers of what reconciles write: the main kind and the owned ones."""
         return [self._informers[kind] for kind in dict.fromkeys([self._declared.kind, *(owned.kind for owned in self._declared.owns)])]
 
-    def handlers(self, add: Add, cluster: str, noted: Noted) -> dict[Informer[Any], Callable[[Event[Any]], object]]:
-        """What is to be called with the events of each informer.
+    def handlers(self, enqueuer: Enqueuer, cluster: str) -> dict[Informer[Any], Callable[[Event[Any]], object]]:
+        """Return the handler for the events of each informer.
 
         Raises:
             KubeloopError: a mapping cannot work; names the controller and the watched kind.
@@ -85,9 +85,9 @@ class Watches:
             to = to_owner(declared.kind, namespaced=self.namespaced, every=owned.every_owner)
             routes.setdefault(owned.kind, []).append(Route(to, owned.predicates))
         for watch in declared.watches:
-            what = f"{type(self._owner).__name__}, the watch of {watch.kind.__name__}"
-            routes.setdefault(watch.kind, []).append(Route(self._mapped(watch.kind, watch.to, target), watch.predicates, what))
-        return {self._informers[kind]: handler_of(found, add, cluster, noted) for kind, found in routes.items()}
+            owner = f"{type(self._owner).__name__}, the watch of {watch.kind.__name__}"
+            routes.setdefault(watch.kind, []).append(Route(self._mapped(watch.kind, watch.to, target), watch.predicates, owner))
+        return {self._informers[kind]: handler_of(of_kind, enqueuer, cluster) for kind, of_kind in routes.items()}
 
     def explain(self, error: BaseException) -> None:
         """Note on an error of the start what this controller wants of each kind that has not synced, and what a person can do."""
