@@ -7,9 +7,9 @@ from typing import Any
 
 from examples.trace_event.tracer import Saying, Station
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import HeadReader
-from kubeloop.cache.blobs.keeping import Keeper
+from kubeloop.cache.blobs.retention import Keeper
 from kubeloop.cache.handlers.registration import Registration
 from kubeloop.cache.lister.overlay import MutationCache
 from kubeloop.cache.lister.view import View
@@ -101,7 +101,7 @@ PATH = [
     Station("frame", "codec.frames", FrameCutter.feed, "return", _frame),
     Station("projection", "codec.projection", Projection.event, "return", _projection),
     Station("keeping", "cache.blobs.keeping", Keeper.document, "return", _keep),
-    Station("packing", "cache.blobs.compression", BlobStore.pack, "return", _pack),
+    Station("packing", "cache.blobs.blob_store", BlobStore.pack, "return", _pack),
     Station("head", "cache.blobs.head", HeadReader.head, "return", _head),
     Station("reflector", "cache.pipeline", ReflectorTarget.change, "return", _reflector),
     Station("queue", "cache.deltas.delta_queue", ReflectorTarget.flush, "call", _queue),

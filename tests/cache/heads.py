@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.store.index_sources import IndexSource, make_index
 from kubeloop.cache.store.store import Store

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informer, Informers, WatchPolicy
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.scope import Scope

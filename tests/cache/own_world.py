@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced
 from kubeloop.cache.handlers.event import EventType

@@ -9,11 +9,11 @@ from kubeloop.api.core.v1 import Pod
 from kubeloop.blocking.contexts import BlockingContext
 from kubeloop.blocking.iterators import BlockingIterator
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.blobs.keeping import Transform
+from kubeloop.cache.blobs.retention import Transform
 from kubeloop.cache.deltas.delta_queue import Known, Queue
 from kubeloop.cache.diagnostics.describe import Description
 from kubeloop.cache.diagnostics.stats import InformerStats
-from kubeloop.cache.handlers.filtering import Predicate
+from kubeloop.cache.handlers.event import Predicate
 from kubeloop.cache.handlers.registration import Handler
 from kubeloop.cache.lister.changes import Changes
 from kubeloop.cache.lister.query import Labels as Labels_2, Value, Where

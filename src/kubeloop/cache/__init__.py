@@ -12,8 +12,7 @@ from kubeloop.cache.informers import Informers
 from kubeloop.cache.lister.changes import Changes, ChangesForgotten, Deletion
 from kubeloop.cache.lister.lister import Lister, OutsideScope
 from kubeloop.cache.lister.query import UnreadPath
-from kubeloop.cache.multicluster.dynamic import DynamicInformers, DynamicRegistration
-from kubeloop.cache.multicluster.served_kinds import ServedKind
+from kubeloop.cache.multicluster.dynamic import DynamicInformers, DynamicRegistration, ServedKind
 from kubeloop.cache.multicluster.several import (
     MulticlusterInformer,
     MulticlusterInformers,
@@ -21,11 +20,17 @@ from kubeloop.cache.multicluster.several import (
     MulticlusterRegistration,
     UnknownCluster,
 )
-from kubeloop.cache.reflector.consistency import InconsistentState
+from kubeloop.cache.reflector.initial_state import InconsistentState
 from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.standalone.expiring_store import ExpiringStore
-from kubeloop.cache.standalone.object_keys import meta_namespace, meta_namespace_key, split_meta_namespace_key
-from kubeloop.cache.standalone.object_store import IndexFunctionError, ObjectKeyError, ObjectStore
+from kubeloop.cache.standalone.object_store import (
+    ExpiringStore,
+    IndexFunctionError,
+    ObjectKeyError,
+    ObjectStore,
+    meta_namespace,
+    meta_namespace_key,
+    split_meta_namespace_key,
+)
 from kubeloop.cache.store.index_sources import ByLabel, Sorted
 from kubeloop.cache.store.store import Snapshot, UnknownIndex
 from kubeloop.cache.tasks.progress import InformerStopped, all_synced

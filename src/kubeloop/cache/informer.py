@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from kubeloop.cache.blobs.compression import Recent
 from kubeloop.cache.blobs.head import HeadReader
-from kubeloop.cache.blobs.recent import Recent
 from kubeloop.cache.diagnostics.stats import InformerStats, feed_stats, handler_stats, identity, sizes
-from kubeloop.cache.handlers.filtering import Predicate
+from kubeloop.cache.handlers.event import Predicate
 from kubeloop.cache.handlers.registration import Callbacks, Handler, Registration
 from kubeloop.cache.lister.lister import Lister
 from kubeloop.cache.persistence import Persistence

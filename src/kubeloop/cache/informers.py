@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, cast
 
 from kubeloop.cache import arguments
-from kubeloop.cache.blobs.keeping import Retention, Transform
-from kubeloop.cache.blobs.known_paths import warn_of_unknown
+from kubeloop.cache.blobs.retention import Retention, Transform, warn_of_unknown
 from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
 from kubeloop.cache.diagnostics.describe import Description, dump
 from kubeloop.cache.diagnostics.stats import InformerStats

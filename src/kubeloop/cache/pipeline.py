@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from kubeloop.cache import arguments
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.blobs.known_paths import warn_of_unknown
+from kubeloop.cache.blobs.retention import warn_of_unknown
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.processor import Create, Processor
@@ -24,8 +24,8 @@ from kubeloop.cache.handlers.registration import Callbacks, Registration
 from kubeloop.cache.leaks import Usage
 from kubeloop.cache.lister.readers import Readers
 from kubeloop.cache.lister.view import View
-from kubeloop.cache.reflector.failures import HOPELESS
 from kubeloop.cache.reflector.listwatch import ListWatch
+from kubeloop.cache.reflector.reporter import HOPELESS
 from kubeloop.cache.scope import InformerDefaults, Scope
 from kubeloop.cache.store.index_sources import IndexSource, check_sources, make_index, path_of
 from kubeloop.cache.store.store import Snapshot, Store

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from kubeloop.cache.blobs.keeping import LEAN, Retention
+from kubeloop.cache.blobs.retention import LEAN, Retention
 from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
 from kubeloop.cache.tasks.progress import Progress
 from kubeloop.client import ListOptions

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.blobs.keeping import Keeper, Retention
+from kubeloop.cache.blobs.retention import Keeper, Retention
 from kubeloop.codec.projection import Projection
 from kubeloop.meta import DecodeError
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from kubeloop.cache.blobs.compression import PLAIN, BlobStore, Codec, CompressedObject
-from kubeloop.cache.blobs.recent import Recent
+from kubeloop.cache.blobs.blob_store import BlobStore
+from kubeloop.cache.blobs.compression import PLAIN, Codec, CompressedObject, Recent
 
 
 @pytest.mark.parametrize(

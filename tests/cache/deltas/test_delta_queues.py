@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.deltas.delta_fifo import DeltaFifo
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, DeltaQueue, Known, Queue, Removed, Replaced, Resync

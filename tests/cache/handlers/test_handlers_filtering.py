@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.cache import Event, HandlerFailed, Head
-from kubeloop.cache.handlers.event import EventType
-from kubeloop.cache.handlers.filtering import Filter
+from kubeloop.cache.handlers.event import EventType, Filter
 from kubeloop.cache.lister.view import View
 from kubeloop.cache.store.store import Store
 from kubeloop.client import Client

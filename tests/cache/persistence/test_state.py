@@ -16,13 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.blobs.keeping import LEAN
+from kubeloop.cache.blobs.retention import LEAN
 from kubeloop.cache.persistence import state as state_module
-from kubeloop.cache.persistence.folder import Folder
-from kubeloop.cache.persistence.records import Damaged
 from kubeloop.cache.persistence.state import Header, Stamp, StateReader, write_state
+from kubeloop.cache.persistence.state_file import Damaged, Folder
 
 JSON = dict[str, Any]
 PATHS = ("spec.nodeName", "spec.ports[*]", "spec.extra")
@@ -145,7 +144,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_half_of_a_new_one(tmp_pat
 KILLED = """
 import sys, time
 from pathlib import Path
-from kubeloop.cache.persistence.folder import Folder
+from kubeloop.cache.persistence.state_file import Folder
 folder = Folder(Path(sys.argv[1])); folder.open()
 with folder.writing("a.state") as file:
     file.write(b"new"); file.flush(); print("half", flush=True); time.sleep(60)

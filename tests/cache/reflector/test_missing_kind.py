@@ -8,8 +8,7 @@ import pytest
 
 from kubeloop import Resource, custom_resource
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache.reflector.failures import install_advice
-from kubeloop.cache.reflector.reporter import ReflectorReporter
+from kubeloop.cache.reflector.reporter import ReflectorReporter, install_advice
 from kubeloop.cache.reflector.steps import Install, List, Reason, Stream
 from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.meta import Unstructured

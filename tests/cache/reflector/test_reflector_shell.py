@@ -12,7 +12,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informers, WatchPolicy
-from kubeloop.cache.reflector.failures import diagnosis, is_too_large, trouble_of, wait_of
+from kubeloop.cache.reflector.reporter import diagnosis, is_too_large, trouble_of, wait_of
 from kubeloop.cache.reflector.steps import FailureClass
 from kubeloop.client import Client
 from kubeloop.meta import ApiError, ConnectionRefused, Forbidden, NotFound, Status, TransportError

@@ -12,8 +12,7 @@ import pytest
 
 from kubeloop.cache import ByLabel, Sorted, UnknownIndex
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.store.index import Index
-from kubeloop.cache.store.postings import FEW, Postings
+from kubeloop.cache.store.index import FEW, Index, Postings
 from kubeloop.cache.store.sorted_index import BUCKET
 from kubeloop.meta import Unstructured
 from tests.cache.heads import head, rank_of, store

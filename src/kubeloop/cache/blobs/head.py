@@ -12,8 +12,9 @@ from typing import Any, ClassVar, cast
 import msgspec
 from msgspec import Struct, defstruct
 
-from kubeloop.cache.blobs.compression import BlobStore, CompressedObject
-from kubeloop.cache.blobs.keeping import LEAN, Keeper, Retention
+from kubeloop.cache.blobs.blob_store import BlobStore
+from kubeloop.cache.blobs.compression import CompressedObject
+from kubeloop.cache.blobs.retention import LEAN, Keeper, Retention
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta.time import parse_time
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
 from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.scope import Scope

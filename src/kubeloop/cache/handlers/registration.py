@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kubeloop.cache.handlers.buffer import Buffer, Replay
-from kubeloop.cache.handlers.event import Event, EventType
-from kubeloop.cache.handlers.filtering import Filter, Predicate
+from kubeloop.cache.handlers.event import Event, EventType, Filter, Predicate
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
 from kubeloop.cache.tasks.progress import InformerStopped, Progress
 from kubeloop.meta import KubeloopError, Resource

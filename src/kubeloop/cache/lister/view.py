@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.blobs.keeping import LEAN, Retention
+from kubeloop.cache.blobs.retention import LEAN, Retention
 from kubeloop.cache.lister.overlay import MutationCache
 from kubeloop.cache.store.index import SecondaryIndex
 from kubeloop.cache.store.sorted_index import Bound, SortedIndex, sort_of

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
 from kubeloop.cache import arguments
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.diagnostics.describe import Description
-from kubeloop.cache.handlers.filtering import Predicate
+from kubeloop.cache.handlers.event import Predicate
 from kubeloop.cache.handlers.registration import Handler, Registration
-from kubeloop.cache.handlers.serialised import InTurn
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import InformerOptions, Informers
 from kubeloop.cache.lister.lister import Labels, Lister
+from kubeloop.cache.multicluster.serialised import InTurn
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.tasks.progress import Syncing, all_synced
 from kubeloop.client import Client

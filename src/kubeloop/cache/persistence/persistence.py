@@ -14,9 +14,8 @@ from typing import Any, Protocol
 import msgspec
 
 from kubeloop.cache.blobs.head import Head, HeadReader
-from kubeloop.cache.persistence.folder import Folder
-from kubeloop.cache.persistence.records import Damaged
 from kubeloop.cache.persistence.state import Header, Stamp, StateReader, write_state
+from kubeloop.cache.persistence.state_file import Damaged, Folder
 from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.cache.scope import Scope

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from kubeloop.cache.blobs.compression import PLAIN, Codec, CompressedObject
 from kubeloop.cache.blobs.head import Head, HeadReader
-from kubeloop.cache.persistence.records import MAGIC, Damaged, Record, RecordReader, RecordWriter
+from kubeloop.cache.persistence.state_file import MAGIC, Damaged, Record, RecordReader, RecordWriter
 from kubeloop.codec.paths import EACH, parse_path
 
 

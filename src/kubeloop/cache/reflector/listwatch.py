@@ -14,14 +14,12 @@ from contextlib import contextmanager
 from typing import Any, assert_never
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.reflector.consistency import TRIES, Comparison
 from kubeloop.cache.reflector.event_decoder import ErrorEvent, EventDecoder, error_event
-from kubeloop.cache.reflector.failures import trouble_of, wait_of
-from kubeloop.cache.reflector.initial_state import InitialState
+from kubeloop.cache.reflector.initial_state import TRIES, Comparison, InitialState
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.reflector.reflector import begin, next_step
-from kubeloop.cache.reflector.reporter import ReflectorReporter
-from kubeloop.cache.reflector.requests import SILENCE, Requests, read_page
+from kubeloop.cache.reflector.reporter import ReflectorReporter, trouble_of, wait_of
+from kubeloop.cache.reflector.requests import SILENCE, Requests, WatchStream, read_page
 from kubeloop.cache.reflector.stall_detection import WatchStalled
 from kubeloop.cache.reflector.steps import (
     FailureClass,
@@ -44,7 +42,6 @@ from kubeloop.cache.reflector.steps import (
     WatchFailed,
 )
 from kubeloop.cache.reflector.store import ReflectorStore
-from kubeloop.cache.reflector.watch_stream import WatchStream
 from kubeloop.cache.scope import Scope
 from kubeloop.client import Client
 from kubeloop.codec.projection import Projected
