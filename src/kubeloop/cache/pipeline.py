@@ -36,7 +36,7 @@ from kubeloop.transport import logger_with_context
 _ADDED, _UPDATED, _DELETED, _RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
 
 
-class Change(Struct, frozen=True, gc=False):
+class StoreChange(Struct, frozen=True, gc=False):
     """A change that a delta made in the store: the new state (of a deletion the last state known) and the state before.
 
     Attributes:
@@ -50,8 +50,8 @@ class Change(Struct, frozen=True, gc=False):
     handler: object = None
 
 
-def apply(store: Store, delta: Delta) -> Iterable[Change]:
-    """Change the store and return the changes, in the order in which handlers must see them.
+def apply(store: Store, delta: Delta) -> Iterable[StoreChange]:
+    """StoreChange the store and return the changes, in the order in which handlers must see them.
 
     Guarantees
         When the function returns, the store shows all of the changes. The changes of a replacement begin with the objects that vanished
@@ -65,25 +65,25 @@ def apply(store: Store, delta: Delta) -> Iterable[Change]:
         if delta.ordered:
             store.version = head.resource_version or store.version
         if old is None:
-            return (Change(_ADDED, head, None),)
-        return (Change(_UPDATED, head, old),) if _differ(old, head) else ()
+            return (StoreChange(_ADDED, head, None),)
+        return (StoreChange(_UPDATED, head, old),) if _differ(old, head) else ()
     if isinstance(delta, Removed):
         head = delta.head
         old = store.remove(head.namespace, head.name)
         if delta.ordered and not delta.tombstone:
             store.version = head.resource_version or store.version
         # Also the deletion of an object that the store lacks is a change: handlers that react to deletions must not miss one.
-        return (Change(_DELETED, head, old, delta.tombstone),)
+        return (StoreChange(_DELETED, head, old, delta.tombstone),)
     if isinstance(delta, Bookmark):
         store.version = delta.version or store.version
     elif isinstance(delta, Sync):
-        return (Change(_RESYNC, delta.head, delta.head, False, delta.handler),)
+        return (StoreChange(_RESYNC, delta.head, delta.head, False, delta.handler),)
     elif isinstance(delta, Replaced):
         return _replace(store, delta)
     return ()
 
 
-def _replace(store: Store, delta: Replaced) -> Iterator[Change]:
+def _replace(store: Store, delta: Replaced) -> Iterator[StoreChange]:
     scope = delta.scope
     # An object of another namespace does not belong into the list of one: the next list could never remove it.
     heads = delta.heads if scope is None else [head for head in delta.heads if head.namespace == scope]
@@ -102,16 +102,16 @@ def _replace(store: Store, delta: Replaced) -> Iterator[Change]:
     return _changes(vanished, heads, before)
 
 
-def _changes(vanished: Iterable[Head], heads: Iterable[Head], before: Iterable[Head | None]) -> Iterator[Change]:
+def _changes(vanished: Iterable[Head], heads: Iterable[Head], before: Iterable[Head | None]) -> Iterator[StoreChange]:
     # One at a time: a list of a million changes would take 100 MB.
     for head in vanished:
-        yield Change(_DELETED, head, head, True)
+        yield StoreChange(_DELETED, head, head, True)
     for head, old in zip(heads, before, strict=True):
         if old is None:
-            yield Change(_ADDED, head, None)
+            yield StoreChange(_ADDED, head, None)
         # An object that was deleted and created again meanwhile is one update, too: the uids differ (behaviour X1).
         elif old is not head and _differ(old, head):
-            yield Change(_UPDATED, head, old)
+            yield StoreChange(_UPDATED, head, old)
 
 
 def _differ(old: Head, new: Head) -> bool:
@@ -415,7 +415,7 @@ class Pipeline(Generic[R]):
             self._shared.sweep(store.heads())
         self.readers.applied()
 
-    def _dispatch(self, change: Change) -> None:
+    def _dispatch(self, change: StoreChange) -> None:
         """Report a change of the store to readers and handlers."""
         kind, head = change.type, change.head
         self.counts[kind] += 1

@@ -15,7 +15,7 @@ from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.deltas.delta_fifo import DeltaFifo
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, DeltaQueue, Known, Queue, Removed, Replaced, Resync
 from kubeloop.cache.handlers.event import EventType
-from kubeloop.cache.pipeline import Change, apply
+from kubeloop.cache.pipeline import StoreChange, apply
 from kubeloop.cache.store.store import Store
 
 READER = HeadReader("v1", "Pod", (), BlobStore(), StringInterner())
@@ -55,11 +55,11 @@ class Line:
         """As the pipeline does: a resync is a replay of the store."""
         if isinstance(delta, Resync):
             for each in self.store.snapshot():
-                self.see(Change(EventType.RESYNC, each, each, False, delta.handler))
+                self.see(StoreChange(EventType.RESYNC, each, each, False, delta.handler))
         for change in apply(self.store, delta):
             self.see(change)
 
-    def see(self, change: Change) -> None:
+    def see(self, change: StoreChange) -> None:
         kind, now = change.type, change.head
         shown = self.store.get(now.namespace, now.name)
         seen = (

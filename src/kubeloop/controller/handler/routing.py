@@ -36,7 +36,7 @@ def priority_of(event: Event[Any]) -> int:
     return LOW_PRIORITY if event.initial or kind is EventType.RESYNC else 0
 
 
-class Sink(Protocol):
+class KeyQueue(Protocol):
     """A queue, as far as an enqueuer uses it."""
 
     def add(self, item: ObjectKey, *, priority: int = 0) -> None:
@@ -52,7 +52,7 @@ class Debouncer:
 
     __slots__ = ("_delays", "_priorities", "_seconds", "_sink")
 
-    def __init__(self, sink: Sink, seconds: float, clock: Clock) -> None:
+    def __init__(self, sink: KeyQueue, seconds: float, clock: Clock) -> None:
         self._sink = sink
         self._seconds = seconds
         self._priorities: dict[ObjectKey, int] = {}
@@ -82,7 +82,7 @@ class OwnedKeys:
 
     __slots__ = ("_ownership", "_sink")
 
-    def __init__(self, sink: Sink, ownership: Ownership) -> None:
+    def __init__(self, sink: KeyQueue, ownership: Ownership) -> None:
         self._sink = sink
         self._ownership = ownership
 
@@ -101,7 +101,7 @@ class Enqueuer:
 
     __slots__ = ("_cluster", "_sink", "last_event")
 
-    def __init__(self, sink: Sink, cluster: str) -> None:
+    def __init__(self, sink: KeyQueue, cluster: str) -> None:
         """``sink``: the queue, or a filter before it. ``cluster``: completes keys without a cluster."""
         self._sink = sink
         self._cluster = cluster

@@ -14,7 +14,7 @@ from kubeloop.controller.builder.controller import Controller, ControllerBase, K
 from kubeloop.controller.builder.declaration import Declaration, checked_sources
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.events import FLUSH, EventRecorder
-from kubeloop.controller.handler.routing import Debouncer, Enqueuer, OwnedKeys, Sink
+from kubeloop.controller.handler.routing import Debouncer, Enqueuer, KeyQueue, OwnedKeys
 from kubeloop.controller.reader.fences import StaleReadGuard
 from kubeloop.controller.reader.reader import CacheReader
 from kubeloop.controller.result import Result, TerminalError
@@ -157,7 +157,7 @@ class Runner(Generic[R]):
             owner=self._class,
             advised=surroundings.advised,
         )
-        sink: Sink = queue if own is None else OwnedKeys(queue, own)
+        sink: KeyQueue = queue if own is None else OwnedKeys(queue, own)
         if declared.debounce:  # Before the check of ownership: a key may go to another replica while it waits.
             sink = self._debouncer = Debouncer(sink, declared.debounce, clock)
         enqueuer = self._enqueuer = Enqueuer(sink, client.cluster)
