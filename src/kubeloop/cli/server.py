@@ -413,16 +413,18 @@ def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
         # Imported beside the loop, which answers meanwhile.
         await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
         from kubeloop import controlplane
-        from kubeloop.config import ClusterConfig, Credentials, Pem
+        from kubeloop.apiserver.authentication import MASTERS
+        from kubeloop.apiserver.server import CONTROLLERS
+        from kubeloop.config import ClusterConfig, Pem
+        from kubeloop.transport.in_process import InProcessSender
 
-        own = api.controllers()
-        credentials = Credentials(client_certificate=Pem(data=own.certificate), client_key=Pem(data=own.key), owner="controllers")
+        # Without TLS and HTTP the start of the controllers takes half of the CPU time (docs/performance.md).
+        sender = InProcessSender(lambda: api.handler, CONTROLLERS, (MASTERS,))
         config = ClusterConfig(
             server=api.url,
             name="kubeloop",
             tls_server_name=api.server_name,
             ca=Pem(data=api.authority),
-            credentials=credentials,
             source="kubeloop server",
         )
         keys = controlplane.ClusterKeys(api.signing_authority, api.authentication.accounts.signing)
@@ -432,9 +434,8 @@ def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
                 api.components[name] = str  # nothing is wrong
 
         try:
-            await controlplane.run(
-                config, keys=keys, grace=0.0, ready=report_health, settled=settled.set
-            )  # what they would still write goes with the store
+            # No grace: the objects that controllers would still write end with the server.
+            await controlplane.run(config, sender=sender, keys=keys, grace=0.0, ready=report_health, settled=settled.set)
         finally:
             api.components.clear()
 
