@@ -18,14 +18,9 @@ from kubeloop.controller.webhooks.hooks import Webhooks
 from kubeloop.controller.webhooks.registration import Inject, Register, Registrar, injected, registered
 from kubeloop.controller.webhooks.request import ReviewMalformed
 from kubeloop.controller.webhooks.session import SESSION, end_session
-<<<<<<< HEAD
 from kubeloop.controller.webhooks.tls import CertificateSource, Serving, change_certificate, server_tls
-from kubeloop.meta import ApiError, ConfigError, KubeloopError, TransportError, UntrustedCertificate
-=======
-from kubeloop.controller.webhooks.tls import change_certificate, server_tls
 from kubeloop.http1.errors import BodyMalformed, BodyTooLarge
-from kubeloop.meta import ConfigError, KubeloopError
->>>>>>> main
+from kubeloop.meta import ApiError, ConfigError, KubeloopError, TransportError, UntrustedCertificate
 from kubeloop.meta.repr import counted
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.listener import Listener
