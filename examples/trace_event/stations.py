@@ -9,10 +9,10 @@ from examples.trace_event.tracer import Saying, Station
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import HeadReader
-from kubeloop.cache.blobs.retention import Keeper
+from kubeloop.cache.blobs.retention import DocumentTrimmer
 from kubeloop.cache.handlers.registration import Registration
 from kubeloop.cache.lister.overlay import MutationCache
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.store.store import Store
 from kubeloop.client import Client
@@ -100,7 +100,7 @@ PATH = [
     Station("HTTP", "http1.client_connection", ClientConnection.data_received, "call", _http),
     Station("frame", "codec.frames", FrameCutter.feed, "return", _frame),
     Station("projection", "codec.projection", Projection.event, "return", _projection),
-    Station("keeping", "cache.blobs.keeping", Keeper.document, "return", _keep),
+    Station("keeping", "cache.blobs.keeping", DocumentTrimmer.document, "return", _keep),
     Station("packing", "cache.blobs.blob_store", BlobStore.pack, "return", _pack),
     Station("head", "cache.blobs.head", HeadReader.head, "return", _head),
     Station("reflector", "cache.pipeline", ReflectorTarget.change, "return", _reflector),
@@ -108,7 +108,7 @@ PATH = [
     Station("store", "cache.store.store", Store.put, "return", _store),
     Station("handler buffer", "cache.handlers.registration", Registration.offer, "return", _offered),
     Station("workqueue", "workqueue.queue", WorkQueue.add, "return", _added),
-    Station("lister", "cache.lister.view", View.decode, "return", _read),
+    Station("lister", "cache.lister.view", CacheView.decode, "return", _read),
     Station("own write", "cache.lister.overlay", MutationCache.stored, "return", _overlaid),
     Station("write", "client", Client.patch, "return", _written),
 ]

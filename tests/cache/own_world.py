@@ -11,11 +11,11 @@ import msgspec
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced
+from kubeloop.cache.deltas.delta_queue import Removed, Replaced, Upserted, VersionBookmark
 from kubeloop.cache.handlers.event import EventType
 from kubeloop.cache.lister.readers import Readers
 from kubeloop.cache.pipeline import apply
-from kubeloop.cache.scope import InformerDefaults, Scope
+from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import ByLabel, IndexSource, Sorted, make_index
 from kubeloop.cache.store.store import Store
 from kubeloop.cache.tasks.progress import Progress
@@ -54,7 +54,7 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
-        self.scope = Scope.of(ConfigMap, labels=self.labels, field_selector=self.field_selector)
+        self.scope = InformerScope.of(ConfigMap, labels=self.labels, field_selector=self.field_selector)
         self.store = Store()
         self.reader = HeadReader("v1", "ConfigMap", ("data.x",), BlobStore(), StringInterner(), self.scope.keep)
         defaults = InformerDefaults("test", self.clock, Progress(self.clock))
@@ -76,20 +76,20 @@ class World:
         return self.reader.head(self.reader.projection.object(raw), memoryview(raw), None)
 
     def changed(self, obj: JSON) -> None:
-        self._apply(Changed(self.head(obj)), obj["metadata"]["resourceVersion"])
+        self._apply(Upserted(self.head(obj)), obj["metadata"]["resourceVersion"])
 
     def removed(self, obj: JSON) -> None:
         self._apply(Removed(self.head(obj)), obj["metadata"]["resourceVersion"])
 
     def bookmark(self, version: str) -> None:
-        self._apply(Bookmark(version), version)
+        self._apply(VersionBookmark(version), version)
 
     def listed(self, objects: list[JSON], version: str) -> None:
         self.readers.listed(self.feed, version)
         self._apply(Replaced(tuple(map(self.head, objects)), version), version)
         self.readers.replaced(self.feed, version)
 
-    def _apply(self, delta: Changed | Removed | Bookmark | Replaced, version: str) -> None:
+    def _apply(self, delta: Upserted | Removed | VersionBookmark | Replaced, version: str) -> None:
         self.feed.version = version or self.feed.version
         for change in apply(self.store, delta):
             self.readers.record(change.head, deleted=change.type is EventType.DELETED)

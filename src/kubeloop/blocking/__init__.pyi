@@ -10,12 +10,12 @@ from kubeloop.blocking.contexts import BlockingContext
 from kubeloop.blocking.iterators import BlockingIterator
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.blobs.retention import Transform
-from kubeloop.cache.deltas.delta_queue import Known, Queue
+from kubeloop.cache.deltas.delta_queue import Known, InformerQueue
 from kubeloop.cache.diagnostics.describe import Description
 from kubeloop.cache.diagnostics.stats import InformerStats
 from kubeloop.cache.handlers.event import Predicate
 from kubeloop.cache.handlers.registration import Handler
-from kubeloop.cache.lister.changes import Changes
+from kubeloop.cache.lister.changes import ChangeSet
 from kubeloop.cache.lister.query import Labels as Labels_2, Value, Where
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.standalone.object_store import ObjectStore
@@ -623,7 +623,7 @@ class Informers:
         fields: Iterable[str] = ...,
         transform: Transform | None = None,
         managed_fields: bool = False,
-        queue: Callable[[Known], Queue] = ...,
+        queue: Callable[[Known], InformerQueue] = ...,
         page_size: int = 0,
         resync: float | None = None,
     ) -> Informer[R]: ...
@@ -641,7 +641,7 @@ class Lister(Generic[R]):
     def by_field(self, path: str, value: Value, namespace: str | None = None) -> builtins.list[R]: ...
     def by_index(self, name: str, value: str | int | bool) -> builtins.list[R]: ...
     def by_key(self, key: ObjectKey) -> R | None: ...
-    def changed_since(self, version: str) -> Changes: ...
+    def changed_since(self, version: str) -> ChangeSet: ...
     def decoded(self, head: Head) -> R: ...
     def each(self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None) -> Iterator[R]: ...
     def fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None: ...

@@ -9,7 +9,7 @@ from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.registration import Handler, HandlerFailed, Registration
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
-from kubeloop.cache.lister.changes import Changes, ChangesForgotten, Deletion
+from kubeloop.cache.lister.changes import ChangeSet, ChangesForgotten, Deletion
 from kubeloop.cache.lister.lister import Lister, OutsideScope
 from kubeloop.cache.lister.query import UnreadPath
 from kubeloop.cache.multicluster.dynamic import DynamicInformers, DynamicRegistration, ServedKind
@@ -37,7 +37,7 @@ from kubeloop.cache.tasks.progress import InformerStopped, all_synced
 
 __all__ = [
     "ByLabel",
-    "Changes",
+    "ChangeSet",
     "ChangesForgotten",
     "Deletion",
     "DeltaFifo",

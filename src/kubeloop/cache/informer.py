@@ -9,16 +9,16 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from kubeloop.cache.blobs.compression import Recent
+from kubeloop.cache.blobs.compression import RecentDocuments
 from kubeloop.cache.blobs.head import HeadReader
 from kubeloop.cache.diagnostics.stats import InformerStats, feed_stats, handler_stats, identity, sizes
 from kubeloop.cache.handlers.event import Predicate
 from kubeloop.cache.handlers.registration import Callbacks, Handler, Registration
 from kubeloop.cache.lister.lister import Lister
 from kubeloop.cache.persistence import Persistence
-from kubeloop.cache.pipeline import Pipeline, ReflectorTarget
+from kubeloop.cache.pipeline import InformerPipeline, ReflectorTarget
 from kubeloop.cache.reflector.listwatch import ListWatch
-from kubeloop.cache.scope import InformerDefaults, Scope
+from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.cache.tasks.progress import InformerStopped, all_drained
@@ -77,7 +77,7 @@ class Informer(Generic[R]):
         return self._runner.stopped
 
     @property
-    def scope(self) -> Scope[R]:
+    def scope(self) -> InformerScope[R]:
         """The objects that it caches: namespaces, selectors, and the parts of each object that it stores."""
         return self._runner.scope
 
@@ -183,7 +183,7 @@ class Informer(Generic[R]):
 
     def keep_recent(self, limit: int = 256 << 10) -> None:
         """Also store the documents of the last changes uncompressed, up to ``limit`` bytes: for handlers that read each changed object."""
-        self._pipeline.archive.recent = Recent(limit)
+        self._pipeline.archive.recent = RecentDocuments(limit)
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
         """Wait until the first list of each of its namespaces is in the cache. Seconds.
@@ -208,7 +208,7 @@ class InformerRunner(Generic[R]):
 
     def __init__(
         self,
-        scope: Scope[R],
+        scope: InformerScope[R],
         sources: Sequence[ListWatch],
         defaults: InformerDefaults,
         description: str,
@@ -227,7 +227,7 @@ class InformerRunner(Generic[R]):
         self.defaults = defaults
         self.description = description
         self.stopped = False
-        self.pipeline: Pipeline[R] = Pipeline(scope, sources, defaults, description)
+        self.pipeline: InformerPipeline[R] = InformerPipeline(scope, sources, defaults, description)
         self.informer: Informer[R] = Informer(self)
         self._persistence = persistence
         self._tasks: Tasks | None = None

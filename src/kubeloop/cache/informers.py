@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, cast
 
 from kubeloop.cache import arguments
 from kubeloop.cache.blobs.retention import Retention, Transform, warn_of_unknown
-from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
+from kubeloop.cache.deltas.delta_queue import DeltaQueue, InformerQueue, Known
 from kubeloop.cache.diagnostics.describe import Description, dump
 from kubeloop.cache.diagnostics.stats import InformerStats
 from kubeloop.cache.informer import Informer, InformerRunner
@@ -28,7 +28,7 @@ from kubeloop.cache.persistence import Persistence
 from kubeloop.cache.persistence.persistence import EVERY
 from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.scope import InformerDefaults, Scope
+from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.tasks.progress import InformerStopped, Progress
 from kubeloop.cache.tasks.tasks import Tasks
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _log = logger_with_context("kubeloop.cache")
 
 
-class Observed(ABC):
+class ObservableInformers(ABC):
     """What informers can be asked about themselves. See docs/observability.md."""
 
     #: Ends what was begun here, when the informers end.
@@ -137,16 +137,16 @@ class InformerOptions(TypedDict, Generic[R], total=False):
     fields: Iterable[str]
     transform: Transform | None
     managed_fields: bool
-    queue: Callable[[Known], Queue]
+    queue: Callable[[Known], InformerQueue]
     page_size: int
     resync: float | None
 
 
-class Informers(Observed):
+class Informers(ObservableInformers):
     """All informers of one program and one cluster. ``async with`` starts them, leaving the block stops them.
 
     Guarantees
-        Who asks for the same (see ``Scope``) gets the same informer: one list and watch, one copy in memory.
+        Who asks for the same (see ``InformerScope``) gets the same informer: one list and watch, one copy in memory.
         After the block nothing of it runs: no task, no open request. Informers that nobody ended say so (``ResourceWarning``).
 
     Errors
@@ -193,7 +193,7 @@ class Informers(Observed):
         self._progress = Progress(self._clock)
         self._disk = Persistence(client, Path(persist), self._clock, every=persist_every, secrets=persist_secrets) if persist else None
         self._defaults = InformerDefaults(client.cluster if cluster is None else cluster, self._clock, self._progress, resync)
-        self._runners: dict[Scope[Any], InformerRunner[Any]] = {}
+        self._runners: dict[InformerScope[Any], InformerRunner[Any]] = {}
         self._tasks: Tasks | None = None
         self._ended = False
         self._read_your_writes = read_your_writes
@@ -214,7 +214,7 @@ class Informers(Observed):
         fields: Iterable[str] = (),
         transform: Transform | None = None,
         managed_fields: bool = False,
-        queue: Callable[[Known], Queue] = DeltaQueue,
+        queue: Callable[[Known], InformerQueue] = DeltaQueue,
         page_size: int = 0,
         resync: float | None = None,
     ) -> Informer[R]:
@@ -242,7 +242,7 @@ class Informers(Observed):
         if resync is not None:
             arguments.check_seconds("resync", resync)
         keep = Retention(managed_fields, False, chosen, transform)
-        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep, queue=queue)
+        scope = InformerScope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep, queue=queue)
         return self._of(scope, indexes, paths, page_size, resync)
 
     def metadata(
@@ -264,12 +264,12 @@ class Informers(Observed):
         arguments.check_kind(kind, "metadata")
         arguments.check_flag("managed_fields", managed_fields)
         keep = Retention(managed_fields, True)
-        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
-        return self._of(cast("Scope[PartialObject]", scope), indexes, paths, page_size)
+        scope = InformerScope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
+        return self._of(cast("InformerScope[PartialObject]", scope), indexes, paths, page_size)
 
     def _of(
         self,
-        scope: Scope[R],
+        scope: InformerScope[R],
         indexes: Mapping[str, IndexSource[R]] | None,
         paths: Iterable[str],
         page_size: int,
@@ -387,7 +387,7 @@ class Informers(Observed):
             raise InformerStopped("these informers do not run: enter their block first")
         return self._tasks.create(work, name)
 
-    def _name(self, scope: Scope[Any]) -> str:
+    def _name(self, scope: InformerScope[Any]) -> str:
         """Unique among these, so that logs and metrics never mix two; free again when an informer is removed."""
         taken = {runner.description for runner in self._runners.values()}
         number, name = 1, scope.describe()

@@ -53,7 +53,7 @@ class DuplicateInformerCheck:
             )
 
 
-class Usage:
+class UsageMonitor:
     """Notices an informer that runs for nobody: never read and without a handler, or left by its last one."""
 
     def __init__(self, what: str, now: float) -> None:

@@ -17,16 +17,16 @@ from kubeloop.cache import arguments
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.blobs.retention import warn_of_unknown
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
+from kubeloop.cache.deltas.delta_queue import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.processor import Create, Processor
 from kubeloop.cache.handlers.registration import Callbacks, Registration
-from kubeloop.cache.leaks import Usage
+from kubeloop.cache.leaks import UsageMonitor
 from kubeloop.cache.lister.readers import Readers
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.reflector.reporter import HOPELESS
-from kubeloop.cache.scope import InformerDefaults, Scope
+from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource, check_sources, make_index, path_of
 from kubeloop.cache.store.store import Snapshot, Store
 from kubeloop.meta import Resource
@@ -59,7 +59,7 @@ def apply(store: Store, delta: Delta) -> Iterable[StoreChange]:
         is no change. The replacement of one namespace leaves the other namespaces as they are. A ``Resync`` changes nothing: the
         pipeline replays the store for it.
     """
-    if type(delta) is Changed:
+    if type(delta) is Upserted:
         head = delta.head
         old = store.put(head)
         if delta.ordered:
@@ -74,7 +74,7 @@ def apply(store: Store, delta: Delta) -> Iterable[StoreChange]:
             store.version = head.resource_version or store.version
         # Also the deletion of an object that the store lacks is a change: handlers that react to deletions must not miss one.
         return (StoreChange(_DELETED, head, old, delta.tombstone),)
-    if isinstance(delta, Bookmark):
+    if isinstance(delta, VersionBookmark):
         store.version = delta.version or store.version
     elif isinstance(delta, Sync):
         return (StoreChange(_RESYNC, delta.head, delta.head, False, delta.handler),)
@@ -130,7 +130,7 @@ class ReflectorTarget:
     An informer of several namespaces has one for each; each syncs, fails and relists independently of the others.
     """
 
-    def __init__(self, pipeline: Pipeline[Any], listwatch: ListWatch, namespace: str | None, description: str) -> None:
+    def __init__(self, pipeline: InformerPipeline[Any], listwatch: ListWatch, namespace: str | None, description: str) -> None:
         self.namespace = namespace
         #: The objects in words: ``pods in namespace "shop"``.
         self.description = description
@@ -186,7 +186,7 @@ class ReflectorTarget:
 
     def change(self, head: Head) -> None:
         self.version = head.resource_version or self.version
-        self._pipeline.queue.push(Changed(head))
+        self._pipeline.queue.push(Upserted(head))
 
     def remove(self, head: Head) -> None:
         self.version = head.resource_version or self.version
@@ -194,7 +194,7 @@ class ReflectorTarget:
 
     def bookmark(self, version: str) -> None:
         self.version = version or self.version
-        self._pipeline.queue.push(Bookmark(version))
+        self._pipeline.queue.push(VersionBookmark(version))
 
     def flush(self) -> None:
         pipeline = self._pipeline
@@ -214,14 +214,14 @@ class ReflectorTarget:
         self._pipeline.count_failure(error)
 
 
-class Pipeline(Generic[R]):
+class InformerPipeline(Generic[R]):
     """The parts of one informer, and the order in which an event passes them. It runs no task of its own but the handlers'.
 
     Guarantees
         A batch is applied whole before other tasks of the loop run: between two batches, queue and store agree.
     """
 
-    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], defaults: InformerDefaults, description: str) -> None:
+    def __init__(self, scope: InformerScope[R], sources: Sequence[ListWatch], defaults: InformerDefaults, description: str) -> None:
         """Make the parts.
 
         Args:
@@ -242,7 +242,7 @@ class Pipeline(Generic[R]):
         #: Makes the heads. Another one when paths are added.
         self.reader = self._make_reader(())
         self.readers = Readers(scope, description, self.store, defaults, lambda: self.reader, lambda: self.version)
-        self.view: View[R] = self.readers.view
+        self.view: CacheView[R] = self.readers.view
         self._overlay = self.readers.overlay
         self.processor: Processor[R] = Processor(description, defaults, self.view, self.check)
         #: Changes since the start, by type.
@@ -250,7 +250,7 @@ class Pipeline(Generic[R]):
         #: Failed requests since the start, by the name of the error.
         self.failures: Counter[str] = Counter()
         self._now = defaults.clock.now()
-        self._usage = Usage(description, self._now)
+        self._usage = UsageMonitor(description, self._now)
         #: The changes that are applied now belong to the first list of a feed.
         self._initial = False
         #: No event is made for the changes that are applied now: handlers see them as a replay afterwards.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from kubeloop.cache.blobs.retention import LEAN, Retention
-from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
+from kubeloop.cache.deltas.delta_queue import DeltaQueue, InformerQueue, Known
 from kubeloop.cache.tasks.progress import Progress
 from kubeloop.client import ListOptions
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope(Generic[R]):
+class InformerScope(Generic[R]):
     """The objects of an informer, their stored form and their queue. Equal scopes share one informer: one list and watch, one copy.
 
     Two scopes are equal, and hash alike, when their informers would be interchangeable; functions are compared by identity.
@@ -33,7 +33,7 @@ class Scope(Generic[R]):
     #: The parts of a document that the cache stores.
     keep: Retention = LEAN
     #: Makes the queue between list and watch and the store, from the store.
-    queue: Callable[[Known], Queue] = field(default=DeltaQueue)
+    queue: Callable[[Known], InformerQueue] = field(default=DeltaQueue)
 
     @classmethod
     def of(
@@ -44,8 +44,8 @@ class Scope(Generic[R]):
         labels: Labels | None = None,
         field_selector: Fields | None = None,
         keep: Retention = LEAN,
-        queue: Callable[[Known], Queue] = DeltaQueue,
-    ) -> Scope[R]:
+        queue: Callable[[Known], InformerQueue] = DeltaQueue,
+    ) -> InformerScope[R]:
         """Return the scope for the arguments of ``Informers.of``, in canonical form.
 
         Raises:

@@ -27,7 +27,7 @@ class GraceExceeded(ManagerError):
         self.names = names
 
 
-class Failures:
+class ErrorCollector:
     """All that went wrong, to be raised together at the end."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import ByLabel, DeltaFifo, DeltaQueue, Event, Informers, Sorted
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
+from kubeloop.cache.deltas.delta_queue import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
 from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.store import Store
 from kubeloop.client import Client
@@ -36,18 +36,20 @@ def applied(into: Store, *deltas: Delta) -> list[Told]:
 @pytest.mark.parametrize(
     ("deltas", "told"),
     [
-        pytest.param([Changed(head("a", 1))], [("added", "a@1", None, False)], id="what the store lacks is added [E59]"),
-        pytest.param([Changed(head("a", 1)), Changed(head("a", 2))], [("updated", "a@2", "1", False)], id="what it has is updated [E59]"),
-        pytest.param([Changed(head("a", 1)), Changed(head("a", 1))], [("added", "a@1", None, False)], id="a state seen twice is told once"),
-        pytest.param([Removed(head("ghost", 4))], [("deleted", "ghost@4", None, False)], id="a deletion that nobody expects is told [D45]"),
-        pytest.param([Changed(head("a", 1)), Removed(head("a", 2))], [("deleted", "a@2", "1", False)], id="a deletion has both states"),
+        pytest.param([Upserted(head("a", 1))], [("added", "a@1", None, False)], id="what the store lacks is added [E59]"),
+        pytest.param([Upserted(head("a", 1)), Upserted(head("a", 2))], [("updated", "a@2", "1", False)], id="what it has is updated [E59]"),
         pytest.param(
-            [Changed(head("a", 1)), Removed(head("a", 1), tombstone=True)],
+            [Upserted(head("a", 1)), Upserted(head("a", 1))], [("added", "a@1", None, False)], id="a state seen twice is told once"
+        ),
+        pytest.param([Removed(head("ghost", 4))], [("deleted", "ghost@4", None, False)], id="a deletion that nobody expects is told [D45]"),
+        pytest.param([Upserted(head("a", 1)), Removed(head("a", 2))], [("deleted", "a@2", "1", False)], id="a deletion has both states"),
+        pytest.param(
+            [Upserted(head("a", 1)), Removed(head("a", 1), tombstone=True)],
             [("deleted", "a@1", "1", True)],
             id="a deletion that was not seen is told as a tombstone with the last state known [E63]",
         ),
         pytest.param(
-            [Changed(head("a", 1)), Removed(head("a", 2)), Replaced((), "3")],
+            [Upserted(head("a", 1)), Removed(head("a", 2)), Replaced((), "3")],
             [("deleted", "a@2", "1", False)],
             id="after a deletion a list makes no second one [D48]",
         ),
@@ -58,7 +60,7 @@ def applied(into: Store, *deltas: Delta) -> list[Told]:
         ),
         pytest.param([Resync("h")], [], id="a resync changes nothing"),
         pytest.param([Sync(head("a", 1), "h")], [("resync", "a@1", "1", False)], id="a resync has the same state twice [D49]"),
-        pytest.param([Bookmark("4")], [], id="a bookmark is told to nobody"),
+        pytest.param([VersionBookmark("4")], [], id="a bookmark is told to nobody"),
     ],
 )
 def test_of_the_last_delta(deltas: list[Delta], told: list[Told]) -> None:
@@ -103,7 +105,7 @@ def test_an_object_deleted_and_made_again_between_two_lists_is_one_update() -> N
 
 
 def test_objects_without_versions_always_count_as_changed() -> None:
-    told = applied(store(), Changed(head("a", "")), Changed(head("a", "")))
+    told = applied(store(), Upserted(head("a", "")), Upserted(head("a", "")))
     assert [kind for kind, *_ in told] == ["added", "updated"]
 
 
@@ -111,7 +113,7 @@ def test_the_store_knows_the_version_it_is_at() -> None:
     """[E66]"""
     into = store()
     seen = []
-    for delta in (Replaced((head("a", 1),), "5"), Changed(head("a", 6)), Removed(head("a", 7)), Bookmark("8"), Bookmark("")):
+    for delta in (Replaced((head("a", 1),), "5"), Upserted(head("a", 6)), Removed(head("a", 7)), VersionBookmark("8"), VersionBookmark("")):
         applied(into, delta)
         seen.append(into.version)
     assert seen == ["5", "6", "7", "8", "8"]

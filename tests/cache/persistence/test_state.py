@@ -20,8 +20,8 @@ from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.blobs.retention import LEAN
 from kubeloop.cache.persistence import state as state_module
-from kubeloop.cache.persistence.state import Header, Stamp, StateReader, write_state
-from kubeloop.cache.persistence.state_file import Damaged, Folder
+from kubeloop.cache.persistence.state import Stamp, StateHeader, StateReader, write_state
+from kubeloop.cache.persistence.state_file import CorruptStateFile, Folder
 
 JSON = dict[str, Any]
 PATHS = ("spec.nodeName", "spec.ports[*]", "spec.extra")
@@ -59,7 +59,7 @@ def heads(made_by: HeadReader, trees: list[JSON]) -> list[Head]:
 
 
 def saved(made: list[Head], made_by: HeadReader) -> bytes:
-    return b"".join(write_state(Header(STAMP, "99", len(made)), made, made_by))
+    return b"".join(write_state(StateHeader(STAMP, "99", len(made)), made, made_by))
 
 
 def restored(content: bytes) -> list[Head]:
@@ -103,7 +103,7 @@ def test_no_byte_can_be_changed_without_notice() -> None:
     content = saved(heads(made_by, [pod(number) | {"spec": {}} for number in range(3)]), made_by)
     for place in range(len(content)):
         for changed in (content[place] ^ 1, content[place] ^ 0x80, 0 if content[place] else 255):
-            with pytest.raises(Damaged):
+            with pytest.raises(CorruptStateFile):
                 restored(content[:place] + bytes([changed]) + content[place + 1 :])
 
 
@@ -111,7 +111,7 @@ def test_no_byte_can_be_missing_without_notice() -> None:
     made_by = reader()
     content = saved(heads(made_by, [pod(number) | {"spec": {}} for number in range(3)]), made_by)
     for length in range(len(content)):
-        with pytest.raises(Damaged):
+        with pytest.raises(CorruptStateFile):
             restored(content[:length])
 
 
@@ -119,7 +119,7 @@ def test_a_record_of_another_file_does_not_fit() -> None:
     made_by = reader()
     one, two = (saved(heads(made_by, [pod(number) | {"spec": {}}]), made_by) for number in (1, 2))
     assert len(one) == len(two)
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptStateFile):
         restored(one[:-200] + two[-200:])
 
 

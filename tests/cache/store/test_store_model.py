@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kubeloop.cache import ByLabel, Snapshot, Sorted
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Removed, Replaced
+from kubeloop.cache.deltas.delta_queue import Delta, Removed, Replaced, Upserted, VersionBookmark
 from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import IndexSource, make_index
@@ -101,7 +101,7 @@ class Against(RuleBasedStateMachine):
     @rule(key=KEYS, facts=FACTS)
     def change(self, key: Key, facts: Facts) -> None:
         self.version += 1
-        self.apply(Changed(self.make(key, facts)))
+        self.apply(Upserted(self.make(key, facts)))
         self.model[key] = (str(self.version), facts)
 
     @rule(key=KEYS)
@@ -120,7 +120,7 @@ class Against(RuleBasedStateMachine):
     @rule()
     def bookmark(self) -> None:
         self.version += 1
-        self.apply(Bookmark(str(self.version)))
+        self.apply(VersionBookmark(str(self.version)))
 
     @rule(kind=st.sampled_from(sorted(KINDS)))
     def add_index(self, kind: str) -> None:

@@ -13,7 +13,7 @@ from kubeloop.cache import Event, EventType, Head
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import HeadReader, StringInterner
 from kubeloop.controller import Predicate, to_field, to_label, to_owner
-from kubeloop.controller.handler.mapping import MapFunc, MapHead, MappingError, Target
+from kubeloop.controller.handler.mapping import MapFunc, MapHead, MappingError, MapTarget
 from kubeloop.controller.handler.routing import Debouncer, Enqueuer, Route, handler_of
 from kubeloop.meta import ObjectKey
 from kubeloop.timing import FakeClock
@@ -171,7 +171,7 @@ def test_all_predicates_of_a_route_must_agree(others: bool) -> None:
 )
 def test_mapping(mapping: MapFunc, namespaced: bool, expected: list[str]) -> None:
     state = head(labels={"of": "web", "in": "bank"}, spec={"node": "n1", "in": "bank", "names": ["a", "b", ""]})
-    bound: MapHead = mapping.bind(Target(namespaced, _NOWHERE))
+    bound: MapHead = mapping.bind(MapTarget(namespaced, _NOWHERE))
     found = bound(state)
     assert not inspect.isawaitable(found)
     assert [str(key) for key in found] == expected

@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from kubeloop.cache.blobs.compression import PLAIN, Codec, CompressedObject, Recent, better, trained
+from kubeloop.cache.blobs.compression import PLAIN, Codec, CompressedObject, RecentDocuments, better, trained
 
 #: Documents held while a list comes in, in bytes; what the first dictionary can see of the list, and what a list needs beside its result.
 HOLD_LISTING = 20 << 20
@@ -89,7 +89,7 @@ class BlobStore:
         self.population: Callable[[], Iterable[Holder]] | None = None
         self._moving: Iterator[Holder] | None = None
         #: The documents of the last changes; None: they are not kept.
-        self.recent: Recent | None = None
+        self.recent: RecentDocuments | None = None
         #: How many of those held are still to be compressed; what comes meanwhile waits for the next dictionary.
         self._releasing = 0
 

@@ -29,7 +29,7 @@ _ALONE = {
 _WITH_DICTIONARY = _ALONE | {int(zstd.CompressionParameter.hash_log): TABLE_LOG, int(zstd.CompressionParameter.chain_log): TABLE_LOG}
 
 
-class Recent:
+class RecentDocuments:
     """Documents by their blobs, the oldest leave first. ``limit`` in bytes; a document of more than a quarter of it is not kept.
 
     Written by one thread, read from any.
@@ -65,7 +65,7 @@ class Codec:
     __slots__ = ("__weakref__", "_compressor", "_dictionary", "limit", "recent", "retired")
 
     #: What was packed last, in its archive; None: that is not kept.
-    recent: Recent | None
+    recent: RecentDocuments | None
 
     def __init__(self, dictionary: zstd.ZstdDict | None) -> None:
         if dictionary is None:

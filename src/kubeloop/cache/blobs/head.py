@@ -14,7 +14,7 @@ from msgspec import Struct, defstruct
 
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.compression import CompressedObject
-from kubeloop.cache.blobs.retention import LEAN, Keeper, Retention
+from kubeloop.cache.blobs.retention import LEAN, DocumentTrimmer, Retention
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta.time import parse_time
 
@@ -184,7 +184,7 @@ class HeadReader:
         self, api_version: str, kind: str, paths: tuple[str, ...], archive: BlobStore, shared: StringInterner, keep: Retention = LEAN
     ) -> None:
         keep.check(paths)
-        self.keeper = Keeper(keep, api_version, kind)
+        self.keeper = DocumentTrimmer(keep, api_version, kind)
         self._transforms = self.keeper.transforms
         self.projection = Projection(paths)
         self.archive = archive

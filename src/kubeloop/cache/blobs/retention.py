@@ -176,7 +176,7 @@ class IdentityChanged(KubeloopError):
     """A transform answered another object than it was given."""
 
 
-class Keeper:
+class DocumentTrimmer:
     """Applies a ``Retention`` to the objects of one kind.
 
     Cost

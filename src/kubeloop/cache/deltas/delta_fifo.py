@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Known, Removed, Replaced, Resync, Sync
+from kubeloop.cache.deltas.delta_queue import Delta, Known, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
 
 _Key = tuple[str, str]
-_Part = Changed | Removed | Sync
+_Part = Upserted | Removed | Sync
 
 
 class DeltaFifo:
@@ -46,8 +46,8 @@ class DeltaFifo:
     def push(self, delta: Delta) -> None:
         """Put a delta behind all others of its object."""
         match delta:
-            case Changed(head):
-                self._add(head, Changed(head, ordered=False))
+            case Upserted(head):
+                self._add(head, Upserted(head, ordered=False))
                 self._version = head.resource_version or self._version
             case Removed(head, tombstone):
                 self._remove(head, tombstone)
@@ -61,7 +61,7 @@ class DeltaFifo:
                 for head in self._known.heads():
                     if self._last((head.namespace, head.name)) is None:
                         self._add(head, Sync(head, handler))
-            case Bookmark(version):
+            case VersionBookmark(version):
                 self._version = version or self._version
 
     def pop(self) -> Delta:
@@ -74,7 +74,7 @@ class DeltaFifo:
         if not self._version:
             raise IndexError("no delta waits")
         version, self._version = self._version, ""
-        return Bookmark(version)
+        return VersionBookmark(version)
 
     def waiting(self, namespace: str, name: str) -> tuple[Delta, ...]:
         """What waits of one object, oldest first."""
@@ -123,5 +123,5 @@ class DeltaFifo:
             if key not in present and scope in (None, key[0]):
                 self._remove(head, tombstone=True)
         for head in heads:
-            self._add(head, Changed(head, ordered=False))
+            self._add(head, Upserted(head, ordered=False))
         self._version = delta.version or self._version

@@ -13,7 +13,7 @@ from msgspec import Struct
 from kubeloop.cache.blobs.head import Head
 
 
-class Changed(Struct, frozen=True, gc=False):
+class Upserted(Struct, frozen=True, gc=False):
     """An object was added or modified; which of both, the store decides.
 
     ``ordered``: it comes in the order of arrival, so that whoever has applied it has everything up to its version.
@@ -24,7 +24,7 @@ class Changed(Struct, frozen=True, gc=False):
 
 
 class Removed(Struct, frozen=True, gc=False):
-    """An object was deleted; ``head`` is its final state, of a ``tombstone`` the last one known. ``ordered``: as of ``Changed``."""
+    """An object was deleted; ``head`` is its final state, of a ``tombstone`` the last one known. ``ordered``: as of ``Upserted``."""
 
     head: Head
     tombstone: bool = False
@@ -52,13 +52,13 @@ class Sync(Struct, frozen=True):
     handler: object
 
 
-class Bookmark(Struct, frozen=True, gc=False):
+class VersionBookmark(Struct, frozen=True, gc=False):
     """Nothing changed up to ``version``."""
 
     version: str
 
 
-Delta = Changed | Removed | Replaced | Resync | Sync | Bookmark
+Delta = Upserted | Removed | Replaced | Resync | Sync | VersionBookmark
 
 
 class Known(Protocol):
@@ -71,7 +71,7 @@ class Known(Protocol):
         """Everything, or everything in a namespace."""
 
 
-class Queue(Protocol):
+class InformerQueue(Protocol):
     """What lies between list and watch and the store.
 
     Guarantees (of every implementation)

@@ -25,7 +25,7 @@ LONGEST = 80
 DIGITS = 15
 
 
-class Source(Protocol):
+class StatsSource(Protocol):
     """Informers that are shown."""
 
     def measure(self) -> Sequence[InformerStats]: ...
@@ -40,9 +40,9 @@ class InformerMetrics(Collector):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._sources: dict[tuple[str, str], Source] = {}
+        self._sources: dict[tuple[str, str], StatsSource] = {}
 
-    def add(self, name: str, cluster: str, source: Source) -> None:
+    def add(self, name: str, cluster: str, source: StatsSource) -> None:
         """Show ``source`` from now on.
 
         Raises:

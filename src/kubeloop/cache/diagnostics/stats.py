@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
 from kubeloop.cache.pipeline import ReflectorTarget
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.scope import InformerScope
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import kind_info
 
@@ -156,7 +156,7 @@ class Measured(Protocol):
     def oldest(self, now: float) -> float: ...
 
 
-def identity(scope: Scope[Any], cluster: str, description: str) -> dict[str, Any]:
+def identity(scope: InformerScope[Any], cluster: str, description: str) -> dict[str, Any]:
     """The fields of ``InformerStats`` that say whose numbers they are."""
     info = kind_info(scope.kind)
     gvk = info.gvk
@@ -227,7 +227,7 @@ def _oldest(handler: Measured, now: float) -> float:
         return 0.0
 
 
-def _selection(scope: Scope[Any]) -> str:
+def _selection(scope: InformerScope[Any]) -> str:
     keep = scope.keep
     parts = [
         scope.labels or "",

@@ -10,7 +10,7 @@ import msgspec
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.handlers.event import Event, EventType
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import Resource
 
@@ -55,7 +55,7 @@ class Replay(Generic[R]):
 
     __slots__ = ("_heads", "_left", "_view", "kind", "received")
 
-    def __init__(self, kind: EventType, heads: Snapshot | Sequence[Head], view: View[R], received: float) -> None:
+    def __init__(self, kind: EventType, heads: Snapshot | Sequence[Head], view: CacheView[R], received: float) -> None:
         """``kind``: ADDED for what a handler begins with, RESYNC for what it is shown again."""
         self._heads = iter(heads)
         self._left = len(heads)

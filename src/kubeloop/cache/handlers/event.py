@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.meta import ObjectKey, Resource, Unstructured
 
 R = TypeVar("R", bound=Resource)
@@ -38,7 +38,7 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
     type: EventType
     head: Head
     old: Head | None
-    view: View[R]
+    view: CacheView[R]
     initial: bool = False
     tombstone: bool = False
     received: float = 0.0
@@ -72,7 +72,7 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
 Predicate = Callable[[Head], bool]
 
 
-class Filter(Generic[R]):
+class EventFilter(Generic[R]):
     """What a handler behind a predicate is told.
 
     Guarantees

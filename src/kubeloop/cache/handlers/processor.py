@@ -11,7 +11,7 @@ from kubeloop.cache.handlers.buffer import Replay
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.registration import Callbacks, Registration
 from kubeloop.cache.leaks import DuplicateInformerCheck
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.scope import InformerDefaults
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import Resource
@@ -31,7 +31,7 @@ _log = logger_with_context("kubeloop.cache")
 class Processor(Generic[R]):
     """Distributes the events of one informer to its handlers. Handler names are unique: a second "web" is "web#2"."""
 
-    def __init__(self, description: str, defaults: InformerDefaults, view: View[R], informer_synced: Callable[[], bool]) -> None:
+    def __init__(self, description: str, defaults: InformerDefaults, view: CacheView[R], informer_synced: Callable[[], bool]) -> None:
         """Make a processor without handlers.
 
         Args:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kubeloop.cache.handlers.buffer import Buffer, Replay
-from kubeloop.cache.handlers.event import Event, EventType, Filter, Predicate
+from kubeloop.cache.handlers.event import Event, EventFilter, EventType, Predicate
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
 from kubeloop.cache.tasks.progress import InformerStopped, Progress
 from kubeloop.meta import KubeloopError, Resource
@@ -98,7 +98,7 @@ class Registration(Generic[R]):
         self._informer_synced = informer_synced
         self._on_removed = removed
         self._handlers = calls.for_type()
-        self._filter = None if calls.where is None else Filter[R](calls.where)
+        self._filter = None if calls.where is None else EventFilter[R](calls.where)
         self._buffer = Buffer[R](merging=calls.coalesce)
         self._wake = asyncio.Event()
         #: No handler is ``async``; as far as one can tell before it is called.

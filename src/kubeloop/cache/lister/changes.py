@@ -31,7 +31,7 @@ class Deletion(Struct, frozen=True, gc=False):
     resource_version: str
 
 
-class Changes(Struct, frozen=True):
+class ChangeSet(Struct, frozen=True):
     """What changed after a version.
 
     ``heads``: the objects that are new or changed, as they are now. ``deleted``: those that are gone, or left the selector, oldest first;

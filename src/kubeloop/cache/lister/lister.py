@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.lister.changes import Changes, Deletion, Deletions, newer
+from kubeloop.cache.lister.changes import ChangeSet, Deletion, Deletions, newer
 from kubeloop.cache.lister.freshness import Freshness
 from kubeloop.cache.lister.query import Labels, Predicate, Value, Where, both, by_field, by_labels, field, selector_of
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import ByLabel
 from kubeloop.cache.store.sorted_index import Bound
@@ -65,7 +65,7 @@ class Lister(Generic[R]):
     __slots__ = ("_deletions", "_freshness", "_scope", "_version", "_view")
 
     def __init__(
-        self, view: View[R], scope: tuple[str, ...], version: Callable[[], str], deletions: Deletions, freshness: Freshness
+        self, view: CacheView[R], scope: tuple[str, ...], version: Callable[[], str], deletions: Deletions, freshness: Freshness
     ) -> None:
         """``scope``: the namespaces that the informer watches, none for all."""
         self._view = view
@@ -229,8 +229,8 @@ class Lister(Generic[R]):
         """What the watch has brought the cache to; "" before the first list. Own writes may be shown that are newer."""
         return self._version()
 
-    def changed_since(self, version: str) -> Changes:
-        """What is new, changed or gone since a version, which is this lister's ``resource_version`` or ``Changes.version`` of before.
+    def changed_since(self, version: str) -> ChangeSet:
+        """What is new, changed or gone since a version, which is this lister's ``resource_version`` or ``ChangeSet.version`` of before.
 
         Gives ``heads``, of what is new or changed, as it is now; ``deleted``, what is gone, with the uids; and ``version``, to ask with the
         next time.
@@ -253,7 +253,7 @@ class Lister(Generic[R]):
         now = self._version()
         # What left the selector and came back is not gone.
         deleted = [each for each in self._deletions.since(version, now) if not self._shows(each)]
-        return Changes(newer(self._view.heads(None), str(int(version))), deleted, now)
+        return ChangeSet(newer(self._view.heads(None), str(int(version))), deleted, now)
 
     async def fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None:
         """Wait until the watch has brought the cache to a version at least; None: to all own writes that were made up to now. Seconds.

@@ -12,8 +12,8 @@ from kubeloop.cache.lister.changes import Deletions
 from kubeloop.cache.lister.freshness import Freshness, Reached
 from kubeloop.cache.lister.lister import Lister
 from kubeloop.cache.lister.overlay import MutationCache
-from kubeloop.cache.lister.view import View
-from kubeloop.cache.scope import InformerDefaults, Scope
+from kubeloop.cache.lister.view import CacheView
+from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index import SecondaryIndex
 from kubeloop.cache.store.store import Store
 from kubeloop.client import Write
@@ -30,7 +30,7 @@ _ZERO = {
 _COMPUTED = frozenset({"source", "status.successful", "status.podIP", "status.podIPs"})
 
 
-class Membership:
+class DocumentSelector:
     """The selectors of one informer.
 
     Guarantees
@@ -38,7 +38,7 @@ class Membership:
     """
 
     def __init__(self, labels: str | None, field_selector: str | None) -> None:
-        """Selectors as ``Scope`` has them: canonical texts, None for everything."""
+        """Selectors as ``InformerScope`` has them: canonical texts, None for everything."""
         self._labels: Selector | None = parse_label_selector(labels) if labels else None
         self._fields: FieldSelector | None = parse_field_selector(field_selector) if field_selector else None
 
@@ -101,7 +101,7 @@ class WriteRecorder:
 
     def __init__(
         self,
-        scope: Scope[Any],
+        scope: InformerScope[Any],
         overlay: MutationCache,
         store: Store,
         deletions: Deletions,
@@ -112,7 +112,7 @@ class WriteRecorder:
         """``selects``: by labels or fields, so that a deletion that the watch told may not be the object's end."""
         self._kind = kind_info(scope.kind).gvk
         self._namespaces = scope.namespaces
-        self._membership = Membership(scope.labels, scope.field_selector)
+        self._membership = DocumentSelector(scope.labels, scope.field_selector)
         self._overlay = overlay
         self._store = store
         self._known = (lambda _: False) if selects else deletions.knows
@@ -145,7 +145,7 @@ class Readers(Generic[R]):
 
     def __init__(
         self,
-        scope: Scope[R],
+        scope: InformerScope[R],
         description: str,
         store: Store,
         defaults: InformerDefaults,
@@ -170,7 +170,7 @@ class Readers(Generic[R]):
         self._own_writes = WriteRecorder(scope, self.overlay, store, self._deletions, reader, selects=selects)
         self._feeds: Sequence[Reached] = ()
         self._freshness = Freshness(description, self.overlay, defaults.progress, lambda: self._feeds)
-        self.view: View[R] = View(store, scope.kind, defaults.cluster, scope.keep, self.overlay)
+        self.view: CacheView[R] = CacheView(store, scope.kind, defaults.cluster, scope.keep, self.overlay)
         self.lister: Lister[R] = Lister(self.view, scope.namespaces, version, self._deletions, self._freshness)
 
     # --------------------------------------------------------------------------------------------------------------- preparing

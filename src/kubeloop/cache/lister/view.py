@@ -42,7 +42,7 @@ class _Corrections(NamedTuple):
         return [*(head for head in heads if head not in masked), *(head for head in added if head in shown)]
 
 
-class View(Generic[R]):
+class CacheView(Generic[R]):
     """What readers see of a cache.
 
     Guarantees

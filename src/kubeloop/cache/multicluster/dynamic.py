@@ -14,7 +14,7 @@ from kubeloop.cache.handlers.event import Event, Predicate
 from kubeloop.cache.handlers.registration import Handler, Registration
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
-from kubeloop.cache.multicluster.serialised import InTurn
+from kubeloop.cache.multicluster.serialised import SerialisedHandler
 from kubeloop.cache.tasks.progress import InformerStopped, all_synced
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import Resource, Unstructured
@@ -149,7 +149,9 @@ class DynamicInformers:
     ) -> DynamicRegistration:
         """As ``Informer.on_event``, for every kind that is there or comes. Called for one event at a time."""
         lock = asyncio.Lock()
-        calls = {what: each and InTurn(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))}
+        calls = {
+            what: each and SerialisedHandler(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))
+        }
         options = {**calls, "where": where, "coalesce": coalesce, "resync": resync, "name": name}
         registration = DynamicRegistration(options, self._handlers.remove)
         for _, informer in self._running.values():

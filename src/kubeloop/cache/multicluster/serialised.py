@@ -14,7 +14,7 @@ from kubeloop.meta import Resource
 R = TypeVar("R", bound=Resource)
 
 
-class InTurn(Generic[R]):
+class SerialisedHandler(Generic[R]):
     """A handler that shares a lock with others: while one of them is awaited, none of them begins.
 
     Those who wait are served in the order of their coming, so that an informer with many events takes turns with one that has few.

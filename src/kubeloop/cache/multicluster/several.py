@@ -18,7 +18,7 @@ from kubeloop.cache.handlers.registration import Handler, Registration
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import InformerOptions, Informers
 from kubeloop.cache.lister.lister import Labels, Lister
-from kubeloop.cache.multicluster.serialised import InTurn
+from kubeloop.cache.multicluster.serialised import SerialisedHandler
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.tasks.progress import Syncing, all_synced
 from kubeloop.client import Client
@@ -149,7 +149,9 @@ class MulticlusterInformer(Generic[R]):
             InformerStopped: nobody would ever call them.
         """
         lock = asyncio.Lock()
-        calls = {what: each and InTurn(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))}
+        calls = {
+            what: each and SerialisedHandler(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))
+        }
         made = {
             cluster: informer.on_event(where=where, coalesce=coalesce, resync=resync, name=name, **calls)
             for cluster, informer in self.clusters.items()

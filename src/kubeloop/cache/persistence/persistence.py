@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import msgspec
 
 from kubeloop.cache.blobs.head import Head, HeadReader
-from kubeloop.cache.persistence.state import Header, Stamp, StateReader, write_state
-from kubeloop.cache.persistence.state_file import Damaged, Folder
+from kubeloop.cache.persistence.state import Stamp, StateHeader, StateReader, write_state
+from kubeloop.cache.persistence.state_file import CorruptStateFile, Folder
 from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.reflector.store import ReflectorStore
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.scope import InformerScope
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.client import Client
 from kubeloop.meta import Forbidden, KubeloopError, NotFound, Unauthorized, Unstructured, kind_info
@@ -128,7 +128,7 @@ class Saved(Protocol):
     """An informer, as far as saving it needs to know."""
 
     @property
-    def scope(self) -> Scope[Any]:
+    def scope(self) -> InformerScope[Any]:
         """What it is an informer of."""
 
     @property
@@ -216,7 +216,7 @@ class Persistence:
                     )
                     return heads, state.header.version
                 reason = f"it was written for {stale}"
-        except (Damaged, OSError) as error:
+        except (CorruptStateFile, OSError) as error:
             reason = str(error)
         _log.warning("%s: the saved state is discarded, everything is listed: %s", feed.description, reason)
         self._folder.remove(name)
@@ -267,7 +267,7 @@ class Persistence:
         if self._saved.get(name) == state:
             return
         snapshot = informer.snapshot(feed.namespace)
-        header = Header(self._stamp(informer, feed), feed.version, len(snapshot))
+        header = StateHeader(self._stamp(informer, feed), feed.version, len(snapshot))
         try:
             with self._folder.writing(name) as file:
                 for part in write_state(header, snapshot, informer.reader):
@@ -278,7 +278,7 @@ class Persistence:
         else:
             self._saved[name] = state
 
-    def _wanted(self, scope: Scope[Any]) -> bool:
+    def _wanted(self, scope: InformerScope[Any]) -> bool:
         if scope.keep.transform is not None:
             return False
         gvk = kind_info(scope.kind).gvk
@@ -291,7 +291,7 @@ class Persistence:
         return Stamp(self._server, gvk.api_version, gvk.kind, feed.namespace, scope.labels, scope.field_selector, scope.keep.form, paths)
 
 
-def _file(scope: Scope[Any], namespace: str | None) -> str:
+def _file(scope: InformerScope[Any], namespace: str | None) -> str:
     gvk = kind_info(scope.kind).gvk
     what = msgspec.json.encode([gvk.api_version, gvk.kind, namespace, scope.labels, scope.field_selector, scope.keep.form]).decode()
     return f"{gvk.kind.lower()}-{_digest(what)[:24]}.state"

@@ -108,11 +108,11 @@ MAX_RECORD = 1 << 30
 _PREFIX = 9
 
 
-class Damaged(KubeloopError):
+class CorruptStateFile(KubeloopError):
     """The file is not what was written."""
 
 
-class Record(IntEnum):
+class RecordType(IntEnum):
     HEADER = 1
     DICTIONARY = 2
     OBJECTS = 3
@@ -127,7 +127,7 @@ class RecordWriter:
     def __init__(self) -> None:
         self._sum = zlib.crc32(MAGIC)
 
-    def record(self, kind: Record, payload: bytes) -> bytes:
+    def record(self, kind: RecordType, payload: bytes) -> bytes:
         head = len(payload).to_bytes(4, "little") + bytes([kind])
         self._sum = zlib.crc32(payload, zlib.crc32(head, self._sum))
         return b"".join((head, self._sum.to_bytes(4, "little"), payload))
@@ -144,26 +144,26 @@ class RecordReader:
 
     def __init__(self, file: BinaryIO) -> None:
         if file.read(len(MAGIC)) != MAGIC:
-            raise Damaged("it does not begin as a state file of this version does")
+            raise CorruptStateFile("it does not begin as a state file of this version does")
         self._file = file
         self._sum = zlib.crc32(MAGIC)
 
-    def next(self) -> tuple[Record, bytes]:
+    def next(self) -> tuple[RecordType, bytes]:
         prefix = self._file.read(_PREFIX)
         if len(prefix) < _PREFIX:
-            raise Damaged("it ends too early")
+            raise CorruptStateFile("it ends too early")
         length = int.from_bytes(prefix[:4], "little")
         payload = self._file.read(length) if length <= MAX_RECORD else b""
         if len(payload) < length:
-            raise Damaged("it ends too early")
+            raise CorruptStateFile("it ends too early")
         self._sum = zlib.crc32(payload, zlib.crc32(prefix[:5], self._sum))
         if self._sum != int.from_bytes(prefix[5:], "little"):
-            raise Damaged("a checksum does not match")
+            raise CorruptStateFile("a checksum does not match")
         try:
-            return Record(prefix[4]), payload
+            return RecordType(prefix[4]), payload
         except ValueError:
-            raise Damaged(f"a record of unknown kind {prefix[4]}") from None
+            raise CorruptStateFile(f"a record of unknown kind {prefix[4]}") from None
 
     def at_end(self) -> None:
         if self._file.read(1):
-            raise Damaged("something follows its end")
+            raise CorruptStateFile("something follows its end")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.reflector.event_decoder import EventDecoder, ends_initial_events, error_event
-from kubeloop.cache.reflector.requests import WatchStream
+from kubeloop.cache.reflector.requests import ReflectorStream
 from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.codec.projection import Projected
 from kubeloop.meta import DecodeError, KubeloopError
@@ -22,7 +22,7 @@ class InitialState:
         The order: what was changed meanwhile comes last.
     """
 
-    def __init__(self, intake: EventDecoder, sink: ReflectorStore, stream: WatchStream) -> None:
+    def __init__(self, intake: EventDecoder, sink: ReflectorStore, stream: ReflectorStream) -> None:
         self._intake = intake
         self._sink = sink
         self._stream = stream
@@ -98,7 +98,7 @@ class InconsistentState(KubeloopError):
     """The server streamed another state than it lists at the same version."""
 
 
-class Comparison:
+class StateComparison:
     """Takes the objects of the list and tells how the stream's differ."""
 
     def __init__(self) -> None:

@@ -15,34 +15,34 @@ from typing import Any, assert_never
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.reflector.event_decoder import ErrorEvent, EventDecoder, error_event
-from kubeloop.cache.reflector.initial_state import TRIES, Comparison, InitialState
+from kubeloop.cache.reflector.initial_state import TRIES, InitialState, StateComparison
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.reflector.reflector import begin, next_step
 from kubeloop.cache.reflector.reporter import ReflectorReporter, trouble_of, wait_of
-from kubeloop.cache.reflector.requests import SILENCE, Requests, WatchStream, read_page
+from kubeloop.cache.reflector.requests import SILENCE, ReflectorRequests, ReflectorStream, read_page
 from kubeloop.cache.reflector.stall_detection import WatchStalled
 from kubeloop.cache.reflector.steps import (
+    ContinueWatch,
     FailureClass,
-    Follow,
-    Install,
-    Installed,
-    List,
     ListFailed,
+    ListPage,
+    OpenWatch,
     Outcome,
-    Page,
+    PageListed,
+    ReplaceStore,
     Step,
-    Stream,
+    StoreReplaced,
     Streamed,
     StreamEnd,
     StreamEnded,
     StreamFailed,
-    Watch,
-    WatchEnded,
     WatchError,
     WatchFailed,
+    WatchFinished,
+    WatchList,
 )
 from kubeloop.cache.reflector.store import ReflectorStore
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.scope import InformerScope
 from kubeloop.client import Client
 from kubeloop.codec.projection import Projected
 from kubeloop.http1.progress import PROGRESS, RequestProgress
@@ -76,7 +76,7 @@ class ListWatch:
     def __init__(
         self,
         client: Client,
-        scope: Scope[Any],
+        scope: InformerScope[Any],
         namespace: str | None,
         clock: Clock,
         rng: random.Random,
@@ -84,13 +84,13 @@ class ListWatch:
     ) -> None:
         """Of a scope's namespaces it takes one, None for all that there are."""
         self._what = scope.describe(namespace)
-        self._requests = Requests(client, scope, namespace)
+        self._requests = ReflectorRequests(client, scope, namespace)
         self._clock = clock
         self._rng = rng
         self._policy = policy or WatchPolicy()
         self._backoff = self._policy.backoff() if self._policy.backoff else Backoff(clock=clock, rng=rng)
         self._intake = EventDecoder(self._what)
-        self._stream: WatchStream | None = None
+        self._stream: ReflectorStream | None = None
         self._telling = ReflectorReporter(self._what, self._policy.on_error, scope.kind)
         #: How often everything was asked for, by reason (``Why``).
         self.lists: Counter[str] = self._telling.lists
@@ -128,24 +128,24 @@ class ListWatch:
 
     async def _act(self, step: Step, sink: ReflectorStore, heads: list[Head]) -> Outcome:
         match step:
-            case Stream():
+            case WatchList():
                 return await self._show(step, sink, heads)
-            case List():
+            case ListPage():
                 return await self._list(step, sink, heads)
-            case Install():
+            case ReplaceStore():
                 sink.replace(heads, step.version)
                 heads.clear()
-                return Installed()
-            case Follow():
+                return StoreReplaced()
+            case ContinueWatch():
                 return await self._follow(sink)
-            case Watch():
+            case OpenWatch():
                 return await self._watch(step, sink)
             case _ as never:
                 assert_never(never)
 
     # ---------------------------------------------------------------------------------------------------------------- list
 
-    async def _list(self, step: List, sink: ReflectorStore, heads: list[Head]) -> Outcome:
+    async def _list(self, step: ListPage, sink: ReflectorStore, heads: list[Head]) -> Outcome:
         if step.fresh:
             heads.clear()
             sink.listing()
@@ -163,11 +163,11 @@ class ListWatch:
         except KubeloopError as error:
             self._telling.failed(error, "cannot list", sink, "list")
             return ListFailed(trouble_of(error), wait_of(error))
-        return Page(page.resource_version, page.continue_)
+        return PageListed(page.resource_version, page.continue_)
 
     # -------------------------------------------------------------------------------------------------------------- stream
 
-    async def _show(self, step: Stream, sink: ReflectorStore, heads: list[Head]) -> Outcome:
+    async def _show(self, step: WatchList, sink: ReflectorStore, heads: list[Head]) -> Outcome:
         """Everything, as a stream, which stays open if it has come to the end of it."""
         heads.clear()
         sink.listing()
@@ -233,7 +233,7 @@ class ListWatch:
             PROGRESS.reset(token)
 
     @contextmanager
-    def _reminding(self, initial: InitialState, stream: WatchStream, sink: ReflectorStore) -> Iterator[None]:
+    def _reminding(self, initial: InitialState, stream: ReflectorStream, sink: ReflectorStore) -> Iterator[None]:
         timer: Timer
 
         def remind() -> None:
@@ -252,7 +252,7 @@ class ListWatch:
 
     async def _compare(self, heads: list[Head], version: str, sink: ReflectorStore) -> None:
         for attempt in range(1, TRIES + 1):
-            comparison = Comparison()
+            comparison = StateComparison()
             try:
                 request = await self._requests.page(version, 0, match="Exact")
                 await read_page(request, self._intake, sink.reader.projection, comparison.take, self._clock)
@@ -268,7 +268,7 @@ class ListWatch:
 
     # --------------------------------------------------------------------------------------------------------------- watch
 
-    async def _watch(self, step: Watch, sink: ReflectorStore) -> Outcome:
+    async def _watch(self, step: OpenWatch, sink: ReflectorStore) -> Outcome:
         try:
             await self._open(step.version)
             if step.check:
@@ -318,9 +318,9 @@ class ListWatch:
             stream.events,
             stream.version or "-",
         )
-        return WatchEnded(stream.version, stream.events, stream.lasted, how)
+        return WatchFinished(stream.version, stream.events, stream.lasted, how)
 
-    def _frames(self, sink: ReflectorStore, stream: WatchStream, frames: list[memoryview]) -> None:
+    def _frames(self, sink: ReflectorStore, stream: ReflectorStream, frames: list[memoryview]) -> None:
         reader = sink.reader
         read, make, before, expects = reader.projection.event, reader.head, sink.before, reader.keeper.expects
         try:
@@ -354,12 +354,12 @@ class ListWatch:
 
     # ------------------------------------------------------------------------------------------------------------- request
 
-    async def _open(self, version: str, *, initial: bool = False) -> WatchStream:
+    async def _open(self, version: str, *, initial: bool = False) -> ReflectorStream:
         await self._close()
         # At random, so that watches which began together do not all come back together.
         seconds = self._rng.randint(*self._policy.watch_seconds)
         request = await self._requests.watch(version, seconds, initial=initial)
-        stream = self._stream = WatchStream(request, self._clock, seconds)
+        stream = self._stream = ReflectorStream(request, self._clock, seconds)
         await stream.open(SILENCE if initial else None)
         self.watches += 1
         self.watching = True

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from kubeloop.cache.reflector.steps import FailureClass, List, Reason, Step, Stream, Watch
+from kubeloop.cache.reflector.steps import FailureClass, ListPage, OpenWatch, Reason, Step, WatchList
 from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.meta import KubeloopError, Resource, Unstructured, kind_info
 from kubeloop.meta.error_hints import refused_access
@@ -173,14 +173,14 @@ class ReflectorReporter:
     def next(self, step: Step, delay: float) -> None:
         """This comes next, after so many seconds."""
         match step:
-            case Stream():
+            case WatchList():
                 then = "asking for everything again"
                 self.lists[step.why] += 1
-            case List():
+            case ListPage():
                 then = "listing" if step.why is Reason.FALLBACK else "listing again"
                 if step.fresh:
                     self.lists[step.why] += 1
-            case Watch():
+            case OpenWatch():
                 then = "watching again"
                 if step.why is not Reason.FIRST:
                     self.restarts[step.why] += 1

@@ -10,7 +10,7 @@ import msgspec
 
 from kubeloop.cache.reflector.event_decoder import EventDecoder
 from kubeloop.cache.reflector.stall_detection import GRACE, BookmarkInterval, Watchdog
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.scope import InformerScope
 from kubeloop.client import Client, ListOptions, WatchOptions
 from kubeloop.client.options import Match
 from kubeloop.codec.frames import FrameCutter
@@ -25,7 +25,7 @@ TakeFrames = Callable[[list[memoryview]], int | None]
 """Uses frames; answers how many if it wants no more for now, None to go on."""
 
 
-class WatchStream:
+class ReflectorStream:
     """Reads frames in phases: everything at first, then what changes, over one connection.
 
     Guarantees
@@ -146,14 +146,14 @@ async def read_page(
 Request = AbstractAsyncContextManager[Stream]
 
 
-class Requests:
+class ReflectorRequests:
     """Where the path is not known yet, the server is asked for it first.
 
     Raises
         ApiError, TransportError, UnknownKind: there is no path. ConfigError: the kind does not fit the namespace.
     """
 
-    def __init__(self, client: Client, scope: Scope[Any], namespace: str | None) -> None:
+    def __init__(self, client: Client, scope: InformerScope[Any], namespace: str | None) -> None:
         """Of a scope's namespaces it takes one, None for all that there are."""
         self._client = client
         self._scope = scope

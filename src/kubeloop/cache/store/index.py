@@ -132,7 +132,7 @@ def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[
     When it raises, or answers what is no such value, the object is in the store all the same, only not in this index; the error is
     logged with the object's key. (client-go takes the process down; behaviour X8.)
     """
-    failures = Failures(name)
+    failures = IndexFailureLog(name)
 
     def values(head: Head) -> tuple[str, ...]:
         try:
@@ -147,7 +147,7 @@ def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[
     return values
 
 
-class Failures:
+class IndexFailureLog:
     """Reports what an index function raises: the first time with its traceback, ten times by object, then at each power of ten.
 
     A function that fails for each of a million objects must not bury everything else, nor cost a traceback each.

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.store.index import Failures, index_key
+from kubeloop.cache.store.index import IndexFailureLog, index_key
 from kubeloop.meta.time import format_time
 from kubeloop.meta.type_checks import described
 
@@ -148,7 +148,7 @@ def sort_by_path(get: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue
 def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue, ...]]:
     """Values that a function of the caller's gives: one, several in a list or tuple, or None. If it raises, as ``by_function``."""
 
-    failures = Failures(name)
+    failures = IndexFailureLog(name)
 
     def read(head: Head) -> tuple[SortValue, ...]:
         try:

@@ -10,13 +10,13 @@ from typing import Any, Final, Literal, TypeVar
 
 from kubeloop.client import Client, retry_on_error
 from kubeloop.controller.builder.controller import ControllerBase
-from kubeloop.controller.children.desired import SET_LABEL, UnplacedChild, Wanted, check_set_name, set_label, wanted_child
-from kubeloop.controller.children.lookup import Member, Reader
+from kubeloop.controller.children.desired import SET_LABEL, DesiredChild, UnplacedChild, check_set_name, set_label, wanted_child
+from kubeloop.controller.children.lookup import ChildReader, Member
 from kubeloop.controller.children.report import ChildOutcome, ChildrenReport
 from kubeloop.controller.children.writer import (
     ApplyWriter,
+    ChildWriter,
     PatchWriter,
-    Writer,
     check_ownership,
     delete_child,
     is_part,
@@ -140,10 +140,10 @@ class Children:
         self._mode = mode
         self._force = force
         self._adopt = adopt
-        self._made: tuple[Reader, Writer] | None = None
+        self._made: tuple[ChildReader, ChildWriter] | None = None
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> ChildReader:
         """How children are looked up."""
         return self._tools()[0]
 
@@ -179,7 +179,7 @@ class Children:
             report.raise_failures()
         return report
 
-    async def plan(self, owner: Resource, wanted: Iterable[Resource]) -> list[Wanted]:
+    async def plan(self, owner: Resource, wanted: Iterable[Resource]) -> list[DesiredChild]:
         """What would be applied, in order.
 
         Raises:
@@ -193,7 +193,7 @@ class Children:
                 raise UnplacedChild(f"{child.kind.kind} {child.name} is twice among the children of {owner.kind} {owner.metadata.name}")
         return in_order((child.group_kind, child) for child in children)
 
-    async def unwanted(self, owner: Resource, plan: Sequence[Wanted]) -> list[Member]:
+    async def unwanted(self, owner: Resource, plan: Sequence[DesiredChild]) -> list[Member]:
         """Children of the set that are there and not in ``plan``, those that need others first."""
         keys = {child.key for child in plan}
         found: dict[tuple[Any, str, str], Member] = {}
@@ -209,7 +209,7 @@ class Children:
                     found.setdefault(key, member)
         return [member for _, member in sorted(found.items(), key=lambda item: -rank(item[0][0]))]
 
-    async def tried(self, live: Resource, child: Wanted) -> Resource:
+    async def tried(self, live: Resource, child: DesiredChild) -> Resource:
         """What the server would make of that very state of a child; nothing is stored.
 
         Raises:
@@ -217,7 +217,7 @@ class Children:
         """
         return await self._tools()[1].update(live, child, dry_run=True, exactly=True)
 
-    async def _one(self, reader: Reader, writer: Writer, owner: Resource, child: Wanted, dry_run: bool) -> ChildOutcome:
+    async def _one(self, reader: ChildReader, writer: ChildWriter, owner: Resource, child: DesiredChild, dry_run: bool) -> ChildOutcome:
         """Looked up in the cache first; at the server when the cache turns out to be behind."""
         fresh = False
 
@@ -242,7 +242,7 @@ class Children:
         except (KubeloopError, ValueError, TypeError) as error:  # the other children come first; the report carries it
             return ChildOutcome(child.kind, child.namespace, child.name, "failed", None, error)
 
-    async def _pruned(self, reader: Reader, writer: Writer, owner: Resource, extra: Member, dry_run: bool) -> ChildOutcome | None:
+    async def _pruned(self, reader: ChildReader, writer: ChildWriter, owner: Resource, extra: Member, dry_run: bool) -> ChildOutcome | None:
         """None if it is no longer the set's."""
         live: Resource | None = None
 
@@ -263,12 +263,12 @@ class Children:
         writer.forget((kind_info(extra.kind).gvk.group_kind, extra.namespace, extra.name))
         return ChildOutcome(extra.kind, extra.namespace, extra.name, "pruned", live, sent=True) if gone else None
 
-    def _tools(self) -> tuple[Reader, Writer]:
+    def _tools(self) -> tuple[ChildReader, ChildWriter]:
         if self._made is None or self._made[0].client is not self._client():
             client = self._client()
             made = ApplyWriter if self._mode == "apply" else PatchWriter
             controller = self._source if isinstance(self._source, ControllerBase) else None
-            self._made = Reader(client, controller), made(client, self.field_manager, force=self._force)
+            self._made = ChildReader(client, controller), made(client, self.field_manager, force=self._force)
         return self._made
 
     def _client(self) -> Client:

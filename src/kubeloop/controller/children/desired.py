@@ -34,7 +34,7 @@ class UnplacedChild(KubeloopError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredChild:
     """``tree`` is what is to be owned of the child, ``digest`` stands for it. Neither has the annotations of this module."""
 
     kind: type[Resource]
@@ -64,7 +64,7 @@ def set_label(name: str, owner: Resource) -> str:
     return f"{name}.{owner.metadata.uid}"
 
 
-async def wanted_child(client: Client, owner: Resource, child: Resource, set_name: str) -> Wanted:
+async def wanted_child(client: Client, owner: Resource, child: Resource, set_name: str) -> DesiredChild:
     """What to apply for ``child``, which is not changed.
 
     Raises:
@@ -95,7 +95,7 @@ async def wanted_child(client: Client, owner: Resource, child: Resource, set_nam
     if kind_info(placed).gvk.group_kind == _SECRET:
         _fold_string_data(tree)
     digest = hashlib.sha256(msgspec.json.encode(tree, order="sorted")).hexdigest()[:16]
-    return Wanted(kind, kind_info(placed).gvk.group_kind, metadata.namespace, metadata.name, tree, digest)
+    return DesiredChild(kind, kind_info(placed).gvk.group_kind, metadata.namespace, metadata.name, tree, digest)
 
 
 def _with_own_metadata(child: Resource) -> Resource:

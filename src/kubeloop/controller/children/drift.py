@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from kubeloop.client import retry_on_error
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.children.children import Children
-from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, Wanted
+from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, DesiredChild
 from kubeloop.controller.children.writer import check_ownership, target, type_of, was_changed
 from kubeloop.merge.fields import ElementError, FieldSet, TypeMismatch, compare, path_text
 from kubeloop.meta import Resource
@@ -148,7 +148,7 @@ async def find_drift(children: Children, owner: Resource, wanted: Sequence[Resou
     return found
 
 
-async def _of_child(children: Children, owner: Resource, child: Wanted, ask: bool) -> Drift | None:
+async def _of_child(children: Children, owner: Resource, child: DesiredChild, ask: bool) -> Drift | None:
     live = await children.reader.newest(child.kind, child.namespace, child.name)
     if live is None:
         return _drift(child.kind, child.namespace, child.name, "missing", None, child.tree)
@@ -159,7 +159,7 @@ async def _of_child(children: Children, owner: Resource, child: Wanted, ask: boo
     return drift if drift.paths else None
 
 
-def _merged(live: Resource, child: Wanted, manager: str) -> Tree:
+def _merged(live: Resource, child: DesiredChild, manager: str) -> Tree:
     """What an apply would make of it, as far as that can be said here."""
     type_ = type_of(child.kind)
     before = FieldSet()

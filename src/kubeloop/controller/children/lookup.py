@@ -23,7 +23,7 @@ class Member(NamedTuple):
     name: str
 
 
-class Reader:
+class ChildReader:
     """Reads children. ``controller`` None: everything is asked of the server."""
 
     def __init__(self, client: Client, controller: ControllerBase[Any] | None) -> None:

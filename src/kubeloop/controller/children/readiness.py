@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from kubeloop.cache import Informer
 from kubeloop.client.waits.conditions import Want, ready, wanted
 from kubeloop.client.waits.deadline import within
-from kubeloop.controller.children.lookup import Reader
+from kubeloop.controller.children.lookup import ChildReader
 from kubeloop.controller.result import Result
 from kubeloop.meta import DeadlineError, Resource, WaitFailed
 
@@ -58,7 +58,7 @@ def state_of(objects: Iterable[Resource], until: Until | None = None) -> Childre
     return ChildrenState(waiting, failed)
 
 
-async def wait_for_children(reader: Reader, objects: Sequence[Resource], *, timeout: float, until: Until | None = None) -> None:
+async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *, timeout: float, until: Until | None = None) -> None:
     """Return when all of these children are ready, or as ``until`` says. ``reader`` is ``Children.reader``.
 
     Waits on the controller's informers where it has them, else on a watch for each child; nothing is polled. A reconcile that waits
@@ -95,7 +95,7 @@ async def wait_for_children(reader: Reader, objects: Sequence[Resource], *, time
         raise DeadlineError(f"after {timeout:g} s {len(missing)} of {len(objects)} children are not ready: {'; '.join(missing)}")
 
 
-async def _wait_in_caches(reader: Reader, objects: Sequence[Resource], timeout: float, until: Until | None) -> list[str]:
+async def _wait_in_caches(reader: ChildReader, objects: Sequence[Resource], timeout: float, until: Until | None) -> list[str]:
     """What is still missing at the end."""
     changed = asyncio.Event()
     names = {(type(obj), obj.metadata.namespace, obj.metadata.name) for obj in objects}
@@ -127,7 +127,7 @@ def _told(informer: Informer[Any], names: set[tuple[str, str]], changed: asyncio
     return registration.remove
 
 
-async def _missing(reader: Reader, objects: Sequence[Resource], until: Until | None) -> dict[str, str]:
+async def _missing(reader: ChildReader, objects: Sequence[Resource], until: Until | None) -> dict[str, str]:
     missing: dict[str, str] = {}
     for obj in objects:
         found = await reader.get(type(obj), obj.metadata.namespace, obj.metadata.name)

@@ -10,7 +10,7 @@ import msgspec
 
 from kubeloop.client import Client, DeleteOptions, WriteOptions
 from kubeloop.client.waits.trees import tree_of
-from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, SET_LABEL, Wanted
+from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, SET_LABEL, DesiredChild
 from kubeloop.controller.children.report import ChildDid, ChildOutcome, ForeignChild
 from kubeloop.controller.ownership import controller_of, is_controlled_by
 from kubeloop.merge.fields import DEDUCED, ElementError, FieldSet, FieldType, TypeMismatch, builtin_types, extract, field_set, merge, remove
@@ -90,7 +90,7 @@ def check_ownership(live: Resource, owner: Resource, *, adopt: bool) -> None:
         )
 
 
-class Writer(ABC):
+class ChildWriter(ABC):
     """Brings one child to what is wanted."""
 
     def __init__(self, client: Client, field_manager: str, *, force: bool) -> None:
@@ -99,14 +99,14 @@ class Writer(ABC):
         self._force = force
 
     @abstractmethod
-    def is_so(self, live: Resource, wanted: Wanted) -> bool:
+    def is_so(self, live: Resource, wanted: DesiredChild) -> bool:
         """Whether ``live`` is as wanted, so that nothing need be sent."""
 
     @abstractmethod
-    async def create(self, wanted: Wanted, *, dry_run: bool) -> Resource: ...
+    async def create(self, wanted: DesiredChild, *, dry_run: bool) -> Resource: ...
 
     @abstractmethod
-    async def update(self, live: Resource, wanted: Wanted, *, dry_run: bool, exactly: bool = False) -> Resource:
+    async def update(self, live: Resource, wanted: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
         """``exactly``: raises Conflict if the child is no longer at the version of ``live``."""
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Writer(ABC):
         return WriteOptions(dry_run=dry_run, field_manager=self._manager)
 
 
-class ApplyWriter(Writer):
+class ApplyWriter(ChildWriter):
     """Server-side apply: the server merges, and takes out what is no longer applied.
 
     Nothing need be sent if the child's annotation says that the same was applied last, and every value is still there.
@@ -127,16 +127,16 @@ class ApplyWriter(Writer):
         super().__init__(client, field_manager, force=force)
         self._stored: dict[tuple[Any, str, str], tuple[str, dict[str, Any]]] = {}
 
-    def is_so(self, live: Resource, wanted: Wanted) -> bool:
+    def is_so(self, live: Resource, wanted: DesiredChild) -> bool:
         if live.metadata.annotations.get(APPLIED) != wanted.digest:
             return False
         digest, stored = self._stored.get(wanted.key, ("", wanted.tree))
         return covers(tree_of(live), stored if digest == wanted.digest else wanted.tree, type_of(wanted.kind))
 
-    async def create(self, wanted: Wanted, *, dry_run: bool) -> Resource:
+    async def create(self, wanted: DesiredChild, *, dry_run: bool) -> Resource:
         return await self._apply(wanted, {}, dry_run)
 
-    async def update(self, live: Resource, wanted: Wanted, *, dry_run: bool, exactly: bool = False) -> Resource:
+    async def update(self, live: Resource, wanted: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
         # Bound to the uid: should the child have been replaced since it was looked at, its successor may be somebody else's.
         bound = {"uid": live.metadata.uid} | ({"resourceVersion": live.metadata.resource_version} if exactly else {})
         return await self._apply(wanted, bound, dry_run)
@@ -144,7 +144,7 @@ class ApplyWriter(Writer):
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
         self._stored.pop(wanted_key, None)
 
-    async def _apply(self, wanted: Wanted, bound: dict[str, str], dry_run: bool) -> Resource:
+    async def _apply(self, wanted: DesiredChild, bound: dict[str, str], dry_run: bool) -> Resource:
         tree = wanted.annotated(APPLIED, wanted.digest)
         tree = {**tree, "metadata": {**tree["metadata"], **bound}}
         options = msgspec.structs.replace(self._options(dry_run), force=self._force or None)
@@ -153,7 +153,7 @@ class ApplyWriter(Writer):
             self._remember(wanted, answer)
         return answer
 
-    def _remember(self, wanted: Wanted, answer: Resource) -> None:
+    def _remember(self, wanted: DesiredChild, answer: Resource) -> None:
         """The stored form, where it is not what was sent; else every reconcile would send it again."""
         self.forget(wanted.key)
         type_, tree = type_of(wanted.kind), tree_of(answer)
@@ -163,21 +163,21 @@ class ApplyWriter(Writer):
             self._stored[wanted.key] = wanted.digest, stored
 
 
-class PatchWriter(Writer):
+class PatchWriter(ChildWriter):
     """Created as a whole, then merge patches of what differs: for servers and proxies without server-side apply, and older objects.
 
     Fields that were set before and no longer are taken out by the list of them that an annotation keeps.
     """
 
-    def is_so(self, live: Resource, wanted: Wanted) -> bool:
+    def is_so(self, live: Resource, wanted: DesiredChild) -> bool:
         return not self._patch(live, wanted)
 
-    async def create(self, wanted: Wanted, *, dry_run: bool) -> Resource:
+    async def create(self, wanted: DesiredChild, *, dry_run: bool) -> Resource:
         tree = wanted.annotated(FIELDS_SET, _text(fields_set(wanted.tree, type_of(wanted.kind))))
         made = wanted.kind.from_dict(tree)
         return await self._client.create(made, namespace=wanted.namespace or None, options=self._options(dry_run))
 
-    async def update(self, live: Resource, wanted: Wanted, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always
+    async def update(self, live: Resource, wanted: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always
         patch = self._patch(live, wanted)
         bound = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
         patch["metadata"] = {**patch.get("metadata", {}), **bound}
@@ -187,7 +187,7 @@ class PatchWriter(Writer):
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
         """Nothing is remembered: all is in the annotation."""
 
-    def _patch(self, live: Resource, wanted: Wanted) -> dict[str, Any]:
+    def _patch(self, live: Resource, wanted: DesiredChild) -> dict[str, Any]:
         type_, tree = type_of(wanted.kind), tree_of(live)
         fields = fields_set(wanted.tree, type_)
         whole = wanted.annotated(FIELDS_SET, _text(fields))
@@ -213,7 +213,7 @@ async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None
         return
 
 
-def outcome_of(wanted: Wanted, live: Resource | None, answer: Resource, *, dry_run: bool) -> ChildOutcome:
+def outcome_of(wanted: DesiredChild, live: Resource | None, answer: Resource, *, dry_run: bool) -> ChildOutcome:
     did: ChildDid = "created"
     if live is not None:
         # A write that was only tried has no version of its own.

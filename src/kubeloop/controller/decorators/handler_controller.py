@@ -12,14 +12,14 @@ from kubeloop.client.options import WriteOptions
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.builder.controller import KeyController
 from kubeloop.controller.controllerutil.finalizers import FinalizerError, add_finalizer, remove_finalizer
-from kubeloop.controller.decorators.handlers import Handler, Handlers, handlers_of
+from kubeloop.controller.decorators.handlers import DeclaredHandler, Handlers, handlers_of
 from kubeloop.controller.decorators.invocation import Caller
 from kubeloop.controller.decorators.progress import (
     FINALIZER,
     RECORD,
+    HandlerRecord,
     Memories,
     Memory,
-    Record,
     UnreadableRecord,
     Value,
     read_record,
@@ -142,7 +142,7 @@ class HandlerController(KeyController[R]):
     async def _living(self, obj: R, memory: Memory) -> list[float]:
         found = self._read(obj, memory)
         if found is None:
-            found = memory.record = Record([one.id for one in self._handlers.of("create")], {})
+            found = memory.record = HandlerRecord([one.id for one in self._handlers.of("create")], {})
             self._note_new_values(found, obj)
             if self._handlers.of("create") or self._handlers.of("change"):
                 obj = await self._save(obj, memory, finalizer=bool(self._handlers.of("delete")))
@@ -167,7 +167,7 @@ class HandlerController(KeyController[R]):
         memory.timers.clear()
         if finalizer not in obj.metadata.finalizers:
             return []
-        record = memory.record = self._read(obj, memory) or Record()
+        record = memory.record = self._read(obj, memory) or HandlerRecord()
         before, pauses = record.text(), list[float]()
         left = [one for one in self._handlers.of("delete") if one.id not in record.gone]
         try:
@@ -187,14 +187,14 @@ class HandlerController(KeyController[R]):
             if handler.id not in memory.resumed and await self._called(handler, memory, obj, pauses):
                 memory.resumed.add(handler.id)
 
-    async def _create(self, obj: R, memory: Memory, record: Record, pauses: list[float]) -> None:
+    async def _create(self, obj: R, memory: Memory, record: HandlerRecord, pauses: list[float]) -> None:
         known = {one.id: one for one in self._handlers.of("create")}
         for name in list(record.create):
             # A handler that an older version of the program had is done for.
             if name not in known or await self._called(known[name], memory, obj, pauses):
                 record.create.remove(name)
 
-    async def _change(self, obj: R, memory: Memory, record: Record, pauses: list[float]) -> None:
+    async def _change(self, obj: R, memory: Memory, record: HandlerRecord, pauses: list[float]) -> None:
         self._note_new_values(record, obj)
         tree = watched(tree_of(obj), self._finalizer())
         handlers = self._handlers.of("change")
@@ -206,7 +206,7 @@ class HandlerController(KeyController[R]):
             elif await self._called(handler, memory, obj, pauses, seen.known, new):
                 record.seen[handler.id] = Value.of(new, len(handlers))
 
-    def _note_new_values(self, record: Record, obj: R) -> None:
+    def _note_new_values(self, record: HandlerRecord, obj: R) -> None:
         """The first value of each handler that is new here, and nothing of handlers that are no more."""
         handlers = self._handlers.of("change")
         tree = watched(tree_of(obj), self._finalizer())
@@ -230,7 +230,7 @@ class HandlerController(KeyController[R]):
             memory.timers[handler.id] = now + pause
             pauses.append(pause)
 
-    async def _called(self, handler: Handler, memory: Memory, obj: R, pauses: list[float], *values: Any) -> bool:
+    async def _called(self, handler: DeclaredHandler, memory: Memory, obj: R, pauses: list[float], *values: Any) -> bool:
         """Whether it is done; else its pause is among ``pauses``."""
         if self._caller is None:
             self._caller = Caller(self, type(self).declaration().name, self.clock, self.events)
@@ -239,7 +239,7 @@ class HandlerController(KeyController[R]):
             pauses.append(pause)
         return pause is None
 
-    def _read(self, obj: R, memory: Memory) -> Record | None:
+    def _read(self, obj: R, memory: Memory) -> HandlerRecord | None:
         """What was handled; None for an object that was never seen."""
         name = self._annotation()
         text = obj.metadata.annotations.get(name)
@@ -255,7 +255,7 @@ class HandlerController(KeyController[R]):
             return read_record(text)
         except UnreadableRecord as error:
             self.log.warning("annotation %s is unreadable (%s): everything up to now is taken as handled", name, error)
-            return Record()
+            return HandlerRecord()
 
     async def _save(self, obj: R, memory: Memory, *, finalizer: bool = False) -> R:
         """``finalizer``: add that in the same write."""

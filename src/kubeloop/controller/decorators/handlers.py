@@ -28,7 +28,7 @@ _SPELLINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Handler:
+class DeclaredHandler:
     """One handler: a method, and when it is called. ``id`` is unique in its class."""
 
     id: str
@@ -47,9 +47,9 @@ class Handler:
 class Handlers:
     """Of one class, each kind in the order in which the class defines them."""
 
-    all: tuple[Handler, ...]
+    all: tuple[DeclaredHandler, ...]
 
-    def of(self, when: When) -> list[Handler]:
+    def of(self, when: When) -> list[DeclaredHandler]:
         return [one for one in self.all if one.terms.when == when]
 
 
@@ -60,7 +60,7 @@ def handlers_of(cls: type[Any], kind: type[Resource] | None) -> Handlers:
         DeclarationError: a handler is no method of the right arguments, its path is not in the kind, its times make no
             sense, or two have one id.
     """
-    found: dict[str, list[Handler]] = {}
+    found: dict[str, list[DeclaredHandler]] = {}
     for base in reversed(cls.__mro__):
         for name, member in vars(base).items():
             marks: tuple[Terms, ...] = getattr(member, MARK, ())
@@ -75,7 +75,7 @@ def handlers_of(cls: type[Any], kind: type[Resource] | None) -> Handlers:
     return Handlers(tuple(handlers))
 
 
-def _handler(cls: type[Any], name: str, member: Any, terms: Terms, kind: type[Resource] | None) -> Handler:
+def _handler(cls: type[Any], name: str, member: Any, terms: Terms, kind: type[Resource] | None) -> DeclaredHandler:
     where = f"{cls.__name__}.{name}"
     _check_arguments(where, member, terms)
     plain = not inspect.iscoroutinefunction(member)
@@ -96,7 +96,7 @@ def _handler(cls: type[Any], name: str, member: Any, terms: Terms, kind: type[Re
     marks = len(getattr(member, MARK, ()))
     # Several decorators on one method: each needs a name of its own.
     default = name if marks < 2 else f"{name}/{terms.when}" + (f"/{terms.path}" if terms.path else "")
-    return Handler(terms.id or default, name, terms, plain, segments)
+    return DeclaredHandler(terms.id or default, name, terms, plain, segments)
 
 
 def _check_arguments(where: str, member: Any, terms: Terms) -> None:

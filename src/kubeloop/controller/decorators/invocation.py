@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from kubeloop.controller.decorators.handlers import Handler
+from kubeloop.controller.decorators.handlers import DeclaredHandler
 from kubeloop.controller.decorators.progress import Memory
 from kubeloop.controller.result import TerminalError
 from kubeloop.controller.threads import ThreadExecutor
@@ -44,7 +44,7 @@ class Caller:
         self._threads = ThreadExecutor(f"{name}-handler")
         self._failures: FailureLog[tuple[str, ObjectKey]] = FailureLog(log)
 
-    def forget(self, handlers: Iterable[Handler], key: ObjectKey) -> None:
+    def forget(self, handlers: Iterable[DeclaredHandler], key: ObjectKey) -> None:
         """The object is gone: its failures no longer count."""
         for handler in handlers:
             self._failures.succeeded((handler.id, key))
@@ -53,7 +53,7 @@ class Caller:
         """Let the threads end, each after what it does now."""
         self._threads.close()
 
-    async def call(self, handler: Handler, memory: Memory, obj: Resource, *values: Any) -> float | None:
+    async def call(self, handler: DeclaredHandler, memory: Memory, obj: Resource, *values: Any) -> float | None:
         """Call it, unless it waits for its next try. None: it is done, by success or because it was given up; else seconds until its time.
 
         The handler gets a copy of ``obj``, and may change that.
@@ -84,7 +84,7 @@ class Caller:
         self._failures.succeeded((handler.id, obj.object_key()))
         return None
 
-    async def _run(self, handler: Handler, memory: Memory, obj: Resource, values: tuple[Any, ...]) -> None:
+    async def _run(self, handler: DeclaredHandler, memory: Memory, obj: Resource, values: tuple[Any, ...]) -> None:
         method = getattr(self._controller, handler.method)
         twin = copy.deepcopy(obj)
         if not handler.plain:
@@ -102,7 +102,7 @@ class Caller:
             await answer
 
     def _failed(
-        self, handler: Handler, memory: Memory, obj: Resource, error: BaseException, text: str, *, traceback: bool = False
+        self, handler: DeclaredHandler, memory: Memory, obj: Resource, error: BaseException, text: str, *, traceback: bool = False
     ) -> float | None:
         memory.running.pop(handler.id, None)
         retry = memory.failed(handler.id, self._clock.now(), handler.terms.backoff)
@@ -119,7 +119,7 @@ class Caller:
         log.log(level, "handler %s of %s: %s%s; next try in %.3f s", handler.id, obj.object_key(), text, failures, wait, exc_info=shown)
         return max(wait, 0.001)
 
-    def _give_up(self, handler: Handler, memory: Memory, obj: Resource, error: BaseException, text: str = "") -> None:
+    def _give_up(self, handler: DeclaredHandler, memory: Memory, obj: Resource, error: BaseException, text: str = "") -> None:
         memory.running.pop(handler.id, None)
         memory.succeeded(handler.id)
         self._failures.succeeded((handler.id, obj.object_key()))
@@ -128,7 +128,7 @@ class Caller:
         log.log(logging.ERROR, "handler %s of %s: %s (given up)", handler.id, obj.object_key(), text)
         self._events.warning(obj, "HandlerFailed", f"{handler.id}: {text}")
 
-    def _count(self, handler: Handler, memory: Memory, error: BaseException, text: str) -> None:
+    def _count(self, handler: DeclaredHandler, memory: Memory, error: BaseException, text: str) -> None:
         memory.failure = error, f"handler {handler.id}: {text}"
         self.errors += 1
         self.last_error = text

@@ -52,7 +52,7 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
         return UNKNOWN if self.h else self.v
 
 
-class Record(msgspec.Struct, omit_defaults=True):
+class HandlerRecord(msgspec.Struct, omit_defaults=True):
     """``create``: handlers of the creation that are still to succeed. ``seen``: by handler, the value last handled.
 
     ``gone``: handlers of the deletion that are done.
@@ -70,10 +70,10 @@ class UnreadableRecord(Exception):
     """Somebody wrote something else into the annotation."""
 
 
-def read_record(text: str) -> Record:
+def read_record(text: str) -> HandlerRecord:
     """Raises UnreadableRecord."""
     try:
-        return msgspec.json.decode(text, type=Record)
+        return msgspec.json.decode(text, type=HandlerRecord)
     except msgspec.MsgspecError as error:
         raise UnreadableRecord(str(error)) from None
 
@@ -112,7 +112,7 @@ class Memory:
     """Of one object. ``stale``: what a cache that lags behind may still show for the record, though ``written`` came after it."""
 
     uid: str
-    record: Record | None = None
+    record: HandlerRecord | None = None
     written: str | None = None
     stale: set[str | None] = field(default_factory=set)
     unsaved: bool = False

@@ -17,12 +17,12 @@ from kubeloop.client import Client
 from kubeloop.controller.election.config import JITTER, LeaseConfig
 from kubeloop.controller.election.fence import fenced
 from kubeloop.controller.election.lease import (
-    Held,
+    LeaseHeld,
     LeaseLock,
+    LeaseObservation,
     LeaseRecord,
-    Refused,
-    Seen,
-    Write,
+    LeaseRefused,
+    LeaseWrite,
     after_coordinated_read,
     after_read,
     first,
@@ -105,7 +105,7 @@ class LeaderElector:
         self._on_new_leader = on_new_leader
         self._announcements = announcements
         self._rng = rng or random.Random()
-        self._seen: Seen | None = None
+        self._seen: LeaseObservation | None = None
         self._reported = ""
         self._leads = False
         self._renewed = 0.0  # When the last successful write was sent.
@@ -310,19 +310,19 @@ class LeaderElector:
             self._complain(f"cannot be read: {str(error) or 'no answer in time'}")
             return False
         now = clock.now()
-        self._seen = self._seen.next(record, now) if self._seen is not None else Seen(record, now)
+        self._seen = self._seen.next(record, now) if self._seen is not None else LeaseObservation(record, now)
         decide = after_coordinated_read if config.coordinated else after_read
         decision = decide(self._seen, config.identity, duration, started, clock.wall())
         match decision:
-            case Write(wanted, renewal) if renewal or not self._leads:
+            case LeaseWrite(wanted, renewal) if renewal or not self._leads:
                 self.slow_renewals += renewal
                 return await self._write(wanted)
-            case Write():
+            case LeaseWrite():
                 # Nobody holds it. But somebody may have since our last renewal, so that this is another term, and not for work of this one.
                 why = "it was given back or taken away"
-            case Held(holder):
+            case LeaseHeld(holder):
                 why = f'"{holder}" holds it'
-            case Refused(why):
+            case LeaseRefused(why):
                 pass
         if self._leads:
             raise LeaseLost(f"lease {config} is lost: {why}")
@@ -339,7 +339,7 @@ class LeaderElector:
         except (KubeloopError, TimeoutError) as error:
             self._complain(f"cannot be written: {str(error) or 'no answer in time'}")
             return False
-        self._seen = Seen(record, self._clock.now())
+        self._seen = LeaseObservation(record, self._clock.now())
         # From when it was sent: the server may have counted from then on.
         self._renewed = sent
         self._complaint = ""
@@ -361,7 +361,7 @@ class LeaderElector:
             except Conflict:
                 await self._clock.sleep(PAUSE)
                 continue
-            self._seen = Seen(given_back, self._clock.now())
+            self._seen = LeaseObservation(given_back, self._clock.now())
             log.info("lease %s is given back", self.config)
             return True
 

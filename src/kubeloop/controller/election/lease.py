@@ -60,15 +60,15 @@ class LeaseRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LeaseObservation:
     """The record last seen, and the local monotonic time in seconds at which it was first seen so."""
 
     record: LeaseRecord
     at: float
 
-    def next(self, record: LeaseRecord, now: float) -> Seen:
+    def next(self, record: LeaseRecord, now: float) -> LeaseObservation:
         """After a read. A record that is as before does not become younger by being read again (behaviour I123)."""
-        return self if record == self.record else Seen(record, now)
+        return self if record == self.record else LeaseObservation(record, now)
 
     def alive(self, now: float) -> bool:
         """Whether its holder may still lead. Counted from when the record was *seen* to change, by the local clock alone: a time of day
@@ -77,7 +77,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class LeaseWrite:
     """Write this record. ``renewal``: we hold the lease already."""
 
     record: LeaseRecord
@@ -85,14 +85,14 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeaseHeld:
     """``holder`` leads and has not been seen to expire."""
 
     holder: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class LeaseRefused:
     """In a coordinated election: not ours to write, for the reason in ``why``."""
 
     why: str
@@ -113,27 +113,29 @@ def released(record: LeaseRecord, wall: datetime) -> LeaseRecord:
     return LeaseRecord("", 1, wall, wall, record.transitions)
 
 
-def after_read(seen: Seen, identity: str, duration: int, now: float, wall: datetime) -> Write | Held:
+def after_read(seen: LeaseObservation, identity: str, duration: int, now: float, wall: datetime) -> LeaseWrite | LeaseHeld:
     """What to do about the record that was read. ``now`` is from before the read: late is safe here, early is not."""
     record = seen.record
     if record.holder == identity:
-        return Write(renewed(record, duration, wall), renewal=True)
+        return LeaseWrite(renewed(record, duration, wall), renewal=True)
     if record.holder and seen.alive(now):
-        return Held(record.holder)
-    return Write(LeaseRecord(identity, duration, wall, wall, record.transitions + 1), renewal=False)
+        return LeaseHeld(record.holder)
+    return LeaseWrite(LeaseRecord(identity, duration, wall, wall, record.transitions + 1), renewal=False)
 
 
-def after_coordinated_read(seen: Seen, identity: str, duration: int, now: float, wall: datetime) -> Write | Held | Refused:
+def after_coordinated_read(
+    seen: LeaseObservation, identity: str, duration: int, now: float, wall: datetime
+) -> LeaseWrite | LeaseHeld | LeaseRefused:
     """As ``after_read`` where the server chooses the holder: only what it gave us may be renewed, and only until it prefers another
     (behaviour I130)."""
     record = seen.record
     if record.holder != identity:
-        return Held(record.holder) if record.holder else Refused("the server has not chosen a holder yet")
+        return LeaseHeld(record.holder) if record.holder else LeaseRefused("the server has not chosen a holder yet")
     if not seen.alive(now):
-        return Refused("the lease has expired; the server chooses anew")
+        return LeaseRefused("the lease has expired; the server chooses anew")
     if record.preferred:
-        return Refused(f'the server asks to hand over to "{record.preferred}"')
-    return Write(renewed(record, duration, wall), renewal=True)
+        return LeaseRefused(f'the server asks to hand over to "{record.preferred}"')
+    return LeaseWrite(renewed(record, duration, wall), renewal=True)
 
 
 class LeaseLock:

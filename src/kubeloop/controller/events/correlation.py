@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class LruDict(Generic[K, V]):
     """At most ``capacity`` entries; the one unused for longest is forgotten for a new one.
 
     Raises:
@@ -64,7 +64,7 @@ COMBINED = "(combined from similar events): "
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class EventWrite:
     """What to tell the server. ``exists``: it was written before, so it is patched, and created only if it is gone (behaviour J135)."""
 
     namespace: str
@@ -76,26 +76,26 @@ class Write:
     exists: bool
 
 
-class Verdict(NamedTuple):
+class CorrelationResult(NamedTuple):
     """What becomes of an occurrence. ``spam``: it was dropped. Neither written nor dropped: it was only counted."""
 
-    writes: tuple[Write, ...] = ()
+    writes: tuple[EventWrite, ...] = ()
     spam: bool = False
 
 
 class Correlator(Protocol):
     """The memory of one sink. Called by one task only."""
 
-    def observe(self, occurrence: Occurrence) -> Verdict:
+    def observe(self, occurrence: Occurrence) -> CorrelationResult:
         """What this occurrence makes of all that came before it."""
 
-    def due(self) -> list[Write]:
+    def due(self) -> list[EventWrite]:
         """What is to be written by now though nothing more has happened."""
 
     def next_due(self) -> float | None:
         """Seconds until ``due`` may have something; None when nothing waits."""
 
-    def rest(self) -> list[Write]:
+    def rest(self) -> list[EventWrite]:
         """What was counted and not written yet; the recorder ends."""
 
 
@@ -114,7 +114,7 @@ def combined_message(occurrence: Occurrence) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EventLimits:
     """How much one recorder says in core/v1 events; the defaults are client-go's.
 
     ``burst`` events about one object at once, then one in ``refill`` seconds. Of ``similar`` different messages within ``interval``
@@ -143,9 +143,9 @@ class Limits:
 class SpamFilter:
     """At most so many events about one object (behaviour J133)."""
 
-    def __init__(self, limits: Limits, clock: Clock) -> None:
+    def __init__(self, limits: EventLimits, clock: Clock) -> None:
         self._limits, self._clock = limits, clock
-        self._buckets: Recent[Hashable, TokenBucket] = Recent(limits.capacity)
+        self._buckets: LruDict[Hashable, TokenBucket] = LruDict(limits.capacity)
 
     def passes(self, occurrence: Occurrence) -> bool:
         key = self._limits.spam_key(occurrence)
@@ -165,9 +165,9 @@ class _Similar:
 class SimilarEvents:
     """Finds events that differ only by their message, and combines them when there are too many (behaviour J132)."""
 
-    def __init__(self, limits: Limits, clock: Clock) -> None:
+    def __init__(self, limits: EventLimits, clock: Clock) -> None:
         self._limits, self._clock = limits, clock
-        self._groups: Recent[Hashable, _Similar] = Recent(limits.capacity)
+        self._groups: LruDict[Hashable, _Similar] = LruDict(limits.capacity)
 
     def combine(self, occurrence: Occurrence) -> tuple[Occurrence, Hashable]:
         """The occurrence to go on with, and what makes it the same one again."""
@@ -199,13 +199,13 @@ class CoreCorrelator:
     What the filter drops was counted: the next one that passes shows the true number.
     """
 
-    def __init__(self, limits: Limits, clock: Clock, name: Callable[[str], str] = event_name) -> None:
+    def __init__(self, limits: EventLimits, clock: Clock, name: Callable[[str], str] = event_name) -> None:
         self._similar = SimilarEvents(limits, clock)
         self._filter = SpamFilter(limits, clock)
-        self._counted: Recent[Hashable, _Counted] = Recent(limits.capacity)
+        self._counted: LruDict[Hashable, _Counted] = LruDict(limits.capacity)
         self._name = name
 
-    def observe(self, occurrence: Occurrence) -> Verdict:
+    def observe(self, occurrence: Occurrence) -> CorrelationResult:
         told, identity = self._similar.combine(occurrence)
         counted = self._counted.get(identity)
         exists = counted is not None
@@ -214,16 +214,16 @@ class CoreCorrelator:
             self._counted.put(identity, counted)
         counted.count += 1
         if not self._filter.passes(told):
-            return Verdict(spam=True)
-        return Verdict((Write(counted.namespace, counted.name, told, counted.count, counted.first, told.time, exists),))
+            return CorrelationResult(spam=True)
+        return CorrelationResult((EventWrite(counted.namespace, counted.name, told, counted.count, counted.first, told.time, exists),))
 
-    def due(self) -> list[Write]:
+    def due(self) -> list[EventWrite]:
         return []
 
     def next_due(self) -> float | None:
         return None
 
-    def rest(self) -> list[Write]:
+    def rest(self) -> list[EventWrite]:
         return []
 
 

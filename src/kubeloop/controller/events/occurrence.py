@@ -23,7 +23,7 @@ LONGEST_WORD = 128
 _SEQUENCE = itertools.count()
 
 
-class Subject(NamedTuple):
+class EventSubject(NamedTuple):
     """An object that an event is about, or that has to do with it. ``field_path`` is a part of it: ``spec.containers{nginx}``."""
 
     api_version: str
@@ -43,13 +43,13 @@ class Subject(NamedTuple):
 class Occurrence(NamedTuple):
     """Something that happened at ``time``. ``action`` is what the controller did or tried to do because of it."""
 
-    subject: Subject
+    subject: EventSubject
     type: str
     reason: str
     message: str
     time: datetime
     action: str = ""
-    related: Subject | None = None
+    related: EventSubject | None = None
     annotations: tuple[tuple[str, str], ...] = ()
 
 
@@ -87,7 +87,7 @@ def occurrence_of(
     )
 
 
-def subject_of(obj: Resource) -> Subject:
+def subject_of(obj: Resource) -> EventSubject:
     """The reference to ``obj``.
 
     Raises:
@@ -96,7 +96,7 @@ def subject_of(obj: Resource) -> Subject:
     metadata = obj.metadata
     if not obj.kind or not obj.api_version or not metadata.name:
         raise ValueError(f'an event needs an object with kind and name, not {obj.kind or "one without kind"} "{metadata.name}"')
-    return Subject(obj.api_version, obj.kind, metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
+    return EventSubject(obj.api_version, obj.kind, metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
 
 
 def cut(text: str, limit: int) -> str:

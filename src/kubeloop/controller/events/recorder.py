@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from kubeloop.client import Client
 from kubeloop.controller.events.occurrence import EventType, Occurrence, occurrence_of
 from kubeloop.controller.events.sender import EventCounts, EventSender
-from kubeloop.controller.events.sinks import CoreEvents, EventSink, Source
+from kubeloop.controller.events.sinks import CoreEvents, EventReporter, EventSink
 from kubeloop.meta import Resource
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
@@ -63,7 +63,7 @@ class EventRecorder:
         self._flush = flush
         self._invalid = EventCounts()
         self._endings: list[Callable[[], None]] = []
-        source, chance = Source(component, socket.gethostname()), rng or random.Random()
+        source, chance = EventReporter(component, socket.gethostname()), rng or random.Random()
         self._senders = [
             (
                 sink.api,

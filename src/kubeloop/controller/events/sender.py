@@ -13,9 +13,9 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Literal
 
-from kubeloop.controller.events.correlation import Correlator, Write
+from kubeloop.controller.events.correlation import Correlator, EventWrite
 from kubeloop.controller.events.occurrence import Occurrence
-from kubeloop.controller.events.sinks import Writer
+from kubeloop.controller.events.sinks import EventWriter
 from kubeloop.meta import AlreadyExists, ApiError, DeadlineError, DecodeError, TransportError
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
@@ -78,7 +78,7 @@ class EventSender:
         function of the caller's does ends the task. ``close`` leaves no task behind.
     """
 
-    def __init__(self, name: str, correlator: Correlator, writer: Writer, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, name: str, correlator: Correlator, writer: EventWriter, *, clock: Clock, rng: random.Random) -> None:
         self.counts = EventCounts()
         self._name = name
         self._correlator, self._writer = correlator, writer
@@ -173,7 +173,7 @@ class EventSender:
             if timer is not None:
                 timer.cancel()
 
-    def _observe(self, occurrence: Occurrence) -> tuple[Write, ...]:
+    def _observe(self, occurrence: Occurrence) -> tuple[EventWrite, ...]:
         try:
             verdict = self._correlator.observe(occurrence)
         except Exception as error:  # noqa: BLE001  # a key function of the caller's: whatever it raises, the sender must outlive it
@@ -185,7 +185,7 @@ class EventSender:
             self.counts.counted += 1
         return verdict.writes
 
-    async def _deliver(self, write: Write) -> None:
+    async def _deliver(self, write: EventWrite) -> None:
         for attempt in range(TRIES):
             try:
                 await self._writer.write(write)
@@ -226,7 +226,7 @@ class EventSender:
         finally:
             timer.cancel()
 
-    def _refused(self, write: Write, error: ApiError) -> None:
+    def _refused(self, write: EventWrite, error: ApiError) -> None:
         self.counts.drop("refused")
         # The usual cases: the end of a namespace's life, where nothing new may be created; and somebody else's event of that name.
         usual = error.has_cause("NamespaceTerminating") or isinstance(error, AlreadyExists)

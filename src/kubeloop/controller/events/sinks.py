@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from kubeloop.api.core.v1 import Event as CoreEvent
 from kubeloop.api.core.v1 import EventSource, ObjectReference
 from kubeloop.client import Client
-from kubeloop.controller.events.correlation import CoreCorrelator, Correlator, Limits, Write
-from kubeloop.controller.events.occurrence import LONGEST_WORD, Subject, cut
+from kubeloop.controller.events.correlation import CoreCorrelator, Correlator, EventLimits, EventWrite
+from kubeloop.controller.events.occurrence import LONGEST_WORD, EventSubject, cut
 from kubeloop.controller.events.series import SeriesCorrelator
 from kubeloop.meta import NotFound, ObjectMeta, Resource, format_time
 from kubeloop.meta.names import qualified_name
@@ -17,17 +17,17 @@ from kubeloop.meta.time import format_micro_time
 from kubeloop.timing import Clock
 
 
-class Source(NamedTuple):
+class EventReporter(NamedTuple):
     """Who says it: the controller, and the machine that it runs on."""
 
     component: str
     host: str
 
 
-class Writer(Protocol):
-    """Makes the server say what a ``Write`` says."""
+class EventWriter(Protocol):
+    """Makes the server say what a ``EventWrite`` says."""
 
-    async def write(self, write: Write) -> None:
+    async def write(self, write: EventWrite) -> None:
         """One attempt.
 
         Raises:
@@ -38,14 +38,14 @@ class Writer(Protocol):
 class CoreWriter:
     """Events of core/v1."""
 
-    def __init__(self, client: Client, source: Source) -> None:
+    def __init__(self, client: Client, source: EventReporter) -> None:
         self._client, self._source = client, source
 
-    async def write(self, write: Write) -> None:
+    async def write(self, write: EventWrite) -> None:
         change = {"count": write.count, "lastTimestamp": format_time(write.last), "message": write.occurrence.message}
         await _patch_or_create(self._client, write, change, self.event(write))
 
-    def event(self, write: Write) -> CoreEvent:
+    def event(self, write: EventWrite) -> CoreEvent:
         """The whole event."""
         occurrence, source = write.occurrence, self._source
         return CoreEvent(
@@ -68,14 +68,14 @@ class CoreWriter:
 class SeriesWriter:
     """Events of events.k8s.io/v1."""
 
-    def __init__(self, client: Client, source: Source) -> None:
+    def __init__(self, client: Client, source: EventReporter) -> None:
         self._client, self._source = client, source
 
-    async def write(self, write: Write) -> None:
+    async def write(self, write: EventWrite) -> None:
         change = {"series": {"count": write.count, "lastObservedTime": format_micro_time(write.last)}}
         await _patch_or_create(self._client, write, change, self.event(write))
 
-    def event(self, write: Write) -> Resource:
+    def event(self, write: EventWrite) -> Resource:
         """The whole event. Without an action, which this API asks for, the reason stands for it."""
         from kubeloop.api.events.v1 import Event, EventSeries
 
@@ -95,7 +95,7 @@ class SeriesWriter:
         )
 
 
-async def _patch_or_create(client: Client, write: Write, change: dict[str, Any], event: Resource) -> None:
+async def _patch_or_create(client: Client, write: EventWrite, change: dict[str, Any], event: Resource) -> None:
     if write.exists:
         try:
             await client.patch(type(event), write.name, change, type="merge", namespace=write.namespace)
@@ -106,11 +106,11 @@ async def _patch_or_create(client: Client, write: Write, change: dict[str, Any],
     await client.create(event)
 
 
-def _metadata(write: Write) -> ObjectMeta:
+def _metadata(write: EventWrite) -> ObjectMeta:
     return ObjectMeta(name=write.name, namespace=write.namespace, annotations=dict(write.occurrence.annotations))
 
 
-def _reference(subject: Subject) -> ObjectReference:
+def _reference(subject: EventSubject) -> ObjectReference:
     return ObjectReference(
         api_version=subject.api_version,
         kind=subject.kind,
@@ -132,7 +132,7 @@ class EventSink(Protocol):
     def correlator(self, clock: Clock) -> Correlator:
         """A new memory: which occurrences are written, and which are only counted."""
 
-    def writer(self, client: Client, source: Source) -> Writer:
+    def writer(self, client: Client, source: EventReporter) -> EventWriter:
         """Writes there on behalf of ``source``; ``client`` is the recorder's."""
 
 
@@ -144,13 +144,13 @@ class CoreEvents:
     """
 
     client: Client | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: EventLimits = field(default_factory=EventLimits)
     api: ClassVar[str] = "v1"
 
     def correlator(self, clock: Clock) -> Correlator:
         return CoreCorrelator(self.limits, clock)
 
-    def writer(self, client: Client, source: Source) -> Writer:
+    def writer(self, client: Client, source: EventReporter) -> EventWriter:
         return CoreWriter(self.client or client, source)
 
 
@@ -167,7 +167,7 @@ class SeriesEvents:
     def correlator(self, clock: Clock) -> Correlator:
         return SeriesCorrelator(clock)
 
-    def writer(self, client: Client, source: Source) -> Writer:
+    def writer(self, client: Client, source: EventReporter) -> EventWriter:
         """
         Raises:
             ValueError: the component is no qualified name, and the server would refuse every event.

@@ -22,7 +22,7 @@ class MappingError(KubeloopError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MapTarget:
     """The kind that is reconciled: whether it is namespaced, and the lister of what is cached of it."""
 
     namespaced: bool
@@ -35,7 +35,7 @@ class MapFunc(ABC):
     paths: tuple[str, ...] = ()
 
     @abstractmethod
-    def bind(self, target: Target) -> MapHead:
+    def bind(self, target: MapTarget) -> MapHead:
         """The function itself; called once for each start of the controller.
 
         Raises:
@@ -81,7 +81,7 @@ class to_label(MapFunc):  # noqa: N801  # used as its sisters, which are functio
     label: str
     namespace_label: str = ""
 
-    def bind(self, target: Target) -> MapHead:
+    def bind(self, target: MapTarget) -> MapHead:
         def keys(head: Head) -> list[ObjectKey]:
             name = head.labels.get(self.label)
             if not name:
@@ -103,7 +103,7 @@ class to_field(MapFunc):  # noqa: N801  # used as its sisters, which are functio
         self.namespace_path = namespace_path
         self.paths = (path, namespace_path) if namespace_path else (path,)
 
-    def bind(self, target: Target) -> MapHead:
+    def bind(self, target: MapTarget) -> MapHead:
         def keys(head: Head) -> list[ObjectKey]:
             namespace = head.namespace
             if not target.namespaced:
@@ -127,7 +127,7 @@ class to_index(MapFunc):  # noqa: N801  # used as its sisters, which are functio
         self.index = index
         self.anywhere = anywhere
 
-    def bind(self, target: Target) -> MapHead:
+    def bind(self, target: MapTarget) -> MapHead:
         target.lister.heads_by_index(self.index, "")  # an index that is not there is better noticed now
 
         def keys(head: Head) -> list[ObjectKey]:

@@ -32,7 +32,7 @@ AUTHENTICATED, ALLOWED, DENIED = 60.0, 300.0, 30.0
 _MOST = 4096
 
 
-class Access(Protocol):
+class EndpointAccess(Protocol):
     """Who may ask."""
 
     @property

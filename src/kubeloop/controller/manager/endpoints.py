@@ -13,7 +13,7 @@ from kubeloop.meta import ConfigError
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from kubeloop.controller.manager.access import Access
+    from kubeloop.controller.manager.access import EndpointAccess
     from kubeloop.controller.webhooks.tls import CertificateSource
 
 # Addresses to listen on, as ``host:port``; a host left out is every interface.
@@ -71,7 +71,7 @@ class Endpoints:
     readyz: Mapping[str, Check] = field(default_factory=dict)
     registry: CollectorRegistry | None = None
     certificate: CertificateSource | None = None
-    access: Access | None = None
+    access: EndpointAccess | None = None
     debug_beyond_loopback: bool = False
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ _NAMES_WIDTH = 24
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class GroupEntry:
     """One runnable, its cluster, and how far it has come."""
 
     runnable: Runnable
@@ -38,7 +38,7 @@ class Entry:
         return self.task is not None and not self.task.done()
 
 
-def append_all(entries: list[Entry], *made: tuple[Runnable, ManagedCluster]) -> list[Entry]:
+def append_all(entries: list[GroupEntry], *made: tuple[Runnable, ManagedCluster]) -> list[GroupEntry]:
     """Append what was made, all of it or nothing. Returns what was appended.
 
     Raises:
@@ -49,12 +49,12 @@ def append_all(entries: list[Entry], *made: tuple[Runnable, ManagedCluster]) -> 
         if runnable.name in names:
             raise ManagerError(f'two controllers are named "{runnable.name}"; give one of them name="..."')
         names.add(runnable.name)
-    appended = [Entry(*one) for one in made]
+    appended = [GroupEntry(*one) for one in made]
     entries += appended
     return appended
 
 
-async def connect(entries: Iterable[Entry]) -> None:
+async def connect(entries: Iterable[GroupEntry]) -> None:
     """Connect each to what its cluster has for it, one after the other."""
     for entry in entries:
         with log_context(cluster=entry.cluster.name):
@@ -62,7 +62,7 @@ async def connect(entries: Iterable[Entry]) -> None:
         entry.connected = True
 
 
-def log_start(log: logging.Logger, entries: Sequence[Entry]) -> None:
+def log_start(log: logging.Logger, entries: Sequence[GroupEntry]) -> None:
     """Log what starts in one line: a few names, or the number of controllers, with the names at DEBUG."""
     names = ", ".join(entry.runnable.name for entry in entries)
     if len(names) <= _NAMES_WIDTH:
@@ -81,10 +81,10 @@ class Group:
         All of them run under the context variables that were in force when the group began, a leader's fence among them, whoever adds them.
     """
 
-    def __init__(self, ended: Callable[[Entry], None], *, patience: float = PATIENCE) -> None:
+    def __init__(self, ended: Callable[[GroupEntry], None], *, patience: float = PATIENCE) -> None:
         self._ended = ended
         self._patience = patience
-        self._entries: dict[Entry, None] = {}
+        self._entries: dict[GroupEntry, None] = {}
         self._context: Context | None = None
 
     @property
@@ -95,7 +95,7 @@ class Group:
         """From now on what is added runs, under what is in force here."""
         self._context = copy_context()
 
-    def launch(self, entries: Iterable[Entry]) -> None:
+    def launch(self, entries: Iterable[GroupEntry]) -> None:
         """Start ``run`` of each; the group begins with it, if it had not. Records logged there carry the cluster."""
         if self._context is None:
             self.begin()
@@ -103,7 +103,7 @@ class Group:
         for entry in entries:
             self._context.copy().run(self._run, entry)
 
-    def _run(self, entry: Entry) -> None:
+    def _run(self, entry: GroupEntry) -> None:
         with log_context(cluster=entry.cluster.name):
             entry.task = asyncio.create_task(entry.runnable.run(), name=f"controller-{entry.runnable.name}")
         self._entries[entry] = None
@@ -145,7 +145,7 @@ class Group:
             if entry.task is not None:
                 entry.task.cancel()
 
-    def remove(self, entries: Iterable[Entry]) -> Group:
+    def remove(self, entries: Iterable[GroupEntry]) -> Group:
         """A group of these alone; they are of this one no longer."""
         part = Group(self._ended)
         for entry in entries:
@@ -153,5 +153,5 @@ class Group:
                 part._entries[entry] = None
         return part
 
-    def _over(self, entry: Entry, _: asyncio.Task[None]) -> None:
+    def _over(self, entry: GroupEntry, _: asyncio.Task[None]) -> None:
         self._ended(entry)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from kubeloop.controller.events import EventRecorder
 from kubeloop.controller.manager.clusters import ManagedCluster
 from kubeloop.controller.manager.endpoints import Address, Endpoints
-from kubeloop.controller.manager.probes import Probe, Unhealthy
+from kubeloop.controller.manager.probes import HealthProbe, Unhealthy
 from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 from kubeloop.meta import ConfigError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from kubeloop.controller.election import LeaderElector
-    from kubeloop.controller.manager.access import Access
+    from kubeloop.controller.manager.access import EndpointAccess
     from kubeloop.controller.webhooks.tls import CertificateSource, Serving
     from kubeloop.serving.listener import Listener
 
@@ -92,7 +92,7 @@ class HttpEndpoint:
         clock: Clock,
         *,
         certificate: CertificateSource | None = None,
-        access: Access | None = None,
+        access: EndpointAccess | None = None,
     ) -> None:
         self.option = option
         self.url = ""
@@ -156,7 +156,7 @@ class HttpEndpoint:
         return Answer(404, body=b"404 page not found\n", content_type="text/plain; charset=utf-8")
 
 
-class Subject(Protocol):
+class ObservedManager(Protocol):
     """What is shown: a manager."""
 
     @property
@@ -171,11 +171,11 @@ class Subject(Protocol):
     def elector(self) -> LeaderElector | None: ...
 
 
-class Observed:
+class EndpointServers:
     """Serves while its block lasts. ``urls`` by option (health, metrics, debug) then."""
 
     def __init__(
-        self, subject: Subject, endpoints: Endpoints, figures: ReconcileFigures, clock: Clock, parts: Sequence[object] = ()
+        self, subject: ObservedManager, endpoints: Endpoints, figures: ReconcileFigures, clock: Clock, parts: Sequence[object] = ()
     ) -> None:
         """``parts``: what runs beside the runnables; the ``tasks`` of both, where they have such, are shown too."""
         self.urls: dict[str, str] = {}
@@ -191,7 +191,7 @@ class Observed:
         self._shown: set[str] = set()
         self._queues: dict[str, object] = {}
         self._recorders: dict[str, object] = {}
-        self._healthz, self._readyz = Probe("healthz"), Probe("readyz")
+        self._healthz, self._readyz = HealthProbe("healthz"), HealthProbe("readyz")
         self._healthz.add("event-loop", self._lag.check)
         if subject.elector is not None:
             self._healthz.add("leader-election", subject.elector.check)

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Self
 from kubeloop.cache import Informers, InformerStopped
 from kubeloop.client import Client
 from kubeloop.controller.builder.context import RunnableContext
-from kubeloop.controller.errors import Failures, GraceExceeded, ManagerError
+from kubeloop.controller.errors import ErrorCollector, GraceExceeded, ManagerError
 from kubeloop.controller.manager.background import Background
 from kubeloop.controller.manager.clusters import ClusterSet, Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
-from kubeloop.controller.manager.group import Entry, Group, append_all, connect, log_start
+from kubeloop.controller.manager.group import Group, GroupEntry, append_all, connect, log_start
 from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
 from kubeloop.controller.manager.sharing import shard_member
 from kubeloop.controller.manager.signals import stop_on_signals, unless_stopped
@@ -38,7 +38,7 @@ from kubeloop.workqueue import QueueTimes, RateCap
 if TYPE_CHECKING:
     from kubeloop.controller.election import LeaderElector, LeaseConfig
     from kubeloop.controller.manager.endpoints import Endpoints
-    from kubeloop.controller.manager.http_endpoints import Observed
+    from kubeloop.controller.manager.http_endpoints import EndpointServers
     from kubeloop.controller.manager.leadership import Leadership
     from kubeloop.controller.manager.settings import ManagerSettings, SettingsFile
     from kubeloop.controller.manager.settings.reloader import SettingsReloader
@@ -132,7 +132,7 @@ class Manager:
         self._clusters = ClusterSet(self._surround)
         self._main = self._clusters.add(client, self.informers, own=informers is None)
         self._servers = list(servers)
-        self._entries: list[Entry] = []
+        self._entries: list[GroupEntry] = []
         self._makers: list[OnEachCluster] = []
         self._others = Group(self._ended)
         self._leaders = Group(self._ended)
@@ -141,13 +141,13 @@ class Manager:
             from kubeloop.controller.manager.leadership import Leadership
 
             self._leadership = Leadership(client, leader_election, self._clock, lead=self._lead, lost=self._lost, failed=self._failed)
-        self._observed: Observed | None = None
+        self._observed: EndpointServers | None = None
         if endpoints is not None:
-            from kubeloop.controller.manager.http_endpoints import Observed
+            from kubeloop.controller.manager.http_endpoints import EndpointServers
 
-            self._observed = Observed(self, endpoints, self._figures, self._clock, [self._governor, self._shards, *self._servers])
+            self._observed = EndpointServers(self, endpoints, self._figures, self._clock, [self._governor, self._shards, *self._servers])
         self._over, self._leading = asyncio.Event(), asyncio.Event()
-        self._failures = Failures()
+        self._failures = ErrorCollector()
         self._stack = AsyncExitStack()
         self._phase, self._context = "new", copy_context()
         for other in clusters:
@@ -346,7 +346,7 @@ class Manager:
             advised=self._advised,
         )
 
-    def _append(self, what: Manageable | OnCluster | OnEachCluster) -> list[Entry]:
+    def _append(self, what: Manageable | OnCluster | OnEachCluster) -> list[GroupEntry]:
         if isinstance(what, OnCluster):
             return append_all(self._entries, (runnable_of(what.what), self._clusters.named(what.cluster)))
         if not isinstance(what, OnEachCluster):
@@ -402,11 +402,11 @@ class Manager:
             self._failures.add(error)
         self._over.set()
 
-    async def _start_late(self, entries: Sequence[Entry]) -> None:
+    async def _start_late(self, entries: Sequence[GroupEntry]) -> None:
         # Who adds may be a reconcile: what is in force there, its fence and its log fields, is not for what is added.
         await asyncio.create_task(self._start_added(entries), context=self._context.copy())
 
-    async def _start_added(self, entries: Sequence[Entry]) -> None:
+    async def _start_added(self, entries: Sequence[GroupEntry]) -> None:
         try:
             now = [one for one in entries if self._leaders.begun or not one.runnable.needs_leader or one.runnable.warm_up]
             await connect(now)
@@ -428,10 +428,10 @@ class Manager:
             raise ManagerError(f"the manager is {self._phase}; nothing can be added")
 
     @staticmethod
-    def _others_of(entries: Iterable[Entry]) -> list[Entry]:
+    def _others_of(entries: Iterable[GroupEntry]) -> list[GroupEntry]:
         return [one for one in entries if not one.runnable.needs_leader and one.task is None]
 
-    async def _sync(self, entries: Iterable[Entry]) -> None:
+    async def _sync(self, entries: Iterable[GroupEntry]) -> None:
         """The caches of all clusters, and then what each of these waits for itself."""
         deadline = self._clock.now() + self._sync_timeout
         for cluster in self._clusters:
@@ -445,12 +445,12 @@ class Manager:
         for entry in entries:
             await entry.runnable.synced(max(deadline - self._clock.now(), 0.0))
 
-    def _launch(self, group: Group, entries: Sequence[Entry]) -> None:
+    def _launch(self, group: Group, entries: Sequence[GroupEntry]) -> None:
         if entries:
             log_start(log, entries)
         group.launch(entries)
 
-    def _ended(self, entry: Entry) -> None:
+    def _ended(self, entry: GroupEntry) -> None:
         task, name = entry.task, entry.runnable.name
         assert task is not None
         if task.cancelled():

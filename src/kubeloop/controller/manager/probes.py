@@ -28,7 +28,7 @@ class Unhealthy(KubeloopError):
     """A check's own words for what is wrong."""
 
 
-class Probe:
+class HealthProbe:
     """One endpoint and its checks.
 
     Guarantees

@@ -23,7 +23,7 @@ from kubeloop.meta.label_requirement import Operator, Requirement
 ALL_NAMESPACES = ""
 
 
-class Selection(TypedDict):
+class InformerSelection(TypedDict):
     """Arguments of ``Informers.of``."""
 
     namespace: str | tuple[str, ...] | None
@@ -67,11 +67,11 @@ class CacheScope:
     def __post_init__(self) -> None:
         _check("CacheScope", self.namespaces, self.labels, self.fields)
 
-    def select(self, kind: type[Resource], *, namespaced: bool) -> Selection:
+    def select(self, kind: type[Resource], *, namespaced: bool) -> InformerSelection:
         """What an informer of ``kind`` is to be asked for: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
         own = self.kinds.get(kind, KindScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces) if namespaced else ()
-        return Selection(
+        return InformerSelection(
             namespace=namespaces[0] if len(namespaces) == 1 else namespaces or None,
             labels=label_text(self.labels if own.labels is None else own.labels) or None,
             field_selector=field_text(self.fields if own.fields is None else own.fields) or None,

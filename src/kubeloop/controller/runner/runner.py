@@ -20,7 +20,7 @@ from kubeloop.controller.reader.reader import CacheReader
 from kubeloop.controller.result import Result, TerminalError
 from kubeloop.controller.runner.runnable import ReconcileCounts, RunnerStats
 from kubeloop.controller.runner.safe_limiter import contained_limiter, contained_tenants
-from kubeloop.controller.runner.watches import PAUSED, Sources, Watches
+from kubeloop.controller.runner.watches import PAUSED, ChannelReader, Watches
 from kubeloop.controller.runner.workers import Workers
 from kubeloop.controller.threads import ThreadExecutor
 from kubeloop.meta import DecodeError, ObjectKey, Resource
@@ -66,7 +66,7 @@ class Runner(Generic[R]):
         self._workers: Workers[ObjectKey] | None = None
         self._debouncer: Debouncer | None = None
         self._recorder: EventRecorder | None = None
-        self._sources: Sources | None = None
+        self._sources: ChannelReader | None = None
         self._fences: StaleReadGuard | None = None
         self._elected = False
         self._lister: Lister[Any] | None = None
@@ -167,7 +167,7 @@ class Runner(Generic[R]):
         for informer, handler in self._wiring.handlers(enqueuer, client.cluster).items():
             name = f"controller {self._name}"
             self._registrations.append(informer.on_event(added=handler, updated=handler, deleted=handler, name=name))
-        self._sources = Sources(self._class, self._channels, enqueue, clock)
+        self._sources = ChannelReader(self._class, self._channels, enqueue, clock)
         self._sources.start()
 
     async def synced(self, timeout: float) -> None:

@@ -11,7 +11,7 @@ from kubeloop.cache import Event, EventType, Informer
 from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controller.builder.declaration import Declaration
-from kubeloop.controller.handler.mapping import MapFunc, MapHead, Target, to_owner
+from kubeloop.controller.handler.mapping import MapFunc, MapHead, MapTarget, to_owner
 from kubeloop.controller.handler.predicates import Predicate
 from kubeloop.controller.handler.routing import Enqueuer, Route, handler_of
 from kubeloop.controller.handler.watch import Channel, SourceError
@@ -77,7 +77,7 @@ class Watches:
             KubeloopError: a mapping cannot work; names the controller and the watched kind.
         """
         declared = self._declared
-        target = Target(self.namespaced, self._informers[declared.kind].lister)
+        target = MapTarget(self.namespaced, self._informers[declared.kind].lister)
         routes: dict[type[Resource], list[Route]] = {declared.kind: [Route(None, declared.predicates)]}
         if self.pause_path and declared.predicates:
             routes[declared.kind].append(Route(None, (_let_go(self.pause_path, declared.predicates),)))
@@ -111,7 +111,7 @@ class Watches:
             return "owns"
         return "watches" if any(watch.kind is kind for watch in declared.watches) else "reads"
 
-    def _mapped(self, kind: type[Resource], to: MapHead | MapFunc | str, target: Target) -> MapHead:
+    def _mapped(self, kind: type[Resource], to: MapHead | MapFunc | str, target: MapTarget) -> MapHead:
         if isinstance(to, str):
             return cast("MapHead", getattr(self._owner, to))
         if not isinstance(to, MapFunc):
@@ -173,7 +173,7 @@ async def is_namespaced(kind: type[Resource], surroundings: RunnableContext, own
             await clock.sleep(min(backoff.next(), left))
 
 
-class Sources:
+class ChannelReader:
     """One task for each channel, from ``start`` to ``close``. See ``Channel`` for what happens to one that breaks."""
 
     def __init__(

@@ -20,7 +20,7 @@ from kubeloop.client.options import DeleteOptions
 from kubeloop.controller.election.elector import LeaseLost
 from kubeloop.controller.election.fence import checked, guard
 from kubeloop.controller.sharding.config import GROUP_LABEL, ShardConfig
-from kubeloop.controller.sharding.membership import PROTOCOL, SLOTS, Declared, Membership, slot_of
+from kubeloop.controller.sharding.membership import PROTOCOL, SLOTS, DeclaredMember, Membership, slot_of
 from kubeloop.controller.sharding.ownership import Gained
 from kubeloop.meta import Conflict, KubeloopError, NotFound, ObjectKey, ObjectMeta
 from kubeloop.meta.repr import counted
@@ -66,7 +66,7 @@ class GroupLeases:
             self._mine = await self._client.update(self._declaring(there, view, left=left))
         return self._mine
 
-    async def list(self) -> dict[str, Declared]:
+    async def list(self) -> dict[str, DeclaredMember]:
         """What every member of the group declares, by identity, from the newest state (no resourceVersion: the API's "most recent")."""
         leases = await self._client.list(Lease, namespace=self._config.namespace, labels={GROUP_LABEL: self._config.group})
         self._found = {_member_of(lease): lease for lease in leases}
@@ -108,7 +108,7 @@ def _member_of(lease: Lease) -> str:
     return lease.metadata.annotations.get(MEMBER_ANNOTATION) or lease.spec.holder_identity or lease.metadata.name
 
 
-def declared_by(lease: Lease) -> Declared:
+def declared_by(lease: Lease) -> DeclaredMember:
     """What a lease says. What cannot be understood may claim anything."""
     annotations = lease.metadata.annotations
     view: frozenset[str] | None = None
@@ -121,7 +121,9 @@ def declared_by(lease: Lease) -> Declared:
             view = frozenset(names)
     left = not lease.spec.holder_identity
     # The version, not the time in it: a clock that stands still must not make a member look dead.
-    return Declared(view, f"{lease.metadata.uid}/{lease.metadata.resource_version}", float(lease.spec.lease_duration_seconds or 0), left)
+    return DeclaredMember(
+        view, f"{lease.metadata.uid}/{lease.metadata.resource_version}", float(lease.spec.lease_duration_seconds or 0), left
+    )
 
 
 log = logger_with_context(__name__)

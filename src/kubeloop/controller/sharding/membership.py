@@ -74,7 +74,7 @@ def _table(members: frozenset[str]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredMember:
     """What a lease says. ``view`` None: written by a version that is not understood here, which may claim anything. ``mark`` changes with
     each write (a resourceVersion). ``duration`` in seconds. ``left``: it was given back."""
 
@@ -93,7 +93,7 @@ class Declared:
 class _Peer:
     """``at``: the local time at which it was first seen so."""
 
-    declared: Declared
+    declared: DeclaredMember
     at: float
 
     def alive(self, now: float) -> bool:
@@ -159,7 +159,7 @@ class Membership:
         self._writing = None
         self._sent = None
 
-    def listed(self, started: float, now: float, found: Mapping[str, Declared]) -> int:
+    def listed(self, started: float, now: float, found: Mapping[str, DeclaredMember]) -> int:
         """What a list says that was begun (``started``) after ``written``; ended ``now``. Returns the slots that were gained, as bits."""
         sent, self._sent = self._sent, None
         mine = found.get(self.me)

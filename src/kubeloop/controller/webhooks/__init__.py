@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from kubeloop.controller.webhooks.admission import Answered
 from kubeloop.controller.webhooks.certificates.files import CertificateFiles
 from kubeloop.controller.webhooks.configurations import Service, Url
-from kubeloop.controller.webhooks.declared import Hook, HookOptions
+from kubeloop.controller.webhooks.declared import AdmissionHook, HookOptions
 from kubeloop.controller.webhooks.hooks import Webhooks
 from kubeloop.controller.webhooks.registration import Inject, Register
-from kubeloop.controller.webhooks.request import AdmissionRequest, Denied, Operation, ReviewMalformed, User, Warnings
+from kubeloop.controller.webhooks.request import AdmissionRequest, AdmissionUser, Denied, Operation, ReviewMalformed, Warnings
 from kubeloop.controller.webhooks.reviews import Reviewed
 from kubeloop.controller.webhooks.server import WebhookServer
 from kubeloop.controller.webhooks.tls import CertificateSource, Serving
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from kubeloop.controller.webhooks.certificates.rotation import Lifetimes
 
 __all__ = [
+    "AdmissionHook",
     "AdmissionRequest",
+    "AdmissionUser",
     "Answered",
     "CertificateFiles",
     "CertificateSource",
     "Denied",
-    "Hook",
     "HookOptions",
     "Inject",
     "Lifetimes",
@@ -37,7 +38,6 @@ __all__ = [
     "Service",
     "Serving",
     "Url",
-    "User",
     "Warnings",
     "WebhookServer",
     "Webhooks",

@@ -28,7 +28,7 @@ from kubeloop.types import JSONObject
 
 
 @dataclass(frozen=True, slots=True)
-class Converter:
+class VersionConverter:
     """One function, from a version of a kind to another."""
 
     source: type[Resource]
@@ -50,7 +50,7 @@ class Converters:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[GroupKind, dict[str, dict[str, Converter]]] = {}
+        self._kinds: dict[GroupKind, dict[str, dict[str, VersionConverter]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._kinds)
@@ -61,7 +61,7 @@ class Converters:
         Raises:
             DeclarationError: the classes are no two versions of one kind, there is one already, or it is a coroutine function.
         """
-        step = Converter(source, target, function)
+        step = VersionConverter(source, target, function)
         given: tuple[Any, ...] = (source, target)
         for cls in given:
             if not (isinstance(cls, type) and issubclass(cls, Resource) and cls.kind):
@@ -128,10 +128,10 @@ class Converters:
             obj = _converted(step, obj)
         return _with_metadata(document, obj)
 
-    def _way(self, kind: GroupKind, old: str, new: str) -> list[Converter] | None:
+    def _way(self, kind: GroupKind, old: str, new: str) -> list[VersionConverter] | None:
         """The shortest; of equal ones that whose converters were declared first."""
         steps = self._kinds.get(kind, {})
-        ways: deque[tuple[str, list[Converter]]] = deque([(old, [])])
+        ways: deque[tuple[str, list[VersionConverter]]] = deque([(old, [])])
         seen = {old}
         while ways:
             at, way = ways.popleft()
@@ -144,7 +144,7 @@ class Converters:
         return None
 
 
-def _converted(step: Converter, obj: Resource) -> Resource:
+def _converted(step: VersionConverter, obj: Resource) -> Resource:
     if type(obj) is not step.source:  # the step before made another class of that version
         obj = decode(step.source, encode(obj), checked=True)
     try:

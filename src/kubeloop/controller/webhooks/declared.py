@@ -44,7 +44,7 @@ class HookOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class AdmissionHook:
     """One admission webhook. ``calls`` has the function for each operation; ``body`` is the class of what it is given."""
 
     name: str
@@ -53,7 +53,7 @@ class Hook:
     kind: type[Resource]
     body: type[Resource]
     subresource: str
-    calls: Mapping[str, Call]
+    calls: Mapping[str, HookCall]
     options: HookOptions = field(default_factory=HookOptions)
 
     @property
@@ -71,7 +71,7 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HookCall:
     """A hook's function. ``with_request``: it takes the request after the object. ``plain``: it is no coroutine function."""
 
     function: Callable[..., Any]
@@ -85,7 +85,7 @@ _LONGEST_TIMEOUT: Final = 30
 _METHODS: Final[Mapping[Operation, str]] = {"CREATE": "create", "UPDATE": "update", "DELETE": "delete", "CONNECT": "connect"}
 
 
-def declare(kind: type[Resource], body: type[Resource] | None, target: Any, options: HookOptions, *, mutating: bool) -> Hook:
+def declare(kind: type[Resource], body: type[Resource] | None, target: Any, options: HookOptions, *, mutating: bool) -> AdmissionHook:
     """What is declared by decorating ``target`` (a function, or a class with a method for each operation).
 
     Raises:
@@ -118,10 +118,10 @@ def declare(kind: type[Resource], body: type[Resource] | None, target: Any, opti
         raise DeclarationError(f"{what}: timeout_seconds={seconds}; Kubernetes takes 1 to {_LONGEST_TIMEOUT}")
     if not mutating and "reinvocation_policy" in options:
         raise DeclarationError(f"{what}: only mutating webhooks are called again; leave reinvocation_policy out")
-    return Hook(name, path, mutating, kind, carried, subresource, calls, options)
+    return AdmissionHook(name, path, mutating, kind, carried, subresource, calls, options)
 
 
-def _calls(what: str, target: Any, options: HookOptions, body: type[Resource], *, mutating: bool) -> dict[str, Call]:
+def _calls(what: str, target: Any, options: HookOptions, body: type[Resource], *, mutating: bool) -> dict[str, HookCall]:
     wanted = options.get("operations")
     if isinstance(target, type):
         if wanted is not None:
@@ -143,7 +143,7 @@ def _calls(what: str, target: Any, options: HookOptions, body: type[Resource], *
     return {operation: _call(what, function, body) for operation, function in calls.items()}
 
 
-def _call(what: str, function: Callable[..., Any], body: type[Resource]) -> Call:
+def _call(what: str, function: Callable[..., Any], body: type[Resource]) -> HookCall:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = list(inspect.signature(function).parameters.values())
     places = [one for one in parameters if one.kind in positional]
@@ -155,7 +155,7 @@ def _call(what: str, function: Callable[..., Any], body: type[Resource]) -> Call
     if isinstance(declared, type) and issubclass(declared, Resource) and not issubclass(body, declared):
         raise DeclarationError(f"{what} takes a {declared.__name__}, but is declared for {body.__name__}")
     plain = not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)))  # noqa: B004 - an object with an async __call__
-    return Call(function, len(places) > 1 and (len(required) > 1 or places[1].name == "request"), plain)
+    return HookCall(function, len(places) > 1 and (len(required) > 1 or places[1].name == "request"), plain)
 
 
 def _annotation(function: Callable[..., Any], name: str) -> Any:

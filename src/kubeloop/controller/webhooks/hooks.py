@@ -13,8 +13,8 @@ from kubeloop.codec import decode, encode
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.webhooks.admission import Answered, answer_admission
 from kubeloop.controller.webhooks.conversion import CONVERT_PATH, Converters, answer_conversion
-from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT, Hook, HookOptions, declare
-from kubeloop.controller.webhooks.request import AdmissionRequest, Operation, User, Warnings
+from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT, AdmissionHook, HookOptions, declare
+from kubeloop.controller.webhooks.request import AdmissionRequest, AdmissionUser, Operation, Warnings
 from kubeloop.controller.webhooks.reviews import Reviewed, review_of, reviewed
 from kubeloop.meta import Resource
 from kubeloop.meta.type_checks import described_word
@@ -107,8 +107,8 @@ class Webhooks:
     """
 
     def __init__(self) -> None:
-        self._hooks: dict[str, Hook] = {}
-        self._targets: dict[int, Hook] = {}
+        self._hooks: dict[str, AdmissionHook] = {}
+        self._targets: dict[int, AdmissionHook] = {}
         self._converters = Converters()
 
     @overload
@@ -138,7 +138,7 @@ class Webhooks:
         return Converting(lambda function: self._converters.add(source, target, function))
 
     @property
-    def hooks(self) -> Sequence[Hook]:
+    def hooks(self) -> Sequence[AdmissionHook]:
         """The admission hooks, in the order of their declaration."""
         return list(self._hooks.values())
 
@@ -146,7 +146,7 @@ class Webhooks:
     def converters(self) -> Converters:
         return self._converters
 
-    def hook(self, which: str | Callable[..., Any]) -> Hook:
+    def hook(self, which: str | Callable[..., Any]) -> AdmissionHook:
         """The hook of that name, or that function or class.
 
         Raises:
@@ -193,7 +193,7 @@ class Webhooks:
         *,
         operation: Operation | None = None,
         old: R | None = None,
-        user: User | None = None,
+        user: AdmissionUser | None = None,
         dry_run: bool = False,
         subresource: str | None = None,
         options: dict[str, Any] | None = None,
@@ -209,7 +209,7 @@ class Webhooks:
         """
         hook = self.hook(which)
         chosen = operation or hook.operations[0]
-        body = review_of(hook, obj, chosen, old, user or User(), dry_run=dry_run, subresource=subresource, options=options or {})
+        body = review_of(hook, obj, chosen, old, user or AdmissionUser(), dry_run=dry_run, subresource=subresource, options=options or {})
         answered = await self.answer(hook.path, body, timeout=hook.timeout if timeout is None else timeout)
         return reviewed(obj, chosen, answered.body)
 

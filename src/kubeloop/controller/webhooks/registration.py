@@ -77,7 +77,7 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RegistrationTarget:
     """One object: how it is patched, and what is applied when it is not there (None: it is waited for)."""
 
     kind: type[Unstructured]
@@ -89,14 +89,14 @@ class Target:
         return f"{self.kind.kind} {self.name}"
 
 
-def injected(inject: Inject) -> list[Target]:
+def injected(inject: Inject) -> list[RegistrationTarget]:
     """What ``Inject`` names."""
-    found = [Target(_kind("validating"), name, bundle_patch) for name in inject.validating]
-    found += [Target(_kind("mutating"), name, bundle_patch) for name in inject.mutating]
-    return found + [Target(_kind("definitions"), name, definition_bundle_patch) for name in inject.definitions]
+    found = [RegistrationTarget(_kind("validating"), name, bundle_patch) for name in inject.validating]
+    found += [RegistrationTarget(_kind("mutating"), name, bundle_patch) for name in inject.mutating]
+    return found + [RegistrationTarget(_kind("definitions"), name, definition_bundle_patch) for name in inject.definitions]
 
 
-def registered(hooks: Webhooks, name: str, place: Place, *, temporary: bool = False) -> list[Target]:
+def registered(hooks: Webhooks, name: str, place: Place, *, temporary: bool = False) -> list[RegistrationTarget]:
     """Return what ``Register`` applies; with marks of a session if it is ``temporary``.
 
     Raises:
@@ -106,9 +106,9 @@ def registered(hooks: Webhooks, name: str, place: Place, *, temporary: bool = Fa
     for which, mutating in (("mutating", True), ("validating", False)):
         if any(hook.mutating is mutating for hook in hooks.hooks):
             kind = _kind(which)
-            found.append(Target(kind, name, bundle_patch, _configuration(hooks, name, place, kind, temporary)))
+            found.append(RegistrationTarget(kind, name, bundle_patch, _configuration(hooks, name, place, kind, temporary)))
     for definition, conversion in hooks.definitions(place).items():
-        found.append(Target(_kind("definitions"), definition, _conversion(conversion, name if temporary else "")))
+        found.append(RegistrationTarget(_kind("definitions"), definition, _conversion(conversion, name if temporary else "")))
     return found
 
 
@@ -144,7 +144,7 @@ class Registrar:
     An empty bundle injects nothing: what verifies the certificate is known to the API server already, or filled in by somebody else.
     """
 
-    def __init__(self, client: Client, clock: Clock, targets: Sequence[Target], bundle: bytes) -> None:
+    def __init__(self, client: Client, clock: Clock, targets: Sequence[RegistrationTarget], bundle: bytes) -> None:
         self._client = client
         self._clock = clock
         self._targets = list(targets)
@@ -199,7 +199,7 @@ class Registrar:
             log.warning("%s cannot be told of the webhooks: %s; tried again in %g s", target, error, _AGAIN)
             self._clock.call_later(_AGAIN, lambda: self._mark(number))
 
-    async def _patch(self, target: Target, limit: TokenBucket | None = None) -> None:
+    async def _patch(self, target: RegistrationTarget, limit: TokenBucket | None = None) -> None:
         """Raises ``_Contended``: it would be written more often than ``limit`` lets it."""
         try:
             found = await self._client.get(target.kind, target.name)
@@ -217,7 +217,7 @@ class Registrar:
             await self._client.patch(target.kind, target.name, patch, type="json")
             log.info("%s trusts the webhooks' certificates", target)
 
-    async def _apply(self, target: Target, wanted: Callable[[bytes], JSONObject]) -> None:
+    async def _apply(self, target: RegistrationTarget, wanted: Callable[[bytes], JSONObject]) -> None:
         await self._client.apply(target.kind.from_dict(wanted(self._bundle)), field_manager=FIELD_MANAGER, force=True)
 
 

@@ -27,7 +27,7 @@ class ReviewMalformed(KubeloopError):
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class AdmissionUser:
     """Who writes, as the API server authenticated them."""
 
     username: str = ""
@@ -56,7 +56,7 @@ class AdmissionRequest(Generic[R]):
     asked_subresource: str = ""
     name: str = ""
     namespace: str = ""
-    user: User = field(default_factory=User)
+    user: AdmissionUser = field(default_factory=AdmissionUser)
     object: R | None = None
     old: R | None = None
     dry_run: bool = False
@@ -132,7 +132,7 @@ class RawRequest(msgspec.Struct, rename="camel"):
             asked_subresource=self.request_sub_resource,
             name=self.name,
             namespace=self.namespace,
-            user=User(user.username, user.uid, tuple(user.groups or ()), user.extra or {}),
+            user=AdmissionUser(user.username, user.uid, tuple(user.groups or ()), user.extra or {}),
             dry_run=bool(self.dry_run),
             options=self.options or {},
         )

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kubeloop.codec import decode, document_of, encode
-from kubeloop.controller.webhooks.declared import Hook
-from kubeloop.controller.webhooks.request import ADMISSION, Operation, User
+from kubeloop.controller.webhooks.declared import AdmissionHook
+from kubeloop.controller.webhooks.request import ADMISSION, AdmissionUser, Operation
 from kubeloop.merge.json_patch import json_patch
 from kubeloop.meta import Resource
 from kubeloop.meta.resource import kind_info
@@ -45,11 +45,11 @@ class Reviewed(Generic[R]):
 
 
 def review_of(
-    hook: Hook,
+    hook: AdmissionHook,
     obj: Resource,
     operation: Operation,
     old: Resource | None,
-    user: User,
+    user: AdmissionUser,
     *,
     dry_run: bool,
     subresource: str | None,
