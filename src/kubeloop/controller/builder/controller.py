@@ -206,7 +206,7 @@ class ControllerBase(Generic[R]):
         the keywords, or hide their types from type checkers.)"""
 
     @classmethod
-    def declaration(cls) -> Declaration:
+    def _declaration(cls) -> Declaration:
         """What this class declares.
 
         Raises:
@@ -259,7 +259,7 @@ class ControllerBase(Generic[R]):
     @property
     def log(self) -> logging.Logger:
         """A logger named after the controller; its records carry cluster, controller, key, and the id of the reconcile."""
-        return logger_with_context(f"kubeloop.controller.{type(self).declaration().name}")
+        return logger_with_context(f"kubeloop.controller.{type(self)._declaration().name}")
 
     @property
     def cached(self) -> CacheReader:
@@ -356,7 +356,7 @@ class ControllerBase(Generic[R]):
             )
         return self._connection
 
-    def connect(self, connection: ControllerContext) -> None:
+    def _connect(self, connection: ControllerContext) -> None:
         """Called by the runner. A controller object serves one manager at a time.
 
         Raises:
@@ -366,7 +366,7 @@ class ControllerBase(Generic[R]):
             raise DeclarationError(f"this {type(self).__name__} is run by another manager already; make a second one")
         self._connection = connection
 
-    def disconnect(self) -> None:
+    def _disconnect(self) -> None:
         """Called by the runner after the end."""
         self._connection = None
 

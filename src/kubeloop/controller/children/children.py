@@ -128,7 +128,7 @@ class Children:
         if mode not in ("apply", "patch"):
             raise ValueError(f'mode={described_word(mode)}: children are brought about by "apply" or by "patch"')
         if isinstance(source, ControllerBase):
-            declared = type(source).declaration()
+            declared = type(source)._declaration()
             field_manager = field_manager or declared.name
             kinds = [owned.kind for owned in declared.owns] if kinds is None else kinds
         if not field_manager:

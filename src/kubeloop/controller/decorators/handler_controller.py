@@ -88,7 +88,7 @@ class HandlerController(KeyController[R]):
             raise DeclarationError(
                 f"{name} has no handler; decorate a method with @on_create, @on_change(PATH), @on_delete, @on_resume or @every(SECONDS)"
             )
-        if faults := qualified_name(FINALIZER + cls.declaration().name):
+        if faults := qualified_name(FINALIZER + cls._declaration().name):
             raise DeclarationError(f"{name}: its name is part of an annotation and a finalizer: {faults[0]}")
 
     #: Of this run: what each object's handlers have got to.
@@ -133,11 +133,11 @@ class HandlerController(KeyController[R]):
             return PartlyFailed(again, error=failure[0], text=failure[1])
         return Result(again) if again is not None else None
 
-    def disconnect(self) -> None:
+    def _disconnect(self) -> None:
         if self._caller is not None:
             self._caller.close()
         self._caller = self._memories = None
-        super().disconnect()
+        super()._disconnect()
 
     async def _living(self, obj: R, memory: Memory) -> list[float]:
         found = self._read(obj, memory)
@@ -233,7 +233,7 @@ class HandlerController(KeyController[R]):
     async def _called(self, handler: DeclaredHandler, memory: Memory, obj: R, pauses: list[float], *values: Any) -> bool:
         """Whether it is done; else its pause is among ``pauses``."""
         if self._caller is None:
-            self._caller = Caller(self, type(self).declaration().name, self.clock, self.events)
+            self._caller = Caller(self, type(self)._declaration().name, self.clock, self.events)
         pause = await self._caller.call(handler, memory, obj, *values)
         if pause is not None:
             pauses.append(pause)
@@ -281,15 +281,15 @@ class HandlerController(KeyController[R]):
         return obj
 
     def _own_kind(self) -> type[R]:
-        kind: Any = type(self).declaration().kind
+        kind: Any = type(self)._declaration().kind
         own: type[R] = kind
         return own
 
     def _annotation(self) -> str:
-        return RECORD + type(self).declaration().name
+        return RECORD + type(self)._declaration().name
 
     def _finalizer(self) -> str:
-        return FINALIZER + type(self).declaration().name
+        return FINALIZER + type(self)._declaration().name
 
     def _options(self) -> WriteOptions:
-        return WriteOptions(field_manager=type(self).declaration().name)
+        return WriteOptions(field_manager=type(self)._declaration().name)

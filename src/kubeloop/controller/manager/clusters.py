@@ -66,7 +66,7 @@ def runnable_of(what: Manageable, cluster: str = "") -> Runnable:
         NotRunnableError, DeclarationError: it cannot be run.
     """
     if isinstance(what, ControllerBase):
-        return Runner(what, name=f"{type(what).declaration().name}@{cluster}" if cluster else "")
+        return Runner(what, name=f"{type(what)._declaration().name}@{cluster}" if cluster else "")
     if isinstance(what, Runnable):
         return what
     background = Background(what)

@@ -49,7 +49,7 @@ class Runner(Generic[R]):
             DeclarationError: the class cannot be run; says why.
         """
         self._controller = controller
-        self._declaration: Declaration = type(controller).declaration()
+        self._declaration: Declaration = type(controller)._declaration()
         self._name = name or self._declaration.name
         self._class = type(controller).__name__
         if not isinstance(controller, Controller | KeyController):
@@ -162,7 +162,7 @@ class Runner(Generic[R]):
             sink = self._debouncer = Debouncer(sink, declared.debounce, clock)
         enqueuer = self._enqueuer = Enqueuer(sink, client.cluster)
         enqueue = _enqueue(queue, client.cluster)
-        controller.connect(ControllerContext(surroundings, self._recorder, CacheReader(self._class, informers), enqueue))
+        controller._connect(ControllerContext(surroundings, self._recorder, CacheReader(self._class, informers), enqueue))
         self._connected = True
         for informer, handler in self._wiring.handlers(enqueuer, client.cluster).items():
             name = f"controller {self._name}"
@@ -230,7 +230,7 @@ class Runner(Generic[R]):
         if self._recorder is not None:
             await self._recorder.__aexit__(None, None, None)
         if self._connected:
-            self._controller.disconnect()
+            self._controller._disconnect()
             self._connected = False
 
     def _take_over(self, gained: Callable[[ObjectKey], bool]) -> None:
