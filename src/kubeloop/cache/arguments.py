@@ -98,7 +98,9 @@ def check_transform(given: object) -> None:
         TypeError: no function.
     """
     if given is not None and not callable(given):
-        raise TypeError(f"transform={described(given)} is no function; give one that takes an object's JSON tree and returns what to keep")
+        raise TypeError(
+            f"transform={described(given)} is no function; give one that takes an object's JSON tree and returns the stored tree"
+        )
 
 
 def check_client(given: object, argument: str = "client") -> None:

@@ -280,7 +280,7 @@ class InformerRunner(Generic[R]):
         self.pipeline.start(self._create)
 
     async def stop(self) -> None:
-        """Stop list, watch and handlers for good, and drop the events that wait. The lister still answers, from the last state."""
+        """Stop list, watch and handlers permanently, and drop the events that wait. The lister still answers, from the last state."""
         self.close()
         await end(self._own, self.defaults.clock)
 

@@ -146,8 +146,8 @@ class Informers(ObservableInformers):
     """All informers of one program and one cluster. ``async with`` starts them, leaving the block stops them.
 
     Guarantees
-        Who asks for the same (see ``InformerScope``) gets the same informer: one list and watch, one copy in memory.
-        After the block nothing of it runs: no task, no open request. Informers that nobody ended say so (``ResourceWarning``).
+        Calls for the same scope (see ``InformerScope``) return the same informer: one list and watch, one copy in memory.
+        After the block nothing of it runs: no task, no open request. Informers that are never ended emit a ``ResourceWarning``.
 
     Errors
         What a server refuses does not end the block; it is logged, tried again, and raised or named by ``wait_synced``.
@@ -177,7 +177,7 @@ class Informers(ObservableInformers):
         ``Persistence``. ``persist_every``: seconds between two saves; 0: only at the end. Secrets only with ``persist_secrets``.
 
         Raises:
-            TypeError, ValueError: an argument is nothing that it can be; says which, and what is wanted.
+            TypeError, ValueError: an argument has a wrong type or value; names the argument and valid values.
         """
         arguments.check_client(client)
         arguments.check_seconds("resync", resync)
@@ -218,12 +218,12 @@ class Informers(ObservableInformers):
         page_size: int = 0,
         resync: float | None = None,
     ) -> Informer[R]:
-        """The informer of a kind: of all namespaces, one, or several; of all objects, or those that match.
+        """Return the informer of a kind: of all namespaces, one, or several; of all objects, or of matching ones.
 
         Started with the block, or at once inside it. Several namespaces are listed and watched apart, into one cache.
         ``indexes``: name to path (``{"node": "spec.nodeName"}``) or function. ``paths``: more that ``head.value`` can read undecoded.
         ``fields``, ``transform``, ``managed_fields``: the parts of each object to store (``Retention``), all but managedFields by default.
-        What is read from an informer with ``fields`` or ``transform`` is refused by ``client.update``, which would erase the rest.
+        ``client.update`` refuses objects of an informer with ``fields`` or ``transform``, since it would erase the rest.
         ``queue``: ``DeltaFifo`` groups what happens by object, as client-go once did; the usual one keeps the order over all objects.
         ``indexes`` and ``paths`` are added to an informer that exists. ``page_size`` counts for its first caller (0: the usual one).
         ``resync``: period in seconds of its handlers that name none and come later; None: that of these informers.
@@ -231,7 +231,7 @@ class Informers(ObservableInformers):
         Raises:
             ValueError: a namespace that cannot be, or for a cluster-scoped kind; a selector that cannot be read; a malformed path; a
                 negative number; an index that exists with another source.
-            TypeError: an argument is of no type that it can be; says which, and what is wanted.
+            TypeError: an argument has a wrong type; names the argument and valid values.
             UnknownKind: the class names no kind. InformerStopped: the block has ended.
         """
         arguments.check_kind(kind, "of")
@@ -257,7 +257,7 @@ class Informers(ObservableInformers):
         managed_fields: bool = False,
         page_size: int = 0,
     ) -> Informer[PartialObject]:
-        """The informer of a kind's metadata, and of nothing else: that is all a server is asked for. Else as ``of``.
+        """Return the informer of a kind's metadata, and request only metadata from the server. Arguments as of ``of``.
 
         Source: Kubernetes API concepts, "Metadata-only fetches".
         """

@@ -11,7 +11,7 @@ from kubeloop.transport import logger_with_context
 
 #: So many handlers of one name at one informer, or informers of one kind, are worth a warning; another one each time they double.
 MANY = 50
-#: Seconds after which an informer that nobody uses is worth a warning. It is looked at when its watch opens again: each 5 to 10 minutes.
+#: Seconds after which an unused informer is worth a warning. It is checked when its watch opens again: every 5 to 10 minutes.
 UNUSED_AFTER = 600.0
 
 _log = logger_with_context("kubeloop.cache")
@@ -34,7 +34,7 @@ class DuplicateInformerCheck:
         """Another handler of that name was added, so that there are ``count``: often one for each request that somebody serves."""
         if self.grown(name, count):
             _log.warning(
-                "%s: %d handlers named %s, and none was removed; each is told every change: call registration.remove() on those that "
+                "%s: %d handlers named %s, and none was removed; each gets every change: call registration.remove() on handlers that "
                 "are done with, or add one handler once",
                 what,
                 count,
@@ -46,7 +46,7 @@ class DuplicateInformerCheck:
         if self.grown(kind, count):
             _log.warning(
                 "%d informers of %s, the last of %s; each has a watch and a copy of its objects: one of all namespaces with an index or "
-                "label queries may do, and informers.remove(...) ends those that are done with",
+                "label queries may do, and informers.remove(...) ends unused ones",
                 count,
                 kind,
                 what,
@@ -54,7 +54,7 @@ class DuplicateInformerCheck:
 
 
 class UsageMonitor:
-    """Notices an informer that runs for nobody: never read and without a handler, or left by its last one."""
+    """Warns of an informer that is never read and has no handler, or has lost its last handler."""
 
     def __init__(self, what: str, now: float) -> None:
         self._what = what

@@ -215,7 +215,7 @@ class ReflectorTarget:
 
 
 class InformerPipeline(Generic[R]):
-    """The parts of one informer, and the order in which an event passes them. It runs no task of its own but the handlers'.
+    """The parts of one informer, and the order in which an event passes them. Its only tasks are those of handlers and resyncs.
 
     Guarantees
         A batch is applied whole before other tasks of the loop run: between two batches, queue and store agree.
@@ -289,7 +289,7 @@ class InformerPipeline(Generic[R]):
     # ------------------------------------------------------------------------------------------------------------- handlers
 
     def start(self, create: Create) -> None:
-        """Run the handlers, and those that are added later, in tasks made by ``create``."""
+        """Run the present handlers, and handlers that are added later, in tasks made by ``create``."""
         self._create = create
         self.processor.start(create)
         for registration in self.processor.registrations:

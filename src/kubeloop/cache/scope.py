@@ -49,7 +49,7 @@ class InformerScope(Generic[R]):
         """Return the scope for the arguments of ``Informers.of``, in canonical form.
 
         Raises:
-            ValueError: a namespace for a cluster-scoped kind, no namespace out of several, one that can be no namespace's name, or a
+            ValueError: a namespace for a cluster-scoped kind, no namespace out of several, an invalid name of a namespace, or a
                 selector that cannot be read or selects nothing.
             TypeError: a namespace that is no text, or no selector. UnknownKind: the class names no kind.
         """

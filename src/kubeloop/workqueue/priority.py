@@ -30,13 +30,13 @@ class PriorityQueue(BaseQueue[T]):
     Guarantees
         One entry per item. Added again it keeps the highest priority and the earliest time of all additions; its priority never falls.
         An item that is raised goes to the end of its new level.
-        An item that is being worked on is given to nobody else; added meanwhile, at whatever priority, it is handed out again once after
+        An item in work is not handed out a second time; added meanwhile, at whatever priority, it is handed out again once after
         ``done``, from the place in its level that this addition gave it.
         An item whose delay ends, or that is added without delay before that, joins its level at the end.
         After ``shut_down`` additions are ignored and ``get`` raises at once: what was ready is dropped. During ``drain`` what was ready is
         still handed out (controller-runtime's ShutDownWithDrain does not do that).
         With ``tenant``, tenants take turns within each level: see ``FairOrder``. With ``cap``, all queues that share it hand out no more
-        items a second than it allows. ``metrics`` is told of each item's times: see ``QueueTimes``.
+        items a second than it allows. ``metrics`` gets each item's times: see ``QueueTimes``.
 
     Not guaranteed
         That a low level is ever reached while higher ones always have items.

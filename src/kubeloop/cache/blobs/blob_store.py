@@ -24,9 +24,9 @@ HOLD_WATCHING = 2 << 20
 #: Training on more samples takes longer (0.2 ms each) and gains nothing measurable.
 SAMPLES = 256
 #: Each dictionary takes about 300 KiB, and those in use compete for the processor's cache: eight cost 8 us more an event.
-#: For one more one that is hardly used retires.
+#: Another one replaces a dictionary that is hardly used.
 MAX_DICTIONARIES = 3
-#: One that more than this share of the cache is packed with does not retire: packing all that anew costs more than it saves.
+#: A dictionary that more than this share of the cache uses does not retire: recompressing so many documents costs more than it saves.
 SPARE = 0.03
 #: Documents that are looked at to see which ones that are.
 CENSUS = 10_000
@@ -38,7 +38,7 @@ POOR_UPDATE = 2.0
 STREAK = 16
 #: Documents that were held are compressed so many at a time, about 2 ms.
 SLICE = 256
-#: Of a retired dictionary's documents so many are packed anew at a time, out of so many that are looked at: about 3 ms.
+#: Documents of a retired dictionary that are recompressed at a time, and documents that are checked for that: about 3 ms.
 MOVE = 128
 LOOK = 4096
 
@@ -63,7 +63,7 @@ class BlobStore:
         A document of an object seen before is packed with the dictionary that fitted its last state; one of a new object with that of
         its neighbour (lists come in namespace order, and the pods of a namespace resemble each other).
         When what comes no longer fits, as after a rollout, a dictionary is trained on it; if that was in vain, seldomer and seldomer.
-        At most ``MAX_DICTIONARIES``, and one that retires: what was packed with that is packed anew, in slices, and it is freed.
+        At most ``MAX_DICTIONARIES``, and a retiring one, whose documents are recompressed in slices before it is freed.
 
     Cost
         About 8 us for a Pod of 8 KB at one thirteenth of its size; 70 ms of a thread for each training. Reading about 13 us.
@@ -85,7 +85,7 @@ class BlobStore:
         self._superseded = 0
         self._patience = PATIENCE
         self._ignored = 0
-        #: What is in the cache; None: nobody says, and then no dictionary ever retires.
+        #: Returns the objects of the cache; None: unknown, and then no dictionary ever retires.
         self.population: Callable[[], Iterable[Holder]] | None = None
         self._moving: Iterator[Holder] | None = None
         #: The documents of the last changes; None: they are not kept.
@@ -183,7 +183,7 @@ class BlobStore:
         in_thread(lambda: better(trained(samples), current, samples), self._trained)
 
     def _best(self, samples: Sequence[bytes | memoryview]) -> Codec:
-        """Of those that are there, the one that fits these best."""
+        """Return the dictionary that compresses these samples best."""
         assert self._current is not None
         return min(self._live, key=lambda codec: sum(len(codec.compress(sample)) for sample in samples), default=self._current)
 
@@ -191,7 +191,7 @@ class BlobStore:
         return self._moving is None and (len(self._live) < MAX_DICTIONARIES or self._spare() is not None)
 
     def _spare(self) -> Codec | None:
-        """The oldest dictionary that hardly anything is packed with; None if all are in use, or nobody can say.
+        """Return the oldest dictionary that hardly any document uses; None if all are in use, or the use is unknown.
 
         So while a list comes in: what it brings is not in the cache yet.
         """
@@ -225,7 +225,7 @@ class BlobStore:
         in_slices(self._move_some)
 
     def _move_some(self) -> bool:
-        """Pack anew what was packed with a retired dictionary, a few documents at a time."""
+        """Recompress a few documents of a retired dictionary; return whether more are left."""
         current = self._current
         assert self._moving is not None
         assert current is not None
@@ -284,7 +284,7 @@ def in_thread(work: Callable[[], T], done: Callable[[T], None]) -> None:
 
     def run() -> None:
         answer = work()
-        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody wants the answer any more
+        with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(done, answer)
 
     threading.Thread(target=run, name="kubeloop aside").start()
@@ -300,7 +300,7 @@ def in_slices(some: Callable[[], bool]) -> None:
 
 
 def give_back_memory() -> None:
-    """Return what is free of this process's memory to the system, where the C library can (malloc_trim(3)). Takes some milliseconds."""
+    """Return free memory of this process to the system, where the C library can (malloc_trim(3)). Takes some milliseconds."""
     import ctypes
 
     with suppress(OSError, AttributeError):

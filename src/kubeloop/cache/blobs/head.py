@@ -74,7 +74,7 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         return self._packed
 
     def packed_anew(self, packed: CompressedObject) -> None:
-        """For the archive: the same document, packed otherwise. Nobody can tell, so the head is still what it was."""
+        """Replace the stored form of the same document. Called by the blob store; readers see no difference."""
         msgspec.structs.force_setattr(self, "_packed", packed)
 
     @property
@@ -122,7 +122,7 @@ class StringInterner:
     """Values that many objects have in common, kept once: label sets, owner lists, namespaces.
 
     A value is found by its bytes as the server wrote them, so that equal sets are not even decoded twice. What no object uses any more
-    is swept out when the tables have doubled, so that objects with labels of their own do not make it grow for ever.
+    is swept out when the tables have doubled, so that objects with unique labels do not make it grow without bound.
     """
 
     __slots__ = ("_labels", "_limit", "_owners", "_strings")
@@ -172,7 +172,7 @@ def _read_labels(raw: bytes, share: Callable[[str], str]) -> Mapping[str, str]:
 
 
 class HeadReader:
-    """Makes heads of projected objects: shares what is alike, packs what is kept of the document.
+    """Makes heads of projected objects: shares equal values, compresses the stored part of the document.
 
     ``paths`` are read beside the head's own fields; each becomes a field of the head's class, so that none costs a container.
 

@@ -104,7 +104,7 @@ _JSON = ";g=meta.k8s.io;v=v1,application/json"
 
 
 class Retention(Struct, frozen=True, gc=False):
-    """What is kept of each object. Equal ones may share an informer; so a transform is the same only if it is the same function.
+    """The parts of each object that the cache stores. Informers of equal retentions are shared; transforms are compared by identity.
 
     The steps, in this order
         ``metadata_only``: apiVersion, kind and metadata; asked so of the server, cut down here where it sends more.
@@ -116,7 +116,7 @@ class Retention(Struct, frozen=True, gc=False):
         should be idempotent: a state that is read again, after a restart of the program, goes through it again. If it raises or breaks
         these rules, the object is kept as it was before the transform, that is logged once per informer, and counted.
 
-    ``partial`` says, for a person, what is missing of objects; "" if they may be used for an update.
+    ``partial`` names the missing parts of objects, for a person; "" if objects may be used for an update.
     """
 
     managed_fields: bool = False
@@ -205,11 +205,11 @@ class DocumentTrimmer:
 
     @property
     def transforms(self) -> bool:
-        """Whether what is kept must be projected again: ``transform`` may have changed what heads show."""
+        """Whether the stored document must be projected again: ``transform`` may have changed the fields of the head."""
         return self.keep.transform is not None
 
     def document(self, projected: Projected, document: Buffer) -> Buffer:
-        """What is kept of an object that was projected; never the wire's own bytes if anything had to go."""
+        """Return the part of a projected object's document to store; the received bytes only if all of them are stored."""
         if self._pruning is not None:
             kept: Buffer = b"".join((self._opening, self._pruning.apply(document)[1:]))
         elif self._drops and (managed_fields := projected.metadata.managed_fields):

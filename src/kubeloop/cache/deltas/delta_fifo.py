@@ -20,7 +20,7 @@ class DeltaFifo:
 
     Guarantees
         All deltas of an object that wait come out together and in their order; none is merged with another, except that of two
-        deletions in a row one is left, the one that was seen rather than made up (a tombstone).
+        deletions in a row one is left, the observed deletion rather than a tombstone.
         A deletion of an object that neither the store nor the queue knows is dropped. A list becomes a deletion (tombstone) of each
         object that it lacks, be it in the store or only in the queue, and then a change of each that it has. A resync leaves out what
         has deltas waiting: they are news enough.
@@ -38,7 +38,7 @@ class DeltaFifo:
         self._known = known
         self._waiting: dict[_Key, list[_Part]] = {}
         self._order: deque[_Key] = deque()
-        #: What is left of the object that is coming out.
+        #: The rest of the deltas of the object that ``pop`` has begun to return.
         self._coming: deque[_Part] = deque()
         self._version = ""
         self._count = 0

@@ -16,7 +16,7 @@ from kubeloop.cache.blobs.head import Head
 class Upserted(Struct, frozen=True, gc=False):
     """An object was added or modified; which of both, the store decides.
 
-    ``ordered``: it comes in the order of arrival, so that whoever has applied it has everything up to its version.
+    ``ordered``: deltas arrive in order, so that a store that has applied this one has everything up to its version.
     """
 
     head: Head

@@ -76,7 +76,7 @@ class InformerStats:
     kind: str
     resource: str
     namespaces: tuple[str, ...]
-    #: Selectors and what is kept of objects, in short; "" for everything.
+    #: Selectors and stored parts of objects, in short; "" for everything.
     selection: str
     description: str
     objects: int
@@ -131,7 +131,7 @@ class InformerStats:
 
     @property
     def failure(self) -> str:
-        """Why the last request failed, of one that did; "" while all is well."""
+        """Why the last request of a list or watch failed; "" after successes."""
         return next((feed.failure for feed in self.feeds if feed.failure), "")
 
     @property

@@ -56,7 +56,7 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
         return self.view.decode(self.head)
 
     def unstructured(self) -> Unstructured:
-        """The object as ``head`` has it, as a tree: also one that does not fit its type."""
+        """Return the object of ``head`` as a tree, even if it does not fit its type."""
         return self.view.unstructured(self.head)
 
     def old_object(self) -> R | None:
@@ -73,13 +73,13 @@ Predicate = Callable[[Head], bool]
 
 
 class EventFilter(Generic[R]):
-    """What a handler behind a predicate is told.
+    """Shows a handler the objects that a predicate accepts, as if there were no others.
 
     Guarantees
-        An object that begins to match is "added" (not ``initial``), one that ceases to is "deleted", with the state before as ``head``
-        (which is what the handler knows of it); one that does not match is not told of. What counts is what this handler was told, not what
-        the predicate would say of an old state today: a predicate may change its mind, or raise, and still no object is added twice,
-        and none is deleted that was not added. Its new opinion shows with the object's next change or resync.
+        An object that begins to match is "added" (not ``initial``); an object that ceases to match is "deleted", with the state before as
+        ``head`` (the state that the handler knows); the handler gets no event of other objects. The filter compares with the events that
+        this handler got, not with the predicate's present answer for an old state: a predicate may change its answer, or raise, and still
+        no object is added twice, and none is deleted that was not added. A new answer shows with the object's next change or resync.
 
     Raises
         Whatever the predicate raises. The object then counts as it did before: a known one stays known, an unknown one unknown.

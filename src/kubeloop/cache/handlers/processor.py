@@ -76,7 +76,7 @@ class Processor(Generic[R]):
                 parameter = "head" if argument == "where" else "event"
                 raise TypeError(
                     f"{argument}={described(function)} is no function; "
-                    f"give one that takes the {parameter}: {argument}=lambda {parameter}: ..."
+                    f"give a function of the {parameter}: {argument}=lambda {parameter}: ..."
                 )
         first = next((handler for handler in (callbacks.added, callbacks.updated, callbacks.deleted) if handler is not None), None)
         name = self._unique(callbacks.name or str(getattr(first, "__qualname__", first)))
@@ -96,7 +96,7 @@ class Processor(Generic[R]):
         return registration
 
     def start(self, create: Create) -> None:
-        """Run the handlers, and those that are added later, in tasks made by ``create``."""
+        """Run the present handlers, and handlers that are added later, in tasks made by ``create``."""
         self._create = create
         for registration in self.audience:
             self._start(create, registration)

@@ -1,4 +1,4 @@
-"""Registration: one handler's place in an informer, with a buffer of its own, so that a slow handler delays nobody else."""
+"""Registration: one handler of an informer. It has its own buffer, so that a slow handler delays no other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubeloop.transport import log_field, logger_with_context
 
 R = TypeVar("R", bound=Resource)
 #: A plain function runs on the loop and should return soon; an ``async`` one is awaited, in both cases one event after the other.
-#: (A plain one is told of an event that came alone before the watch is read on; of many, and of all else, in a task.)
+#: (A plain function gets a single event before the watch is read on; several events, and all others, in a task.)
 Handler = Callable[[Event[R]], object]
 
 #: More waiting changes than this are worth a warning: the handler is slower than the changes come. Another one each time they double.
@@ -86,7 +86,7 @@ class Registration(Generic[R]):
         informer_synced: Callable[[], bool],
         removed: Callable[[Registration[R]], None],
     ) -> None:
-        """``informer_synced`` raises where waiting is hopeless; ``removed`` is told when this ends."""
+        """``informer_synced`` raises where waiting is hopeless; ``removed`` is called when the registration ends."""
         self.name = calls.name
         self.resync = calls.resync
         self.synced = False
@@ -238,7 +238,7 @@ class Registration(Generic[R]):
         self._initial_mark = self._mark()
 
     async def run(self) -> None:
-        """Handle what is offered, until it is removed. Once."""
+        """Handle the offered events until the registration is removed. Call it once."""
         self._task = asyncio.current_task()
         self._about = log_field("key")
         self._context = copy_context()
@@ -260,7 +260,7 @@ class Registration(Generic[R]):
                 self._begun[1].close()
             if self._watchdog is not None:
                 self._watchdog.cancel()
-            self.remove()  # for good: an informer does not start again
+            self.remove()  # an informer does not start again
             self._progress.notify()
 
     def _handle_one(self) -> None:
@@ -296,7 +296,7 @@ class Registration(Generic[R]):
             self._warn_at = WARN_AT
 
     def _call(self, event: Event[R]) -> Awaitable[object] | None:
-        """Call the handler. What is left to be awaited (see ``_finish``); None if it has ended, well or badly."""
+        """Call the handler. Return the awaitable that is left (see ``_finish``); None if the call has ended or failed."""
         meter, head = self.meter, event.head
         meter.key = key = f"{head.namespace}/{head.name}" if head.namespace else head.name
         self._about(key)

@@ -19,7 +19,7 @@ class Reached(Protocol):
 
     @property
     def namespace(self) -> str | None:
-        """The one that it watches; None: all."""
+        """The watched namespace; None: all."""
 
     @property
     def version(self) -> str:
@@ -83,7 +83,7 @@ class Freshness:
     def _version(self, version: str) -> tuple[Callable[[], bool], Callable[[], str]]:
         wanted = decimal(version)
         if wanted is None:
-            raise ValueError(f'min_resource_version="{version}" is no number: of such versions nobody can say which is newer')
+            raise ValueError(f'min_resource_version="{version}" is no number: such versions have no order')
 
         def done() -> bool:
             return all((decimal(feed.version) or 0) >= wanted for feed in self._feeds()) or self._running()

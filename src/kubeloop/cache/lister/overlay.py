@@ -1,6 +1,6 @@
 """The process's own writes, applied over a store until the watch has returned them. After client-go's mutation cache.
 
-It decides what is newer, and never hides what others wrote later. What readers see is put together in ``view.py``.
+It decides which state is newer, and never hides later writes of others. ``view.py`` merges store and overlay for readers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Key = tuple[str, str]
 class PendingWrite:
     """What an own write left. ``head`` None: not an object of this cache any more (or never one), by labels or fields.
 
-    ``version`` None: not a number, so nobody can say what is newer.
+    ``version`` None: not a number, so that it has no order.
     """
 
     namespace: str
@@ -83,8 +83,8 @@ class MutationCache:
     Guarantees
         A write is laid over until the watch of its namespace has reached its version, in whatever way: an event of any object, a bookmark,
         or a list. Versions of one resource are compared as numbers (KEP-5504). A write that comes late, when the watch is past it,
-        changes nothing; so it hides neither a later state nor an object made anew under the name.
-        A deleted object is known by its uid, and stays hidden until the watch saw the deletion. One that goes on to exist, against what
+        changes nothing; so it hides neither a later state nor an object recreated under the name.
+        A deleted object is known by its uid, and stays hidden until the watch saw the deletion. An object that still exists, against what
         the server's answer looked like, is shown again with its next state.
         A server that lost its history (a list at a lower version than was seen) ends all of it. So does a creation that was sent when the
         watch had shown a version already, and is answered with a lower one: no server that goes on answers so. It and later writes
@@ -93,9 +93,9 @@ class MutationCache:
     Not guaranteed
         Anything after ``PATIENCE`` seconds without confirmation: then the write is dropped, and logged if that is seen by readers.
         That a deletion hides a predecessor of the deleted object, of the same name, whose own end the watch has not told yet: answers to
-        deletions carry no version, so nobody can say which of both came later.
+        deletions carry no version, so that both have no order.
         After the server lost its history: an update, patch or deletion that is answered before any creation and before the watch moves.
-        One that changed nothing is answered with a low version, too, so it proves nothing, and is taken for seen.
+        The answer to a write without changes has a low version, too, so it proves nothing, and counts as seen.
         Much for versions that are no numbers (some aggregated servers): such a write is laid over until the next event of its object, which
         may be an older one, or the next list.
     """
@@ -106,9 +106,9 @@ class MutationCache:
         ``selects``: the watch speaks of an object that leaves the selection as deleted.
         """
         self.what = what
-        #: By key, what is newer than the store has it.
+        #: By key, the states that are newer than the store's.
         self.written: dict[Key, PendingWrite] = {}
-        #: By uid, what is no more.
+        #: By uid, the deleted objects.
         self.dead: dict[str, PendingDelete] = {}
         self.shown = shown
         #: Whether there is anything, for the hot path.
@@ -144,8 +144,8 @@ class MutationCache:
     def stored(self, head: Head, member: bool | None, seen: Callable[[str], bool], *, new: bool = False) -> None:
         """The server answered a write with the object as ``head`` says it.
 
-        ``member``: whether it is an object of this cache by its labels and fields; None: nobody here can tell. Then one that the cache
-        shows stays in it, and for one that it does not show nothing is laid over. ``seen``: whether the watch reported the end of a uid.
+        ``member``: whether it is an object of this cache by its labels and fields; None: unknown. Then an object that the cache
+        shows stays in it, and no write is applied for other objects. ``seen``: whether the watch reported the end of a uid.
         ``new``: the object was created by this, and was not yet when the watch got where it is.
         """
         key = (head.namespace, head.name)
@@ -165,7 +165,7 @@ class MutationCache:
         self._put(PendingWrite(*key, head.uid, version, head if shows else None, self._clock.now(), shows or there is not None))
 
     def ended(self, namespace: str, name: str, uid: str, version: str, seen: Callable[[str], bool]) -> None:
-        """The server answered that an object is no more. ``uid`` "" means the one that is shown under this name."""
+        """Record that the server answered a deletion. ``uid`` "" means the object that is shown under this name."""
         there, current = self._store.get(namespace, name), self.over(namespace, name)
         before = self.written.get((namespace, name))
         if not uid and current is not None:
@@ -181,7 +181,7 @@ class MutationCache:
         self._wake()
 
     def _known(self, there: Head | None, before: PendingWrite | None, head: Head, version: int | None) -> bool:
-        """Whether what is shown is this state or a later one."""
+        """Return whether readers see this state or a later one."""
         if version is not None:
             if self._feed(head.namespace).reached >= version:
                 return True
@@ -261,7 +261,7 @@ class MutationCache:
     def confirmed(self, write: PendingWrite | PendingDelete) -> bool:
         """Whether the watch has shown one of ``unconfirmed`` meanwhile."""
         if isinstance(write, PendingDelete):
-            return write.uid not in self.dead  # nor is one that has left the selection: its coming back concerns nobody who waits
+            return write.uid not in self.dead  # nor is an object that has left the selection: no caller waits for its return
         if write.version is None:
             return self.written.get((write.namespace, write.name)) is not write
         return self._feed(write.namespace).reached >= write.version
@@ -274,7 +274,7 @@ class MutationCache:
                 self.shown.put(cast("Head", changed.head))
 
     def close(self) -> None:
-        """Nothing changes any more, what is laid over stays."""
+        """Stop the timer; the applied writes stay."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -302,7 +302,7 @@ class MutationCache:
             self._wake()
 
     def _lose(self, feed: _Feed) -> None:
-        """The server began anew: where this watch stands, and what was written up to now, is of the past."""
+        """Drop the writes of a feed: the server has lost its history, with the version that the watch has reached."""
         feed.lost, feed.reached = feed.reached, 0
         for written in [each for each in self.written.values() if self._feed(each.namespace) is feed]:
             self._drop(written)

@@ -100,7 +100,7 @@ def by_field(path: str, value: Value, attributes: Mapping[str, str]) -> Predicat
         TypeError: the value is none that a field can have. UnreadPath, ValueError: as ``field``.
     """
     if value is not None and not isinstance(value, str | int | float):
-        raise TypeError(f'"{path}" with {described(value)}: give one text, number or boolean to compare with, or None for what is absent')
+        raise TypeError(f'"{path}" with {described(value)}: give one text, number or boolean to compare with, or None for absent fields')
     read, wanted = field(path, attributes), index_key(value)
 
     def predicate(head: Head) -> bool:

@@ -92,7 +92,7 @@ class WriteRecorder:
     """The writes of a client, as they concern one informer.
 
     Guarantees
-        What is laid over has the form that the informer keeps (``fields``, ``transform``, metadata only), and its indexes.
+        Applied writes have the informer's stored form (``fields``, ``transform``, metadata only), and its indexes.
 
     Not guaranteed
         Writes through another version of the kind (``autoscaling/v1`` for an informer of ``autoscaling/v2``): their documents are of
@@ -132,7 +132,7 @@ class WriteRecorder:
         projected = reader.projection.object(document)
         before = self._store.get(write.namespace, write.name)
         head = reader.head(projected, memoryview(document), before)
-        # Of the writes, only a creation always gets a version of its own: one that changes nothing is answered with what there was.
+        # Only a creation always gets a new version: the answer to a write without changes has the old one.
         new = sent_afterwards and write.verb == "create"
         self._overlay.stored(head, self._membership.of(document), self._known, new=new)
 
@@ -141,7 +141,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Readers(Generic[R]):
-    """Hears from the informer what is applied and from the client what is written, so that readers see the newer of both."""
+    """View and lister of one informer. It records applied changes and the client's writes, so that readers see the newer state."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class CacheView(Generic[R]):
         self.kind = kind
         #: What objects are read as: of metadata alone no object of the kind itself can be made.
         self.model: type[R] = cast("type[R]", PartialObject) if keep.metadata_only else kind
-        #: What is missing of them, for a person; "" if they are good for an update.
+        #: The missing parts of objects, for a person; "" if objects may be used for an update.
         self.partial = keep.partial
         #: Where heads carry the paths that were asked for.
         self.attributes: Mapping[str, str] = {}

@@ -49,7 +49,7 @@ class ServedKind:
 def served_kind(definition: Head) -> ServedKind | None:
     """What a definition serves now; None: nothing (not established yet, or no version is served).
 
-    The version is the one that is stored, which costs the server no conversion, or else the served one of the highest priority.
+    The version is the storage version, which costs the server no conversion, or else the served version of the highest priority.
     """
     conditions = dict(zip(definition.value(_CONDITIONS), definition.value(_STATES), strict=False))
     if conditions.get("Established") != "True":
@@ -88,9 +88,9 @@ class DynamicInformers:
 
     Guarantees
         A kind is listed and watched from the event on that establishes its definition; in one version, the stored one if it is served.
-        When a definition goes, or serves the kind no more, its informer is stopped and forgotten, and handlers are told of the deletion of
-        each object that was still in the cache (``tombstone``): who reacts to objects never keeps one of a kind that is gone.
-        A definition that comes back is a new kind: its objects are told as added, after all that was told of its predecessor.
+        When a definition goes, or serves the kind no more, its informer is stopped and forgotten, and handlers get a DELETED event of
+        each object that was still in the cache (``tombstone``), so that they never keep an object of a kind that is gone.
+        A definition that comes back is a new kind: handlers get ADDED events of its objects, after all events of its predecessor.
         A handler sees the events of all kinds, one at a time; ``event.view.kind`` says of which.
 
     Not guaranteed
@@ -114,7 +114,7 @@ class DynamicInformers:
     ) -> None:
         """``wanted`` chooses kinds; the options are those of ``Informers.of``, ``namespace`` for kinds that have one.
 
-        ``started`` and ``stopped`` are told of each informer, plain functions both.
+        ``started`` and ``stopped`` are plain functions, called with each informer.
         """
         self._informers = informers
         self._wanted = wanted
@@ -133,7 +133,7 @@ class DynamicInformers:
 
     @property
     def kinds(self) -> Mapping[GroupVersionKind, Informer[Unstructured]]:
-        """What is informed of at this moment."""
+        """The informers of the kinds that are served now."""
         return MappingProxyType({kind.gvk: informer for kind, informer in self._running.values()})
 
     def on_event(
@@ -169,10 +169,10 @@ class DynamicInformers:
         await all_synced(*(informer for _, informer in self._running.values()), timeout=timeout)
 
     def stop(self) -> None:
-        """Start and stop no more informers; those that run go on with the block."""
+        """Start and stop no more informers; the running ones end with the block."""
         self._definitions.remove()
 
-    # ------------------------------------------------------------------------------------------------------- what is served
+    # --------------------------------------------------------------------------------------------------------- served kinds
 
     def _changed(self, event: Event[Unstructured]) -> None:
         served = served_kind(event.head)
@@ -260,7 +260,7 @@ class DynamicRegistration:
         self._places.pop(informer, None)
 
     def remove(self) -> None:
-        """As ``Registration.remove``, for the kinds that are there and those that come."""
+        """Remove the handler from all kinds, present and future ones."""
         if self._removed:
             return
         self._removed = True

@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Resource)
 class SerialisedHandler(Generic[R]):
     """A handler that shares a lock with others: while one of them is awaited, none of them begins.
 
-    Those who wait are served in the order of their coming, so that an informer with many events takes turns with one that has few.
+    Waiting handlers run in the order of their arrival, so that informers with many and with few events take turns.
     """
 
     __slots__ = ("__qualname__", "_handler", "_lock")

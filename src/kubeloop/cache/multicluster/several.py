@@ -88,7 +88,7 @@ class MulticlusterInformers:
         return MulticlusterInformer({name: informers.of(kind, **options) for name, informers in self.clusters.items()})
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until every informer of every cluster has synced. Seconds. To go on without those that are down, catch the error.
+        """Wait until every informer of every cluster has synced. Seconds. To go on without unreachable clusters, catch the error.
 
         Raises:
             Unauthorized, Forbidden, UntrustedCertificate: at once, of any cluster; a note on the error names it.
@@ -146,7 +146,7 @@ class MulticlusterInformer(Generic[R]):
         Each cluster has its own buffer; clusters whose events wait take turns.
 
         Raises:
-            InformerStopped: nobody would ever call them.
+            InformerStopped: the informer of a cluster has stopped and will never call the functions.
         """
         lock = asyncio.Lock()
         calls = {

@@ -96,7 +96,7 @@ class ResumingStore:
         self._feed.flush()
 
     def close(self) -> None:
-        """Cancel the timer. Called when the watch has ended for good."""
+        """Cancel the timer, after the end of the watch."""
         self._stop_timer()
 
     def _install(self) -> None:
@@ -182,7 +182,7 @@ class Persistence:
     # ---------------------------------------------------------------------------------------------------------------- loading
 
     async def run(self, informer: Saved, feed: ReflectorTarget) -> None:
-        """List and watch into the feed, from its saved state on if there is one that fits. Until it is cancelled."""
+        """List and watch into the feed until cancelled; begin with the saved state if a fitting one exists."""
         found = await self._find(informer, feed)
         if found is None:
             await feed.listwatch.run(feed)

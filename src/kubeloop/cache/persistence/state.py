@@ -35,7 +35,7 @@ class Columns(Struct, array_like=True):
 
 
 def columns_of(heads: Sequence[Head], reader: HeadReader, codecs: dict[Codec, int]) -> tuple[Columns, list[Codec]]:
-    """``codecs`` numbers those that were met; new ones are added to it, and answered in the order of their numbers."""
+    """Return the heads as columns, and the codecs that are new. ``codecs`` numbers the known codecs; new ones are added to it."""
     known = len(codecs)
     packed = [(each.codec, each.blob) for each in (head._packed for head in heads)]
     label_sets: dict[int, int] = {}
@@ -62,7 +62,7 @@ def columns_of(heads: Sequence[Head], reader: HeadReader, codecs: dict[Codec, in
 
 
 def heads_of(columns: Columns, reader: HeadReader, codecs: Sequence[Codec]) -> list[Head]:
-    """The heads again, sharing what is alike with those that the reader makes.
+    """Return the heads of columns, sharing equal values with the heads that the reader makes.
 
     Raises:
         ValueError: columns of different lengths, or none for one of the reader's paths. IndexError: a place that is not in its table.
@@ -105,7 +105,7 @@ SLICE = 1000
 
 
 class Stamp(Struct, frozen=True):
-    """What a state belongs to. One that was written for another stamp is stale."""
+    """Identifies the server, kind, selection and form of a state. A state with another stamp is stale."""
 
     server: str
     api_version: str
@@ -118,7 +118,7 @@ class Stamp(Struct, frozen=True):
 
     def differs(self, other: Stamp) -> str:
         """The first thing that is not the same, in words; "" if all is."""
-        words = {"server": "another server", "kept": "another choice of what is kept", "paths": "other indexes or paths"}
+        words = {"server": "another server", "kept": "other stored parts", "paths": "other indexes or paths"}
         for name in self.__struct_fields__:
             if getattr(self, name) != getattr(other, name):
                 return words.get(name, f"another {name}")

@@ -48,7 +48,7 @@ class Folder:
             found = self.path.stat()
             if found.st_uid != os.getuid() or found.st_mode & 0o077:
                 raise ConfigError(
-                    f"persist={str(self.path)!r} is open to other users: name one that does not exist yet, or chmod it to 0700"
+                    f"persist={str(self.path)!r} is open to other users: name a folder that does not exist yet, or chmod it to 0700"
                 )
             lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:

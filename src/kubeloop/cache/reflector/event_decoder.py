@@ -1,6 +1,6 @@
-"""Decodes the objects and frames that a server sends, and reports those that it refuses. It makes no decision about requests.
+"""Decodes the objects and frames that a server sends, and reports malformed ones. It makes no decision about requests.
 
-One bad object costs nobody else anything: it is skipped and logged, or repaired where the standard Kubernetes clients repair it too.
+A malformed object does not affect others: it is skipped and logged, or repaired where the standard Kubernetes clients repair it too.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class EventDecoder:
         return read
 
     def listed(self, projected: Projected, document: memoryview | bytes, reader: HeadReader, sink: ReflectorStore) -> Head | None:
-        """The head of an object of a list, or of a streamed one; the one that the cache has if it is the same state."""
+        """Return the head of a listed or streamed object; the cache's own head if it is the same state."""
         metadata = projected.metadata
         if (projected.kind and not reader.keeper.expects(projected)) or not metadata.name:
             self.skip(projected)

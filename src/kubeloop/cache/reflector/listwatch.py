@@ -108,7 +108,7 @@ class ListWatch:
     async def run(self, sink: ReflectorStore, resume_from: str = "") -> None:
         """``resume_from``: the version of a state that the sink holds: only changes since are asked for, if the server has them.
 
-        It may not: then everything is asked for, as if there were nothing. A server that accepts the watch may say so in its first event.
+        If the server no longer has them, it lists everything. A server that accepts the watch may say so in its first event.
         """
         policy, clock = self._policy, self._clock
         state, step = begin(

@@ -55,7 +55,7 @@ class State:
     streams: bool = False
     #: Streams in a row that ended before they had shown everything.
     unfinished: int = 0
-    #: What is being installed came on a stream, which is still open.
+    #: The state that is being installed came on a stream, which is still open.
     open: bool = False
     #: The list at "0" came in pages, so the server has no watch cache: later lists are paged too.
     paged: bool = False
@@ -111,9 +111,9 @@ def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, 
     Stream    everything shown (``Streamed``)           Install, Follow: the same stream goes on as the watch
     Stream    nothing listens, 429                      Stream, after a pause
     Stream    410, too large (first time)               Stream at the newest, at once
-    Stream    ended early                               Stream, after a pause; from the third in a row on: List, for good
+    Stream    ended early                               Stream, after a pause; from the third in a row on: List, always
     Stream    silent, or closed at once without events  List in the same round
-    Stream    not understood (400, 405, 422 ...)        List, for good
+    Stream    not understood (400, 405, 422 ...)        List, always
     Stream    any other failure                         List in the same round
     List      page with a token                         List, the next page
     List      last page                                 Install, Watch
@@ -232,10 +232,11 @@ def _after_failed_list(state: State, failed: ListFailed) -> tuple[State, Step]:
 
 def _watch(state: State, reason: Reason, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
     if not state.version:
-        # A server without versions (some aggregated ones): nobody can say what was missed in between.
+        # A server without versions (some aggregated ones): changes in between may be missed.
         return _everything(state, reason, pause=pause, wait=wait)
-    # A server that was restored from a backup, or began anew, has lower versions. It accepts a watch from a higher one, keeps silent about
-    # all that happens below it, without an error or a bookmark, and then goes on as if nothing had been missed. A list tells. Behaviour A5.
+    # A server that was restored from a backup, or lost its history, has lower versions. It accepts a watch from a higher version, sends
+    # nothing of what happens below it, neither an error nor a bookmark, and then goes on as if nothing had been missed. A list shows the
+    # loss. Behaviour A5.
     return state, OpenWatch(state.version, check=state.doubtful, pause=pause, wait=wait, why=reason)
 
 

@@ -36,7 +36,7 @@ _TOO_LARGE_TEXT = "Too large resource version"
 #: A server that asks for more patience than this, in seconds, is asked again after it all the same.
 LONGEST_WAIT = 300.0
 
-#: Only a person can repair these; who waits for a sync is told at once. (A missing kind may still be installed: it is waited for.)
+#: Only a person can repair these; a wait for a sync raises them at once. (A missing kind may still be installed: the wait goes on.)
 HOPELESS = (Unauthorized, Forbidden, UntrustedCertificate)
 
 _NOT_UNDERSTOOD = (BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType)
@@ -66,7 +66,7 @@ def wait_of(error: Exception) -> float:
 def is_too_large(error: ApiError) -> bool:
     """Whether the server has not seen the asked resourceVersion yet, in any of the ways servers have said so.
 
-    Since 1.17 a cause with a reason of its own; before that a Timeout whose cause, and earlier still whose message, has the text.
+    Since 1.17 a cause with its own reason; before that a Timeout whose cause, and earlier still whose message, has the text.
     Source: k8s.io/client-go tools/cache reflector, behaviour A5.
     """
     if error.has_cause(_TOO_LARGE_CAUSE):
@@ -110,7 +110,7 @@ _REASONS = 16
 
 
 class ReflectorReporter:
-    """``on_error`` hears each failure once, with the log record that says what is done about it.
+    """Logs each failure with the next step, and calls ``on_error`` once for each.
 
     A failure for a reason that was said, with no success in between, is logged in a word.
     """

@@ -29,7 +29,7 @@ class ReflectorStream:
     """Reads frames in phases: everything at first, then what changes, over one connection.
 
     Guarantees
-        Frames come in order, each once; those that a phase does not use wait for the next. ``close`` frees the socket, always.
+        Frames come in order, each once; unused frames of a phase wait for the next phase. ``close`` frees the socket, always.
 
     Raises
         ApiError, TransportError: from ``open`` and ``read``. WatchStalled: it was abandoned. DecodeError: a frame without end.
@@ -147,7 +147,7 @@ Request = AbstractAsyncContextManager[Stream]
 
 
 class ReflectorRequests:
-    """Where the path is not known yet, the server is asked for it first.
+    """Makes the requests of a list and watch. Discovers the path of the kind first if it is unknown.
 
     Raises
         ApiError, TransportError, UnknownKind: there is no path. ConfigError: the kind does not fit the namespace.

@@ -1,6 +1,6 @@
-"""The reflector's words: the steps that it asks for, the outcomes that it is told, and the reasons that are counted.
+"""The reflector's steps, their outcomes, and the reasons that metrics count.
 
-What follows what is decided in ``reflector.py``; how a step is done in ``listwatch.py``.
+``reflector.py`` decides which step follows which outcome; ``listwatch.py`` acts on the steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FailureClass(Enum):
 
 
 class Reason(StrEnum):
-    """Why everything is asked for, or a watch opened again. A small closed set: metrics are labelled with it."""
+    """The reason of a list or of another watch. A small closed set: a label of metrics."""
 
     FIRST = "first"
     """Nothing was asked for before; of a watch: it follows its list."""

@@ -1,6 +1,6 @@
 """A bare store for anything that has a key: client-go's Store and Indexer, without a server, an informer or bytes behind it.
 
-It keeps the very objects it is given. Informers have a store of their own (``store.py``), which keeps bytes.
+It keeps the very objects it is given. Informers have another store (``store.py``), which stores bytes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ObjectKeyError(KubeloopError):
 
 
 class IndexFunctionError(KubeloopError):
-    """An index function raised, or answered what is no value; nothing was changed. ``index``, ``key`` and ``cause`` say where and why."""
+    """An index function raised, or returned an invalid value; nothing was changed. ``index``, ``key`` and ``cause`` say where and why."""
 
     def __init__(self, index: str, key: str, cause: Exception) -> None:
         super().__init__(f'index "{index}" failed for {key}: {type(cause).__name__}: {cause}; nothing was changed')
@@ -103,7 +103,7 @@ class ObjectStore(Generic[T]):
         Copies: what comes out is the object that went in. Order.
 
     Raises
-        ObjectKeyError: from every method that takes an object. IndexFunctionError: from those that put objects in.
+        ObjectKeyError: from every method that takes an object. IndexFunctionError: from methods that add objects.
         UnknownIndex: a query names an index that is not there.
 
     Source: k8s.io/client-go tools/cache (Store, Indexer); behaviours G91 to G94, G98.
@@ -181,7 +181,7 @@ class ObjectStore(Generic[T]):
             self._pushed()
 
     def resync(self) -> None:
-        """Does nothing: this store has nobody to tell. It is there for those who take any Store, a queue among them."""
+        """Does nothing: this store has no handlers. Callers that accept any Store, also a queue, may call it."""
 
     def __len__(self) -> int:
         with self._lock:
@@ -318,7 +318,7 @@ class ExpiringStore(ObjectStore[T]):
 
     Guarantees
         No query, by key, list or index, shows an object that was put in more than ``ttl`` seconds ago. Putting it in again starts its time
-        anew; with a ``ttl`` of 0 or less it never ends.
+        again; with a ``ttl`` of 0 or less it never ends.
         What has expired goes when somebody next reads or changes the store, oldest first, at no cost for the others. No timer runs.
 
     Source: k8s.io/client-go tools/cache (ExpirationCache); behaviour G96.

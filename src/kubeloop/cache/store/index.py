@@ -87,7 +87,7 @@ class Postings(Generic[T]):
         return there[0] if type(there) is tuple else cast("T | None", there)
 
     def values(self) -> list[str]:
-        """Those that at least one item has."""
+        """Return the values that at least one item has."""
         return list(self._found)
 
 
@@ -98,7 +98,7 @@ IndexValues = Iterable[str] | str | None
 
 
 def index_key(value: Any) -> str:
-    """A JSON scalar as indexes spell it: text as it is, ``true``/``false``, numbers in JSON's form, "" for what is absent."""
+    """A JSON scalar as indexes spell it: text as it is, ``true``/``false``, numbers in JSON's form, "" for an absent value."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -129,7 +129,7 @@ def by_path(attribute: str) -> Callable[[Head], tuple[str, ...]]:
 def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[[Head], tuple[str, ...]]:
     """Values that a function of the caller's gives.
 
-    When it raises, or answers what is no such value, the object is in the store all the same, only not in this index; the error is
+    When it raises, or returns an invalid value, the object is in the store all the same, only not in this index; the error is
     logged with the object's key. (client-go takes the process down; behaviour X8.)
     """
     failures = IndexFailureLog(name)

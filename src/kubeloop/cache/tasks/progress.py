@@ -24,7 +24,7 @@ class Progress:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def notify(self) -> None:
-        """Something changed: everybody looks again."""
+        """Wake all waiters so that they check their condition again."""
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
@@ -65,7 +65,7 @@ class Syncing(Protocol):
         """Return when it has synced. Seconds.
 
         Raises:
-            DeadlineError: not in time; the text says what is missing.
+            DeadlineError: not in time; the text names the missing parts.
         """
 
 
