@@ -99,7 +99,7 @@ def check_transform(given: object) -> None:
     """
     if given is not None and not callable(given):
         raise TypeError(
-            f"transform={described(given)} is no function; give one that takes an object's JSON tree and returns the stored tree"
+            f"transform={described(given)} is no function; give a function that takes an object's JSON tree and returns the tree to store"
         )
 
 

@@ -16,7 +16,7 @@ class DeclarationError(KubeloopError, TypeError):
 
 
 class ManagerError(KubeloopError):
-    """The manager is asked for what it cannot do now."""
+    """The manager cannot do this now."""
 
 
 class GraceExceeded(ManagerError):

@@ -12,7 +12,7 @@ from kubeloop.meta.type_checks import described_word
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Success, and what is to follow.
+    """The result of a successful reconcile, and when to reconcile again.
 
     ``requeue_after``: in so many seconds the same key is reconciled again, exactly then, its back-off forgotten (behaviour R205).
     ``requeue``: it is reconciled again with growing delay, as after an error, but nothing is logged or counted as one.
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class PartlyFailed(Result):
-    """Part of it failed, and ``requeue_after`` knows when that is to be tried again: counted as an error, without a back-off of its own."""
+    """Part of it failed, and ``requeue_after`` is the time of the next try: counted as an error, without back-off."""
 
     error: BaseException = field(default_factory=RuntimeError)
     text: str = ""

@@ -60,7 +60,7 @@ class ThreadExecutor:
                 failure = error
             try:
                 loop.call_soon_threadsafe(self._tell, future, result, failure)
-            except RuntimeError:  # The loop has ended, and with it whoever asked.
+            except RuntimeError:  # The loop has ended, and with it the caller.
                 return
             del job, function, argument, context, future, result, failure  # Waiting for the next job keeps nothing alive.
 

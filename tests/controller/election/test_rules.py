@@ -141,7 +141,7 @@ def test_reading_a_record_again_does_not_make_it_younger() -> None:
             LeaseRefused('the server asks to hand over to "other"'),
             id="a preferred holder ends the term",
         ),
-        pytest.param(MINE, 15.0, LeaseRefused("the lease has expired; the server chooses anew"), id="an expired lease is not renewed"),
+        pytest.param(MINE, 15.0, LeaseRefused("the lease has expired; the server chooses again"), id="an expired lease is not renewed"),
         pytest.param(OTHERS, 99.0, LeaseHeld("other"), id="an expired lease of another is not taken: the server chooses"),
         pytest.param(LeaseRecord(), 0.0, LeaseRefused("the server has not chosen a holder yet"), id="an empty lease is not taken"),
     ],

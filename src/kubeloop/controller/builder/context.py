@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReconcileObserver(Protocol):
-    """Is told of every reconcile, once it has ended."""
+    """Called with every reconcile, after its end."""
 
     def __call__(self, controller: str, seconds: float, result: str) -> None:
         """``seconds``: of the wall clock. ``result``: success, error, requeue or requeue_after, as controller-runtime counts them."""
@@ -29,15 +29,24 @@ class ReconcileObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunnableContext:
-    """What a manager gives to all that it runs.
+    """The settings and services that a manager passes to each runnable of one cluster.
 
-    ``namespace`` None is all namespaces; ``grace``, ``sync_timeout``: the manager's. ``scope``: what informers are to keep, ``namespace``
-    included: ``informers.of(kind, **surroundings.scope.select(kind, namespaced=...))``. ``observe``: who wants to hear of reconciles.
-    ``workers``: by name of controller, where the program's settings say another number than the class. ``queue_metrics``: makes what each
-    queue tells its times to, if anybody wants them. ``rate_cap``: of all queues of the process together. ``ownership``: gives for a
-    controller's name what is this replica's of its keys, where they are spread over several; None: all. ``elected``: what needs the leader
-    runs in one replica of several. ``advised``: see ``FailureLog``; one set for all controllers, so that a permission which several of them
-    lack is explained once.
+    Attributes:
+        client: of the cluster.
+        informers: of the cluster, shared by all runnables.
+        clock: measures all times.
+        namespace: the default namespace of informers; None: all namespaces.
+        grace: seconds that runnables have to end; None: no limit.
+        sync_timeout: seconds in which informers must sync.
+        scope: the objects that informers cache, ``namespace`` included:
+            ``informers.of(kind, **context.scope.select(kind, namespaced=...))``.
+        observe: called with each reconcile; None: not observed.
+        workers: number of workers by name of controller, where the settings override the class.
+        queue_metrics: makes the metrics of a queue; None: not measured.
+        rate_cap: the rate limit of all queues of the process together; None: no limit.
+        ownership: returns the ownership of a controller's keys, where several replicas share them; None: all keys are this replica's.
+        elected: runnables that need the leader run in one of several replicas.
+        advised: see ``FailureLog``; one set for all controllers, so that a permission that several of them lack is explained once.
     """
 
     client: Client

@@ -1,6 +1,6 @@
 """Controller: what a program subclasses. It declares what to watch and says how to make the world as an object wants it.
 
-Everything else (informers, queue, workers, retries) is the runner's; a controller never sees an event, only what is there now.
+Everything else (informers, queue, workers, retries) is the runner's; a controller never sees an event, only the present state.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class ControllerBase(Generic[R]):
         cls.predicates = checked(cls, "predicates", Predicate)
         check_numbers(cls)
         check_texts(cls)
-        parents: Any = super(cls, cls)  # What those that it derives from ask, as with __init_subclass__.
+        parents: Any = super(cls, cls)  # The checks of its base classes, as with __init_subclass__.
         parents._check_class()
 
     @classmethod
@@ -210,7 +210,7 @@ class ControllerBase(Generic[R]):
         """What this class declares.
 
         Raises:
-            DeclarationError: it names no kind, or indexes of one that it does not keep.
+            DeclarationError: it names no kind, or indexes of a kind that it does not cache.
         """
         if cls._kind is None:
             raise DeclarationError(f"{cls.__name__} names no kind; write class {cls.__name__}(Controller[Foo])")
@@ -263,7 +263,7 @@ class ControllerBase(Generic[R]):
 
     @property
     def cached(self) -> CacheReader:
-        """Reads, from memory, of any kind that this controller has declared; what is not held there is an error, never an empty answer."""
+        """Reads any declared kind from memory. A read outside the cache is an error, never an empty answer."""
         return self._connected.cache
 
     def lister(self, kind: type[S]) -> Lister[S]:
@@ -334,7 +334,7 @@ class ControllerBase(Generic[R]):
     def tenants(self) -> Callable[[ObjectKey], Hashable] | None:
         """Whose a key is, if tenants are to take turns, one key each within a priority, so that one with many does not starve the others.
 
-        Override for example with ``return lambda key: key.namespace``. Default: None, whoever came first.
+        Override for example with ``return lambda key: key.namespace``. Default: None, in the order of arrival.
         """
         return None
 

@@ -194,7 +194,7 @@ def check_no_handlers(cls: type[Any]) -> None:
     """That a class which calls no handlers has none.
 
     Raises:
-        DeclarationError: it has; nobody would ever call them.
+        DeclarationError: it has handlers, which would never be called.
     """
     for name, member in vars(cls).items():
         if hasattr(member, MARK):

@@ -1,4 +1,4 @@
-"""Children: brings the objects that make up an owner to what they should be, and deletes those that it no longer wants.
+"""Children: applies the objects that an owner consists of, and deletes objects that it no longer declares.
 
 Source of the rules: Kubernetes documentation, "Server-Side Apply" (using it in a controller) and "Owners and Dependents".
 """
@@ -90,24 +90,24 @@ class Children:
                 await self.children.apply(shop, [deployment_of(shop), service_of(shop)])
 
     Guarantees
-        A child that is as wanted costs no request: it is compared with the controller's cache (with the server where there is no cache).
-        What others wrote into a child stays, unless it is a value that is wanted to be another. What is no longer wanted of a child
-        is taken out of it.
-        Only what both has the owner as its controller and carries the set's label is pruned, and only in the state in which it was seen.
+        An unchanged child costs no request: it is compared with the controller's cache (with the server where there is no cache).
+        Fields that others wrote stay, unless the desired child has another value there. Fields that an earlier child had, and the
+        desired one lacks, are removed.
+        Only objects that have the owner as their controller and carry the set's label are pruned, and only in the state that was read.
         An object of a child's name that is not the owner's is never written (``ForeignChild``).
         Kinds in an order in which each finds what it needs; pruning comes last, in the opposite order, and not at all if a child failed.
         One child's failure does not keep the others from being applied; the report tells of each.
 
     Not guaranteed
-        One moment for all: this is not a transaction. Pruning of kinds that are neither among ``kinds`` nor wanted now.
-        That nobody creates an object of a new child's name in the very moment in which it is created here; then it is taken over if
-        nobody controls it, and refused by the server if somebody does.
+        One moment for all: this is not a transaction. Pruning of kinds that are neither among ``kinds`` nor among the desired children.
+        That no other program creates an object of a new child's name at the same moment; then it is taken over if it has no controller,
+        and refused by the server if it has one.
 
     ``source``: a controller (its caches, its name as field manager, the kinds that it ``owns``), or a client (then name ``field_manager``
     and ``kinds``, and everything is read from the server). ``name``: of the set, if one owner has several. ``kinds``: where to look for
-    what is to be pruned. ``mode``: "apply" is server-side apply; "patch" creates, and then sends merge patches. ``force``: an apply takes
+    objects to prune. ``mode``: "apply" is server-side apply; "patch" creates, and then sends merge patches. ``force``: an apply takes
     over fields that others own (Kubernetes' advice for controllers); else it fails with Conflict. ``adopt``: objects of a child's name
-    that nobody controls are taken over.
+    without a controller are taken over.
 
     Raises
         ValueError: ``name`` cannot be in a label; no field manager beside a client.
@@ -154,9 +154,9 @@ class Children:
     async def apply(
         self, owner: Resource, wanted: Iterable[Resource], *, prune: bool = True, dry_run: bool = False, check: bool = True
     ) -> ChildrenReport:
-        """Bring the children of ``owner`` to ``wanted``: objects made for this call, which set only what is to be so.
+        """Apply the children of ``owner``: objects that are made for this call, and set only the fields to apply.
 
-        Children without a namespace get their owner's. ``prune`` False leaves alone what is no longer wanted. ``dry_run``: the server does
+        Children without a namespace get their owner's. ``prune`` False leaves undeclared children alone. ``dry_run``: the server does
         everything but store, and the report says what would be done. ``check`` False: failures are only in the report.
 
         Raises:
@@ -194,7 +194,7 @@ class Children:
         return in_order((child.group_kind, child) for child in children)
 
     async def unwanted(self, owner: Resource, plan: Sequence[DesiredChild]) -> list[Member]:
-        """Children of the set that are there and not in ``plan``, those that need others first."""
+        """Return the existing children of the set that are not in ``plan``, in the order of their deletion: dependents first."""
         keys = {child.key for child in plan}
         found: dict[tuple[Any, str, str], Member] = {}
         for kind in dict.fromkeys([*self._kinds, *(child.kind for child in plan)]):

@@ -19,7 +19,7 @@ from kubeloop.meta.resource import source_of
 
 #: On each child: which set of which owner it belongs to, ``SET.UID``. With the owner reference it says what may be pruned.
 SET_LABEL: Final = "kubeloop.dev/child-set"
-#: On each child that was applied: what of (a digest), so that a restart need not apply again what is there.
+#: On each applied child: the digest of the applied state, so that a restart does not apply an unchanged child again.
 APPLIED: Final = "kubeloop.dev/applied"
 #: On each child that was patched: the fields that were set, without their values, so that those no longer wanted can be taken out.
 FIELDS_SET: Final = "kubeloop.dev/fields-set"
@@ -35,7 +35,7 @@ class UnplacedChild(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class DesiredChild:
-    """``tree`` is what is to be owned of the child, ``digest`` stands for it. Neither has the annotations of this module."""
+    """``tree`` has the fields of the child to own, ``digest`` is their digest. Neither has the annotations of this module."""
 
     kind: type[Resource]
     group_kind: GroupKind
@@ -111,7 +111,7 @@ def _with_own_metadata(child: Resource) -> Resource:
 
 
 def _fold_string_data(tree: dict[str, Any]) -> None:
-    """What a server does with it, done here: it is never read back, so nobody could own it, or tell whether it is still so."""
+    """Convert ``stringData`` as a server does: a server never returns it, so that nothing could own it or compare it later."""
     strings = tree.pop("stringData", None)
     if isinstance(strings, dict):
         encoded = {name: base64.b64encode(str(value).encode()).decode() for name, value in strings.items()}

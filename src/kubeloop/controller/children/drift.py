@@ -22,7 +22,7 @@ from kubeloop.meta import Resource
 if TYPE_CHECKING:
     from rich.text import Text
 
-# What is secret of an object is not shown: values of Secrets, wherever they stand in one, are starred out.
+# Values of Secrets are masked, wherever they stand in the object.
 #
 # As kubectl diff does it: a value that differs says so without being seen.
 
@@ -83,7 +83,7 @@ _OURS = (APPLIED, FIELDS_SET)
 class Drift:
     """One child that is not as wanted. ``what``: it is not there, is another, or is there and not wanted.
 
-    ``paths`` are those that an apply would change (``.spec.replicas``), empty if the child is missing or extra. Secret values are in none
+    ``paths`` would be changed by an apply (``.spec.replicas``), empty if the child is missing or extra. Secret values are in none
     of this, nor in ``str()``.
     """
 
@@ -124,9 +124,9 @@ async def find_drift(children: Children, owner: Resource, wanted: Sequence[Resou
     """What ``children.apply(owner, wanted)`` would change; nothing is written.
 
     ``ask``: the server is asked to apply each child without storing it, so that its defaults, its admission and what others own are
-    taken into account exactly; that needs the permission to patch. Else live objects and wishes are merged here: fields that are not
-    wanted do not count, whoever set them; what this field manager applied before and no longer wants does (read off the managed fields);
-    and what the server spells otherwise (1 for 1000m) is told as drift.
+    taken into account exactly; that needs the permission to patch. Else live objects and wishes are merged here: fields that
+    the desired child lacks do not count, unless this field manager applied them before (by the managed fields);
+    and values that the server spells differently (1 for 1000m) count as drift.
 
     Raises:
         ForeignChild: a child of somebody else is in the way. Conflict: a child was changed again and again meanwhile.

@@ -59,7 +59,7 @@ class ChildReader:
             return None
 
     async def members(self, kind: type[Resource], namespace: str | None, owner: Resource, label: tuple[str, str]) -> list[Member]:
-        """The objects of a kind that ``owner`` controls and that have the label, but those that are being deleted already."""
+        """Return the objects of a kind that ``owner`` controls and that have the label, without objects that are being deleted."""
         name, value = label
         lister = self._lister(kind)
         if lister is not None:

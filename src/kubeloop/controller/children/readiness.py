@@ -15,7 +15,7 @@ from kubeloop.controller.children.lookup import ChildReader
 from kubeloop.controller.result import Result
 from kubeloop.meta import DeadlineError, Resource, WaitFailed
 
-#: What is waited for by kind, where "ready" is not meant: a function of the object, or words of ``kubectl wait --for``.
+#: By kind, the condition to wait for instead of readiness: a function of the object, or words of ``kubectl wait --for``.
 Until: TypeAlias = Mapping[Any, "Callable[[Any], object] | str"]
 
 
@@ -66,7 +66,7 @@ async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *,
 
     Raises:
         DeadlineError: ``timeout`` seconds passed; the text says what each of the missing lacks.
-        WaitFailed: a child failed for good.
+        WaitFailed: a child failed permanently.
     """
     cached = [obj for obj in objects if reader.informer(type(obj)) is not None]
     others = [obj for obj in objects if reader.informer(type(obj)) is None]
@@ -96,7 +96,7 @@ async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *,
 
 
 async def _wait_in_caches(reader: ChildReader, objects: Sequence[Resource], timeout: float, until: Until | None) -> list[str]:
-    """What is still missing at the end."""
+    """Return the children that are not ready at the end."""
     changed = asyncio.Event()
     names = {(type(obj), obj.metadata.namespace, obj.metadata.name) for obj in objects}
     with ExitStack() as stack:

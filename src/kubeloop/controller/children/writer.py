@@ -1,4 +1,4 @@
-"""Writes one child: created, updated or left alone, by server-side apply or by merge patch; and deletes one that is no longer wanted."""
+"""Writes one child: created, updated or left alone, by server-side apply or by merge patch; and deletes undeclared children."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def check_ownership(live: Resource, owner: Resource, *, adopt: bool) -> None:
 
 
 class ChildWriter(ABC):
-    """Brings one child to what is wanted."""
+    """Writes the desired state of one child."""
 
     def __init__(self, client: Client, field_manager: str, *, force: bool) -> None:
         self._client = client
@@ -118,7 +118,7 @@ class ChildWriter(ABC):
 
 
 class ApplyWriter(ChildWriter):
-    """Server-side apply: the server merges, and takes out what is no longer applied.
+    """Server-side apply: the server merges, and removes fields that are no longer applied.
 
     Nothing need be sent if the child's annotation says that the same was applied last, and every value is still there.
     """
@@ -201,7 +201,7 @@ class PatchWriter(ChildWriter):
 
 
 async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None:
-    """Delete that very state of the child: one that somebody changed since it was looked at may be somebody else's now.
+    """Delete exactly this state of the child: a child that changed since it was read may have another owner now.
 
     Raises:
         Conflict: it was changed.
@@ -216,7 +216,7 @@ async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None
 def outcome_of(wanted: DesiredChild, live: Resource | None, answer: Resource, *, dry_run: bool) -> ChildOutcome:
     did: ChildDid = "created"
     if live is not None:
-        # A write that was only tried has no version of its own.
+        # A dry run has no new version.
         as_before = same(_content(live), _content(answer)) if dry_run else _version(answer) == _version(live)
         did = "unchanged" if as_before else "updated"
     return ChildOutcome(wanted.kind, wanted.namespace, wanted.name, did, answer, sent=True)

@@ -29,7 +29,7 @@ async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOpti
 
     Guarantees
         Nothing is sent if it is there. The patch is bound to the version that was read, so that a finalizer which somebody else added or
-        removed meanwhile is neither lost nor brought back; on conflict it is read anew, five times. ``obj`` is not changed.
+        removed meanwhile is neither lost nor brought back; on conflict the object is read again, five times. ``obj`` is not changed.
         It holds for that very object (its uid), not for a successor of its name.
 
     Raises:

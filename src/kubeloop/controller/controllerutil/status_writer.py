@@ -19,7 +19,7 @@ from kubeloop.types import JSONObject
 
 # How often the status of one object may be written: at first at once, then, while it goes on changing, ever less often.
 #
-# Pure: it is told the time. What it knows is in memory only: a counter in the status would itself be a write.
+# Pure: the time is an argument. The state is in memory only: a counter in the status would itself be a write.
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class StatusError(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class StatusWrite(Generic[R]):
-    """``object`` as the server has it after a write; else the one that was given. ``again``: seconds after which to try, if held back."""
+    """``object`` is the server's state after a write; else the argument. ``again``: seconds after which to try, if held back."""
 
     object: R
     did: StatusDid
@@ -183,10 +183,10 @@ class StatusWriter:
         Where a list is replaced (conditions are one) the patch is bound to the version that was read. On conflict the newest state is
         read and the changes are merged into it: condition by condition, field by field; so other writers' conditions stay. Five times.
         With ``backoff`` an object that is written again and again is held back (``did == "held back"``); return ``written.result``
-        then, and the next reconcile writes what is true by then.
+        then, and the next reconcile writes the state of that time.
 
     Not guaranteed
-        That it is written before the next change comes: state what is so, not what happened.
+        That every status is written before the next change: describe the state, not the events.
 
     Raises
         Conflict: others kept writing, or the same list without keys was changed on both sides. NotFound: the object is gone,
@@ -264,7 +264,7 @@ def _statuses(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]]:
     trees = checked_changes(obj, "status")
     if trees is None:
         raise IncompleteObject(
-            f'{obj.kind} "{obj.object_key()}" was made here, not read: nobody can tell what of its status is new. '
+            f'{obj.kind} "{obj.object_key()}" was made here, not read: changes of its status are unknown. '
             "Get the object, from the lister or the client, and change that."
         )
     before, after = (tree.get("status") for tree in trees)

@@ -59,7 +59,7 @@ def on_create(
     backoff: float = 1.0,
     timeout: float | None = None,
 ) -> M | Callable[[M], M]:
-    """Call ``method(self, obj)`` once for each object that this controller has never seen; also for those that are older than it.
+    """Call ``method(self, obj)`` once for each object that this controller has never seen, also for older objects.
 
     ``id``: what the handler is called in the object's record; the method's name unless given. Keep it when you rename the method, or the
     handler is taken for a new one. ``retries``: after so many failed calls it is given up, as by ``TerminalError``; None never.
@@ -175,6 +175,6 @@ _Any = TypeVar("_Any", bound=Callable[..., Any])
 
 
 def _mark(method: _Any, terms: Terms) -> _Any:
-    # A method may have several decorators; each is a handler of its own.
+    # A method may have several decorators; each is a separate handler.
     setattr(method, MARK, (*getattr(method, MARK, ()), terms))
     return method

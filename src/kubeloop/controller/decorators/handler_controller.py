@@ -1,6 +1,6 @@
-"""HandlerController: methods that are called for what happened to an object, on a loop that only knows what is there now.
+"""HandlerController: methods that are called for changes of an object, derived from its present state.
 
-Each pass compares the object with its record, calls what is due, and writes down what was done. Source of the words: kopf's handlers.
+Each pass compares the object with its record, calls the due handlers, and updates the record. Source of the names: kopf's handlers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class HandlerController(KeyController[R]):
         A call for each change: what changes to and fro between two passes was never seen, and several changes are one, with ``old`` the
         value last handled. Exactly one call: a program that dies between a handler's end and the write of the record (one for all handlers
         of a pass) calls it again; make handlers idempotent. A deletion of an object that had its finalizer removed, or not yet added.
-        Old values beyond 1 KiB, which are kept as digests (``UNKNOWN``). Timers and retries across a restart, which begin anew.
+        Old values beyond 1 KiB, which are kept as digests (``UNKNOWN``). Timers and retries across a restart, which start over.
 
     Needs permission to patch its kind. To have creation handled again, take the annotation off. A finalizer that an older version of the
     program left is removed when the class has no ``on_delete`` any more.
@@ -97,11 +97,11 @@ class HandlerController(KeyController[R]):
 
     @property
     def handler_errors(self) -> int:
-        """Calls that failed since the start, those that were given up included."""
+        """Failed calls since the start, including abandoned handlers."""
         return self._caller.errors if self._caller is not None else 0
 
     async def reconcile(self, key: ObjectKey, /) -> Result | None:
-        """Call what is due for one object."""
+        """Call the due handlers of one object."""
         if self._memories is None:
             self._memories = Memories()
         kind = self._own_kind()
@@ -259,7 +259,7 @@ class HandlerController(KeyController[R]):
 
     async def _save(self, obj: R, memory: Memory, *, finalizer: bool = False) -> R:
         """``finalizer``: add that in the same write."""
-        assert memory.record is not None  # set by whoever saves
+        assert memory.record is not None  # set by the callers
         name, text = self._annotation(), memory.record.text()
         metadata: dict[str, Any] = {"uid": obj.metadata.uid, "annotations": {name: text}}
         if finalizer and self._finalizer() not in obj.metadata.finalizers:

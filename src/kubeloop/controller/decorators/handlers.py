@@ -65,13 +65,13 @@ def handlers_of(cls: type[Any], kind: type[Resource] | None) -> Handlers:
         for name, member in vars(base).items():
             marks: tuple[Terms, ...] = getattr(member, MARK, ())
             if name in found and not marks:
-                del found[name]  # overridden by what is no handler
+                del found[name]  # overridden by a member that is no handler
             if marks:
                 found[name] = [_handler(cls, name, member, terms, kind) for terms in marks]
     handlers = [one for several in found.values() for one in several]
     for twice, count in Counter(one.id for one in handlers).items():
         if count > 1:
-            raise DeclarationError(f'{cls.__name__}: {count} handlers have the id "{twice}"; give each an id of its own, id="..."')
+            raise DeclarationError(f'{cls.__name__}: {count} handlers have the id "{twice}"; give each its own id, id="..."')
     return Handlers(tuple(handlers))
 
 
@@ -94,7 +94,7 @@ def _handler(cls: type[Any], name: str, member: Any, terms: Terms, kind: type[Re
         if kind is not None:
             _check_path(where, kind, terms.path, segments)
     marks = len(getattr(member, MARK, ()))
-    # Several decorators on one method: each needs a name of its own.
+    # Several decorators on one method: each needs its own name.
     default = name if marks < 2 else f"{name}/{terms.when}" + (f"/{terms.path}" if terms.path else "")
     return DeclaredHandler(terms.id or default, name, terms, plain, segments)
 

@@ -1,4 +1,4 @@
-"""Calls one handler of one object, in the loop or in a thread; its errors become a retry of its own, or the end of it."""
+"""Calls one handler of one object, in the loop or in a thread; its errors lead to retries of this handler, or to its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _StillRunning(Exception):
 
 
 class Caller:
-    """Calls handlers of one controller. ``errors`` counts failed calls, those that were given up included."""
+    """Calls handlers of one controller. ``errors`` counts failed calls, including abandoned handlers."""
 
     def __init__(self, controller: object, name: str, clock: Clock, events: EventRecorder) -> None:
         self.errors = 0

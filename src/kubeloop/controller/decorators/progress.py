@@ -90,7 +90,7 @@ def watched(tree: dict[str, Any], finalizer: str) -> dict[str, Any]:
 
 
 def _keep(metadata: dict[str, Any], name: str, value: dict[str, Any] | list[Any]) -> None:
-    """As servers do: what is empty is not there."""
+    """Remove empty values, as servers do."""
     if value:
         metadata[name] = value
     else:
@@ -150,7 +150,7 @@ class Memories:
         self._by_key: dict[ObjectKey, Memory] = {}
 
     def of(self, key: ObjectKey, uid: str) -> Memory:
-        """An object that was made anew under its name is another one."""
+        """An object that was recreated under its name is another object."""
         found = self._by_key.get(key)
         if found is None or found.uid != uid:
             found = self._by_key[key] = Memory(uid)

@@ -16,7 +16,7 @@ from kubeloop.transport import logger_with_context
 
 log = logger_with_context(__name__)
 
-#: Seconds between renewals that nobody asked for (client-go's requeueInterval), and between looks for a question.
+#: Seconds between unrequested renewals (client-go's requeueInterval), and between checks for a ping.
 RENEWAL = 300.0
 LOOK = 2.0
 

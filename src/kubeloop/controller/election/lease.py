@@ -14,7 +14,7 @@ from kubeloop.meta import KubeloopError, ObjectMeta
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """Who leads, and since when. An empty ``holder``: nobody, take it at once.
+    """The leader, and the beginning of its term. An empty ``holder``: no leader, take the lease at once.
 
     ``acquired`` and ``renewed`` are the holder's time of day: for people, and to see that something changed; never compared with a clock
     here. ``duration`` in seconds. ``preferred``, ``strategy``: of coordinated election.
@@ -132,7 +132,7 @@ def after_coordinated_read(
     if record.holder != identity:
         return LeaseHeld(record.holder) if record.holder else LeaseRefused("the server has not chosen a holder yet")
     if not seen.alive(now):
-        return LeaseRefused("the lease has expired; the server chooses anew")
+        return LeaseRefused("the lease has expired; the server chooses again")
     if record.preferred:
         return LeaseRefused(f'the server asks to hand over to "{record.preferred}"')
     return LeaseWrite(renewed(record, duration, wall), renewal=True)
@@ -175,7 +175,7 @@ class LeaseLock:
         """
         if self.lease is None:
             raise KubeloopError(f"lease {self._config}: nothing was read or created yet")
-        # A copy of its own document each time: a write that fails must not leave its values in what the next one starts from.
+        # A fresh copy of the document each time: a failed write must not leave its values in the next one.
         changed = copy.deepcopy(self.lease)
         changed.spec = record.spec()
         changed.metadata.labels.update(self._config.labels)

@@ -90,7 +90,7 @@ class Correlator(Protocol):
         """What this occurrence makes of all that came before it."""
 
     def due(self) -> list[EventWrite]:
-        """What is to be written by now though nothing more has happened."""
+        """Return the writes that are due although no event was added."""
 
     def next_due(self) -> float | None:
         """Seconds until ``due`` may have something; None when nothing waits."""
@@ -105,7 +105,7 @@ def by_object(occurrence: Occurrence) -> Hashable:
 
 
 def by_reason(occurrence: Occurrence) -> Hashable:
-    """What is similar: events about one object that differ only by their message."""
+    """Return the key of similar events: events about one object that differ only by their message."""
     return (*occurrence.subject.identity, occurrence.type, occurrence.reason)
 
 
@@ -119,7 +119,7 @@ class EventLimits:
 
     ``burst`` events about one object at once, then one in ``refill`` seconds. Of ``similar`` different messages within ``interval``
     seconds of each other the last one, and what follows, becomes one combined event. ``capacity`` objects and events are remembered.
-    ``spam_key`` and ``similar_key`` say what is counted together, ``message`` what a combined event says.
+    ``spam_key`` and ``similar_key`` group events for counting, ``message`` makes the text of a combined event.
 
     Raises:
         ValueError: a figure of 0 or below.
@@ -196,7 +196,7 @@ class _Counted:
 class CoreCorrelator:
     """Counts the same event again (behaviour J131), after similar ones were combined, before too many are dropped.
 
-    What the filter drops was counted: the next one that passes shows the true number.
+    Dropped events are counted: the next event that passes shows the true number.
     """
 
     def __init__(self, limits: EventLimits, clock: Clock, name: Callable[[str], str] = event_name) -> None:

@@ -65,7 +65,7 @@ def occurrence_of(
     field_path: str = "",
     annotations: Mapping[str, str] | None = None,
 ) -> Occurrence:
-    """An occurrence that a server can take: what is too long is cut.
+    """Return an occurrence that a server accepts: long texts are cut.
 
     Raises:
         ValueError: it cannot be an event: another type than Normal and Warning, no reason, or an object without kind or name.
@@ -91,7 +91,7 @@ def subject_of(obj: Resource) -> EventSubject:
     """The reference to ``obj``.
 
     Raises:
-        ValueError: it has no kind or no name, so nobody could find it.
+        ValueError: it has no kind or no name, so that the event could not be found.
     """
     metadata = obj.metadata
     if not obj.kind or not obj.api_version or not metadata.name:

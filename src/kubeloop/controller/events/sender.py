@@ -71,7 +71,7 @@ _AFTER_DEFECT = 1.0
 
 
 class EventSender:
-    """Sends what is put into it, in that order.
+    """Sends the occurrences that are put into it, in that order.
 
     Guarantees
         ``put`` returns at once and may be called from any thread; what does not fit is dropped and counted. Nothing that a server or a
@@ -147,7 +147,7 @@ class EventSender:
                 await self._clock.sleep(_AFTER_DEFECT)
 
     async def _step(self) -> bool:
-        """Send what is due, or wait for it; True when everything was sent after ``close``."""
+        """Send the due events, or wait for them; True when everything was sent after ``close``."""
         for write in self._correlator.due():
             await self._deliver(write)
         if self._waiting:
@@ -194,7 +194,7 @@ class EventSender:
                     self._refused(write, error)
                     return
                 if not write.exists:
-                    # An earlier try arrived, though its answer did not: nobody else makes this name.
+                    # An earlier try arrived, though its answer did not: no other process makes this name.
                     self.counts.sent += 1
                     return
                 # Gone when it was to be patched, there again when it was to be created: patch it.

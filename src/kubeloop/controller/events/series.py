@@ -12,7 +12,7 @@ from kubeloop.controller.events.correlation import CorrelationResult, EventWrite
 from kubeloop.controller.events.occurrence import Occurrence, event_name
 from kubeloop.timing import Clock
 
-#: Seconds without another occurrence after which a series is over, and between two writes of one that goes on.
+#: Seconds without another occurrence after which a series is over, and between two writes of a running series.
 FINISH = 360.0
 REFRESH = 1800.0
 CAPACITY = 4096
@@ -35,7 +35,7 @@ class SeriesCorrelator:
         The first of them is created, the second starts a series with count 2 and is written once; later ones are counted here. A series is
         written again ``refresh`` seconds after its last write, so that the server does not let it expire, and for the last time ``finish``
         seconds after its last occurrence; it is over then, and the next occurrence is another event. At most ``capacity`` events are
-        remembered; the one that has to go is written first.
+        remembered; a dropped series is written first.
 
     Differs from client-go: that takes an object with another resourceVersion for another object, and finishes series when a timer of
     6 min passes, so up to 12 min after their last occurrence.

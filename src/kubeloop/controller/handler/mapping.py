@@ -1,6 +1,6 @@
 """From a changed object to the keys to reconcile: by name, owner, label, field or index, or by a function of one's own.
 
-A mapping reads heads only, so that it costs no decoding; what it must know of the controller's own kind it is told when that runs.
+A mapping reads heads only, so that it costs no decoding; ``bind`` gives it the controller's own kind at the start.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class MappingError(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class MapTarget:
-    """The kind that is reconciled: whether it is namespaced, and the lister of what is cached of it."""
+    """The kind that is reconciled: whether it is namespaced, and the lister of its cache."""
 
     namespaced: bool
     lister: Lister[Any]

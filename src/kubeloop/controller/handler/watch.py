@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class SourceError(KubeloopError):
-    """A source of a controller is broken for good, or gave something that names no object; the text names both and the way out."""
+    """A source of a controller is broken permanently, or gave something that names no object; the text names both and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Channel(Generic[T]):
 
     ``source`` is an ``asyncio.Queue``, an async iterator, or a function that opens one. The function is called again, with growing
     pauses, when what it opened breaks; an iterator that breaks ends the controller, since what it had to tell is lost.
-    One that ends is not asked again. What comes before the controller runs waits in its queue; predicates do not apply.
+    A source that ends is not opened again. Items that come before the controller runs wait in its queue; predicates do not apply.
     """
 
     source: asyncio.Queue[T] | AsyncIterable[T] | Callable[[], AsyncIterable[T]]

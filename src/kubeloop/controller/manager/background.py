@@ -101,7 +101,7 @@ class Background:
 
 
 async def _ended(task: asyncio.Future[object]) -> None:
-    """Cancelled again, as whoever waited was; an error of its tidying up is raised."""
+    """Cancel the task again, as its waiter was cancelled; an error of its cleanup is raised."""
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled():
@@ -114,7 +114,7 @@ def _shown(work: object) -> str:
 
 
 def _function_of(work: object) -> Callable[..., Awaitable[object]] | None:
-    """What is to be called; None if that is nothing asynchronous."""
+    """Return the function to call; None if it is not asynchronous."""
     run = getattr(work, "run", None)
     function = run if run is not None and not isinstance(work, type) else work
     return function if callable(function) and _is_async(function) else None

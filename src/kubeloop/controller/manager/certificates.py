@@ -17,7 +17,7 @@ _LEAST = 60.0
 class OwnCertificate:
     """Made when it is first needed, signed by an authority made with it, renewed when a third of its life is left.
 
-    Whoever connects cannot tell it from another one: it hides what passes, it proves nothing (controller-runtime's default for metrics).
+    Clients cannot verify it: it encrypts, but does not authenticate the server (controller-runtime's default for metrics).
     ``names``: DNS names and addresses to serve under.
     """
 

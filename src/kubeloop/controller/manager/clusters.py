@@ -29,7 +29,7 @@ class OnCluster:
 
 @dataclass(frozen=True, slots=True)
 class OnEachCluster:
-    """``make`` is called once for each cluster, with its name, those that are added later too; what it makes runs against that cluster.
+    """``make`` is called with the name of each cluster, also of clusters that are added later; the result runs against that cluster.
 
     Its name gets the cluster's: ``foo@west``. Keys carry the cluster: ``ObjectKey.cluster``.
     """
@@ -74,7 +74,7 @@ def runnable_of(what: Manageable, cluster: str = "") -> Runnable:
 
 
 class ClusterSet:
-    """``surround`` makes what the controllers of a cluster are given. The first one that is added is the manager's own."""
+    """``surround`` makes the context of a cluster's controllers. The first cluster is the manager's own."""
 
     def __init__(self, surround: Callable[[Client, Informers], RunnableContext]) -> None:
         self._surround = surround

@@ -1,4 +1,4 @@
-"""Group: runnables that start together and stop together, within what is left of the manager's grace."""
+"""Group: runnables that start together and stop together, within the rest of the manager's grace."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ class Group:
     """Some of a manager's runnables. ``ended`` is called with each whose ``run`` is over, before anybody who waits for it.
 
     Guarantees
-        All of them run under the context variables that were in force when the group began, a leader's fence among them, whoever adds them.
+        All of them run under the context variables of the time when the group began, a leader's fence among them, whichever task adds
+        them.
     """
 
     def __init__(self, ended: Callable[[GroupEntry], None], *, patience: float = PATIENCE) -> None:
@@ -92,7 +93,7 @@ class Group:
         return self._context is not None
 
     def begin(self) -> None:
-        """From now on what is added runs, under what is in force here."""
+        """Run runnables as they are added, from now on, under the present context variables."""
         self._context = copy_context()
 
     def launch(self, entries: Iterable[GroupEntry]) -> None:
@@ -110,7 +111,7 @@ class Group:
         entry.task.add_done_callback(partial(self._over, entry))
 
     async def stop(self, seconds: float | None) -> list[str]:
-        """Ask all to end, wait so long (None: for ever; 0: not at all), cancel what is late. Its names; nothing runs any more then."""
+        """Stop all, wait so many seconds (None: for ever; 0: not at all), and cancel late ones. Returns their names."""
         for entry in self._entries:
             entry.runnable.stop()
         tasks = {entry.task: entry for entry in self._entries if entry.task is not None}
@@ -119,7 +120,7 @@ class Group:
             if tasks and seconds != 0:
                 _, pending = await asyncio.wait(tasks, timeout=seconds)
                 late = [entry.runnable.name for task, entry in tasks.items() if task in pending]
-        finally:  # A cancellation of whoever stops ends the grace.
+        finally:  # A cancellation of the caller ends the grace.
             await self.cancel()
         return late
 

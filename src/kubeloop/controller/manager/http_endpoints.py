@@ -134,7 +134,7 @@ class HttpEndpoint:
         context = server_tls(await certificate.open(None, self._clock))
         if self._access is not None and self._access.authorities:
             context.load_verify_locations(cadata=self._access.authorities.decode())
-            # Who has none is told 401, in words, instead of a broken handshake.
+            # A client without one gets 401, in words, instead of a broken handshake.
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
@@ -157,7 +157,7 @@ class HttpEndpoint:
 
 
 class ObservedManager(Protocol):
-    """What is shown: a manager."""
+    """The manager that the endpoints show."""
 
     @property
     def phase(self) -> str: ...

@@ -65,7 +65,7 @@ class Manager:
         lease. When the lease is lost it is cancelled at once, without grace, and ``run`` raises ``LeaseLost``. Records that it logs
         carry ``lease_transitions``, the number of its term. On a stop the lease is given back when all of it has ended.
         When it has stopped, nothing of it runs any more: no task, no thread that could start another reconcile, no connection of a watch.
-        If something that it runs fails for good (not a reconcile: those are retried), everything stops and ``run`` raises that error.
+        If a runnable fails permanently (not a reconcile: reconciles are retried), everything stops and ``run`` raises that error.
 
     ``controllers``: also async functions and objects (``Background``), and ``OnCluster`` or ``OnEachCluster``.
     ``clusters``: clients of further clusters. ``servers``: entered first and left last, such as webhooks' servers.
@@ -229,7 +229,7 @@ class Manager:
             await self._start_late(added)
 
     async def add_cluster(self, client: Client) -> None:
-        """One more cluster; if the manager runs already, what is to run on each cluster runs there when this returns.
+        """Add a cluster. If the manager runs already, the controllers of each cluster run there when this returns.
 
         Raises:
             ManagerError: a cluster of that name is here already, or as ``add``.
@@ -298,7 +298,7 @@ class Manager:
 
     @property
     def client(self) -> Client:
-        """Of its own cluster."""
+        """The client of the manager's cluster."""
         return self._main.client
 
     @property
@@ -384,7 +384,7 @@ class Manager:
 
     async def _lead(self) -> None:
         """This replica leads from now on."""
-        self._leaders.begin()  # What is added from here on starts by itself.
+        self._leaders.begin()  # Runnables that are added from here on start at once.
         entries = [one for one in self._entries if one.runnable.needs_leader and one.task is None]
         cold = [one for one in entries if not one.connected]
         await connect(cold)
@@ -403,7 +403,7 @@ class Manager:
         self._over.set()
 
     async def _start_late(self, entries: Sequence[GroupEntry]) -> None:
-        # Who adds may be a reconcile: what is in force there, its fence and its log fields, is not for what is added.
+        # The caller may be a reconcile, whose fence and log fields are not meant for the added runnable.
         await asyncio.create_task(self._start_added(entries), context=self._context.copy())
 
     async def _start_added(self, entries: Sequence[GroupEntry]) -> None:

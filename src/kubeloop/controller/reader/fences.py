@@ -81,10 +81,10 @@ class StaleReadGuard:
         self._checked = tuple(dict.fromkeys(written))
         self._namespaced = namespaced
         self._informers = {kind_info(informer.kind).gvk: informer for informer in informers if not informer.scope.field_selector}
-        #: Doubts are numbered, and so are lists: one that began after a doubt settles it.
+        #: Doubts are numbered, and so are lists: a list that began after a doubt removes it.
         self._numbers = itertools.count(1)
         self._doubts: dict[ObjectKey, int] = {}
-        #: The doubt about all keys at once, and the one that was settled last.
+        #: The doubt about all keys at once, and the last such doubt that a list removed.
         self._taken_over = self._settled = 0
         self._lists: dict[str, _Listing] = {}
         self._waits: set[asyncio.Task[None]] = set()
@@ -99,7 +99,7 @@ class StaleReadGuard:
             self._unlisten()
 
     def before(self, key: ObjectKey) -> bool:
-        """Whether there is something to wait for (``passed``). What is written from now on, in this task, is this key's."""
+        """Return whether the key has to wait (``passed``). Later writes in this task count as this key's."""
         if self._unlisten is not None:
             self._key.set(key)
         return key in self._doubts or key in self._written or self._taken_over > self._settled
@@ -117,7 +117,7 @@ class StaleReadGuard:
         """True when the cache shows it; False if ``give_up`` came before that.
 
         Raises:
-            DeadlineError: not in time; the text says what is behind. KubeloopError: the server does not tell what it has.
+            DeadlineError: not in time; the text names the stale cache. KubeloopError: the server does not answer lists.
         """
         if self._given_up.is_set():
             return False
@@ -135,7 +135,7 @@ class StaleReadGuard:
         return True
 
     def give_up(self) -> None:
-        """Nothing is to be reconciled any more: whoever waits here goes home at once."""
+        """End all waits at once: nothing is reconciled any more."""
         self._given_up.set()
         for waiting in self._waits:
             waiting.cancel()
@@ -214,7 +214,7 @@ _LABELS = msgspec.json.Decoder(_Object)
 
 
 def _concerns(informer: Informer[Any], write: Write) -> bool:
-    """Whether the informer will be told of what was written: of what it does not select nobody tells it."""
+    """Return whether the informer's watch will show the write: the object is in its scope."""
     scope = informer.scope
     if scope.namespaces and write.namespace not in scope.namespaces:
         return False

@@ -16,7 +16,7 @@ from kubeloop.meta.label_requirement import Operator, Requirement
 
 # Scope of a manager: which namespaces and which objects of each kind its informers keep, with defaults for all kinds.
 #
-# What a kind says comes first, then what is said for all (controller-runtime pkg/cache; behaviour S225).
+# The scope of a kind overrides the scope of all kinds (controller-runtime pkg/cache; behaviour S225).
 
 
 #: All namespaces, for a kind, where the default is some of them (Kubernetes' metav1.NamespaceAll).
@@ -33,7 +33,7 @@ class InformerSelection(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class KindScope:
-    """For one kind. What is None is as for all kinds; ``""`` (``ALL_NAMESPACES``, or a selector of everything) overrides that.
+    """The scope of one kind. None is as for all kinds; ``""`` (``ALL_NAMESPACES``, or a selector of everything) overrides that.
 
     Raises:
         ValueError: as ``CacheScope``.
@@ -105,7 +105,7 @@ _NONE_OF = (Operator.NOT_EQUALS, Operator.NOT_IN)
 
 
 def implies(asked: Selector, kept: Selector) -> bool:
-    """Whether all that ``asked`` selects is selected by ``kept``, as far as one requirement tells another. False where nobody can tell."""
+    """Whether all that ``asked`` selects is selected by ``kept``, as far as one requirement implies another. False if unknown."""
     return all(any(_implies(one, wanted) for one in asked.requirements) for wanted in kept.requirements)
 
 
@@ -226,7 +226,7 @@ class CacheReader:
         return informer
 
     def _check(self, kind: type[Resource], labels: Labels | None, fields: Where | None) -> None:
-        """That a selection asks for no more than what is kept."""
+        """Check that a selection is within the cached objects."""
         scope = self._held(kind).scope
         if labels is not None and scope.labels:
             kept, asked = parse_label_selector(scope.labels), selector_of(labels)

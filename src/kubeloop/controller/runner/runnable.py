@@ -14,7 +14,7 @@ class ReconcileCounts:
     """Since the start. ``errors`` includes terminal errors, timeouts and panics; ``seconds`` is wall-clock time spent in reconciles.
 
     ``successes``, ``requeues_asked`` (with back-off) and ``requeues_after`` are the outcomes without an error; ``requeues`` counts all keys
-    that were put back, errors included. ``panics`` are errors that nobody plans (see ``is_panic``). ``hanging``: reconciles that go on now
+    that were put back, errors included. ``panics`` are programming errors (see ``is_panic``). ``hanging``: reconciles that go on now
     although their time has passed.
     """
 
@@ -92,7 +92,7 @@ class Runnable(Protocol):
         """Work until ``stop``."""
 
     def stop(self) -> None:
-        """Begin nothing new; ``run`` returns when what is under way has ended."""
+        """Begin nothing new; ``run`` returns when the present work has ended."""
 
     async def close(self) -> None:
         """Let go of everything; called once, after ``run`` has ended or was cancelled, and also if it never began."""

@@ -15,7 +15,7 @@ log = logger_with_context(__name__)
 
 
 class ContainedLimiter:
-    """A class's own limiter; where that raises, or answers what is no time, the default's pauses hold.
+    """Wraps a class's own limiter: where it raises, or returns no time, the default's pauses apply.
 
     Each of its methods is named in the log when it fails, with its traceback the first time.
     """
@@ -33,7 +33,7 @@ class ContainedLimiter:
             if not isinstance(found, int | float) or isinstance(found, bool) or math.isnan(found):
                 raise TypeError(f"it gave {described_word(found)}, which is no number of seconds")
         except Exception as error:  # noqa: BLE001  # whatever it is, the key must be tried again
-            self._tell("delay", item, error, f"it is tried again in {pause:g} s, as without a limiter of its own")
+            self._tell("delay", item, error, f"it is tried again in {pause:g} s, as with the default limiter")
             return pause
         return found
 

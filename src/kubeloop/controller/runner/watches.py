@@ -174,7 +174,7 @@ async def is_namespaced(kind: type[Resource], surroundings: RunnableContext, own
 
 
 class ChannelReader:
-    """One task for each channel, from ``start`` to ``close``. See ``Channel`` for what happens to one that breaks."""
+    """One task for each channel, from ``start`` to ``close``. ``Channel`` says how a broken channel is handled."""
 
     def __init__(
         self, owner: str, channels: Sequence[Channel[Any]], enqueue: Callable[[ObjectKey, float, int], None], clock: Clock
@@ -194,7 +194,7 @@ class ChannelReader:
         await end_tasks(*self._tasks, expected=(SourceError,), logger=log)  # ``beside`` raises a SourceError
 
     async def beside(self, work: Coroutine[object, object, None], stop: Callable[[], None]) -> None:
-        """Do ``work``; a source that breaks for good stops it.
+        """Do ``work``; a permanently broken source stops it.
 
         Raises:
             SourceError: one did.

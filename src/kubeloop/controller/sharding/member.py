@@ -1,4 +1,4 @@
-"""One replica among those that share the keys: does the turns of the protocol, and tells its controllers what is theirs.
+"""One of the replicas that share the keys: runs the rounds of the protocol, and tells its controllers which keys they own.
 
 The protocol, and why no key is ever reconciled twice at a time: membership.py.
 """
@@ -48,7 +48,7 @@ class GroupLeases:
         """Renew our lease and declare ``view``. If somebody wrote or deleted it, it is read or made again, once. Gives it as stored.
 
         Raises:
-            KubeloopError: not done, or nobody knows whether it was.
+            KubeloopError: the write failed, or its outcome is unknown.
         """
         if self._mine is not None:
             try:
@@ -73,7 +73,7 @@ class GroupLeases:
         return {member: declared_by(lease) for member, lease in self._found.items()}
 
     async def forget(self, member: str) -> None:
-        """Delete the lease of one that is gone, if it is still as it was listed.
+        """Delete the lease of a vanished member, if it has not changed since the list.
 
         Raises:
             Conflict: it is not. Forbidden: this program may not.
@@ -140,7 +140,7 @@ class ShardMember:
     Guarantees
         Of all replicas of the group at most one reconciles a key at any time, within the assumptions of the protocol (membership.py).
         A key moves when the reconciles of its slot (one of 1024) have ended where it was, or when the lease of that replica has expired.
-        When nobody comes or goes each key has a replica: about four retry periods after a member came or left, a lease duration and two
+        While no member comes or goes each key has a replica: about four retry periods after a member came or left, a lease duration and two
         retry periods after one died.
 
     Not guaranteed
@@ -180,7 +180,7 @@ class ShardMember:
         return self._core.granted.bit_count() if self._clock.now() < self._core.valid_until else 0
 
     def of(self, controller: str) -> _Owner:
-        """What is this replica's of one controller's keys. Controllers are spread independently."""
+        """The ownership of one controller's keys. Controllers are distributed independently."""
         owner = _Owner(self, controller)
         self._owners.append(owner)
         return owner
@@ -273,7 +273,7 @@ class ShardMember:
         if self._clock.now() < self._core.valid_until:
             return
         self._core.lapse()
-        # What is told to end once is not told again, however long it takes.
+        # A reconcile is cancelled once, however long it takes to end.
         scopes, self._scopes = self._scopes, set()
         log.error(
             "group %s: not renewed for %g s: no key is ours until it is; %s cancelled",
@@ -286,7 +286,7 @@ class ShardMember:
             scope.reschedule(now)
 
     async def _tidy(self) -> None:
-        """One of the members deletes what nobody needs any more."""
+        """Delete unneeded leases; one of the members does so."""
         if self.config.identity != min(self._core.members, default=""):
             return
         for member in self._core.gone(self._clock.now(), _KEPT * self.config.lease_duration):

@@ -1,4 +1,4 @@
-"""The hand-over of slots between replicas, without I/O and without a clock of its own. What it rests on, and why it holds:
+"""The hand-over of slots between replicas, without I/O and without a clock. Its assumptions, and why it is correct:
 
 Each member has a Lease and writes into it, with each renewal, the *view* by which it works: the members that it believes alive. A view
 claims for its writer the slots that rendezvous hashing gives it there. A turn of a member is: write the lease, then list all leases.
@@ -19,11 +19,11 @@ writes again it must list after that before it has anything, and sees j's claim.
 be carried out later: by (1) what it gives up is not had since before it was sent, and what it gains not before one was acknowledged;
 each write is bound to the version before it, so that a late one cannot undo a later one.
 
-Liveness: when nobody comes or goes for a while, all views become the same set, in which each slot has one member; who must give up does
+Liveness: while no member comes or goes, all views become the same set, in which each slot has one member; members release slots as they
 so once its reconciles have ended, and the next turn of the other sees it.
 
 Assumed: clocks run at speeds that differ by less than lease_duration / renew_deadline; a cancelled reconcile ends within the difference
-of the two (a thread does not); a list is read from the newest state; identities are unique; nobody else deletes or edits the leases.
+of the two (a thread does not); a list is read from the newest state; identities are unique; no other program deletes or edits the leases.
 """
 
 from __future__ import annotations
@@ -155,7 +155,10 @@ class Membership:
         self._writing = None
 
     def unknown(self) -> None:
-        """It failed, or nobody knows. What the view would give up is not had already, and what it would gain is not had yet."""
+        """Record a write that failed or has an unknown outcome.
+
+        Slots that the view releases count as released, slots that it gains as not gained yet.
+        """
         self._writing = None
         self._sent = None
 
@@ -167,12 +170,12 @@ class Membership:
             seen = self._peers.get(name)
             if name != self.me and (seen is None or seen.declared.mark != declared.mark):
                 self._peers[name] = _Peer(declared, now)
-        # One that vanished counts until it has expired, unless it was seen to leave: whoever deleted it may not have been its owner.
+        # A vanished member counts until it has expired, unless it was seen to leave: another program may have deleted its lease.
         self._peers = {name: peer for name, peer in self._peers.items() if name in found or peer.alive(started)}
         alive = {name: peer for name, peer in self._peers.items() if peer.alive(started)}
         self._target = frozenset() if self._retired else frozenset((self.me, *alive))
         if sent is None or mine is None or mine.left or mine.view != self._published:
-            # Our lease is not what we wrote: the others may have seen us go. Begin anew.
+            # Our lease is not what we wrote: the others may have seen us leave. Start over.
             self.lapse()
             return 0
         granted = claim(self._published, self.me) & claim(self._target, self.me)
@@ -189,14 +192,14 @@ class Membership:
         self._granted, self.valid_until = 0, 0.0
 
     def retire(self) -> None:
-        """Begin nothing more, for good, and give everything up as it ends."""
+        """Permanently stop accepting slots and release each when its work ends."""
         self._retired = True
         self._target = frozenset()
         self._granted = 0
 
     @property
     def settled(self) -> bool:
-        """Whether the view that was last written is the one that is wanted."""
+        """Return whether the last written view is the desired one."""
         return self._published == self._target
 
     @property

@@ -18,7 +18,7 @@ log = logger_with_context(__name__)
 
 
 class Failed(Exception):
-    """A hook did not end as it should; ``status`` is what the writer is told. ``panic``: it raised what it should not."""
+    """A hook failed; ``status`` is the answer to the writer. ``panic``: it raised an unexpected error."""
 
     def __init__(self, status: Status, *, panic: bool = False) -> None:
         super().__init__(status.message)
@@ -40,7 +40,7 @@ async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: floa
 
     Guarantees
         ``Denied`` and ``ApiError`` come through. Every other error is logged with its traceback and a trace id, and told as a 500 that
-        names hook, class and trace id; a text of its own may hold what the writer must not see. Only the caller's own cancellation ends it.
+        names hook, class and trace id; its own text may hold what the writer must not see. Only the caller's own cancellation ends it.
 
     Raises:
         Failed: it raised, or took longer than ``seconds`` (504). Denied, ApiError: as raised.

@@ -45,7 +45,7 @@ class Converters:
 
     Guarantees
         Of several ways the shortest is gone; so converters to and from one version, the hub, are enough for all others.
-        Name, namespace, uid, ownership and whatever else metadata hold are those of the object that came, fields that nobody here knows
+        Name, namespace, uid, ownership and whatever else metadata hold are those of the object that came, unknown fields
         included; labels and annotations are the converter's, where it returned metadata at all.
     """
 

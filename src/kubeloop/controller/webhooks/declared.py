@@ -86,7 +86,7 @@ _METHODS: Final[Mapping[Operation, str]] = {"CREATE": "create", "UPDATE": "updat
 
 
 def declare(kind: type[Resource], body: type[Resource] | None, target: Any, options: HookOptions, *, mutating: bool) -> AdmissionHook:
-    """What is declared by decorating ``target`` (a function, or a class with a method for each operation).
+    """Return the hook that a decorator declares on ``target`` (a function, or a class with a method for each operation).
 
     Raises:
         DeclarationError: it cannot work; names the hook and the way out.
@@ -139,7 +139,7 @@ def _calls(what: str, target: Any, options: HookOptions, body: type[Resource], *
     else:
         raise DeclarationError(f"{what} is neither a function nor a class")
     if mutating and "DELETE" in calls:
-        raise DeclarationError(f"{what}: what is being deleted cannot be changed; validate DELETE instead, or use a finalizer")
+        raise DeclarationError(f"{what}: an object that is being deleted cannot be changed; validate DELETE instead, or use a finalizer")
     return {operation: _call(what, function, body) for operation, function in calls.items()}
 
 

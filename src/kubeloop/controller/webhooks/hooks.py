@@ -91,11 +91,12 @@ class Webhooks:
                 raise Denied("at most 9", field="spec.size", value=foo.spec.size)
 
     A hook is an ``async def``, or a plain function, which runs in a thread; or a class with a method for each operation
-    (``@hooks.validating(Foo).methods``). It gets the object (for DELETE: the one that goes), its own, and if it wants it the request.
+    (``@hooks.validating(Foo).methods``). It gets its own copy of the object (for DELETE the deleted one), and the
+    request if it has a parameter for it.
 
     Guarantees
         A mutating hook's patch names only what it changed of the typed object: fields that the class does not know are never touched.
-        No change is no patch. What a hook raises refuses one write, and never ends the server: ``Denied`` and ``ApiError`` are told as
+        No change is no patch. An exception of a hook refuses one write, and never ends the server: ``Denied`` and ``ApiError`` are sent as
         they are; anything else is a 500 that names hook, class and trace id, with the traceback in the log only.
 
     Not guaranteed
@@ -127,7 +128,7 @@ class Webhooks:
     @overload
     def mutating(self, kind: type[Resource], *, body: type[S], **options: Unpack[HookOptions]) -> Mutating[S]: ...
     def mutating(self, kind: type[Resource], *, body: type[Resource] | None = None, **options: Unpack[HookOptions]) -> Any:
-        """Declare a hook that may change what is written, before it is validated; otherwise as ``validating``."""
+        """Declare a hook that may change the written object, before it is validated; otherwise as ``validating``."""
         return Mutating[Any](lambda target: self._declare(kind, body, target, options, mutating=True))
 
     def conversion(self, source: type[R], target: type[S]) -> Converting[R, S]:
@@ -201,8 +202,8 @@ class Webhooks:
     ) -> Reviewed[R]:
         """Ask one hook as an API server would, without a server: for tests. Goes through a whole review, as bytes.
 
-        ``operation``: the first that the hook is declared for. ``obj``: what is written, for DELETE what goes; ``old``: what is stored
-        before an UPDATE, ``obj`` as it was read unless given. Neither is changed.
+        ``operation``: the first that the hook is declared for. ``obj``: the written object, for DELETE the deleted one; ``old``: the stored
+        object before an UPDATE, ``obj`` as it was read unless given. Neither is changed.
 
         Raises:
             LookupError: ``which`` is no hook here.
@@ -245,7 +246,7 @@ class Webhooks:
         for other in self._hooks.values():
             if hook.name == other.name or hook.path == other.path:
                 same = f'the name "{hook.name}"' if hook.name == other.name else f'the path "{hook.path}"'
-                raise DeclarationError(f"two webhooks have {same}; give one of them name=... (and path=...) of its own")
+                raise DeclarationError(f"two webhooks have {same}; give one of them its own name=... (and path=...)")
         if hook.path == CONVERT_PATH:
             raise DeclarationError(f'{hook.name}: the path "{CONVERT_PATH}" is that of conversions')
         self._hooks[hook.path] = hook

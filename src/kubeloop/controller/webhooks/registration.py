@@ -21,7 +21,7 @@ log = logger_with_context(__name__)
 
 Operation = dict[str, Any]
 
-#: Owner of what is applied.
+#: Field manager of the applied configurations.
 FIELD_MANAGER: Final = "kubeloop-webhooks"
 #: Seconds after which a patch that failed is tried again.
 _AGAIN: Final = 10.0
@@ -78,7 +78,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationTarget:
-    """One object: how it is patched, and what is applied when it is not there (None: it is waited for)."""
+    """One object: how it is patched, and the configuration that is applied when it is missing (None: wait for it)."""
 
     kind: type[Unstructured]
     name: str
@@ -100,7 +100,7 @@ def registered(hooks: Webhooks, name: str, place: Place, *, temporary: bool = Fa
     """Return what ``Register`` applies; with marks of a session if it is ``temporary``.
 
     Raises:
-        DeclarationError: nobody knows the plural of a kind that has converters, which its definition is named by.
+        DeclarationError: the plural of a kind with converters is unknown, which its definition is named by.
     """
     found = []
     for which, mutating in (("mutating", True), ("validating", False)):
@@ -137,8 +137,8 @@ class Registrar:
     """Brings targets to a bundle.
 
     Guarantees
-        What is applied at start is there, or ``apply`` raises; a definition that is not there yet is patched when it comes.
-        Whoever changes a bundle, or takes away what was applied, finds it put right; who does so again and again, every ten seconds.
+        Configurations are applied at start, or ``apply`` raises; a missing definition is patched when it comes.
+        A bundle that another program changes, or a configuration that it removes, is restored; if repeated, every ten seconds.
         Nothing is written where nothing differs.
 
     An empty bundle injects nothing: what verifies the certificate is known to the API server already, or filled in by somebody else.
@@ -209,7 +209,7 @@ class Registrar:
                 await self._apply(target, target.wanted)
                 log.info("%s was deleted; applied again", target)
             else:
-                log.info("%s is not there yet; it is told of the webhooks when it comes", target)
+                log.info("%s is not there yet; it gets the webhooks when it comes", target)
             return
         patch = target.patch(found.to_dict(), self._bundle) if self._bundle or target.patch not in _OF_BUNDLES else []
         if patch:

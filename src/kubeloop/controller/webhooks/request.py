@@ -40,7 +40,7 @@ class AdmissionUser:
 class AdmissionRequest(Generic[R]):
     """One write, before it is stored.
 
-    ``object`` is what is to be stored, None for DELETE; ``old`` what is stored now, for UPDATE and DELETE. Both are the hook's own, typed
+    ``object`` is the state to store, None for DELETE; ``old`` the stored state, for UPDATE and DELETE. Both are the hook's own, typed
     as it was declared. ``kind`` and ``resource`` are what the hook was declared for; the ``asked_`` ones are those of the request, which
     differ where the server converted it. ``name`` is empty while the server has still to generate it. With ``dry_run`` nothing is
     stored: have no side effect. ``options`` are those of the write (CreateOptions and others) as a tree.
@@ -208,7 +208,7 @@ class Denied(KubeloopError):
         if field:
             errors = (FieldError(FieldErrorType.INVALID, field, value, message), *errors)
         if not message and not errors:
-            raise ValueError("Denied needs a message for whoever is refused, or errors=[...] that name fields")
+            raise ValueError("Denied needs a message for the writer, or errors=[...] that name fields")
         if code and code not in range(400, 600):
             raise ValueError(f"code={described_word(code)}: a refusal has a code from 400 to 599")
         super().__init__(message or "; ".join(map(str, errors)))

@@ -96,7 +96,8 @@ class Observer(Protocol):
 class Endpoint:
     """Answers the requests of a listener.
 
-    404 for a path without a hook, 405 for anything but POST, 415 for anything but JSON, 413 for too long a body, 400 for what is no review;
+    404 for a path without a hook, 405 for other methods than POST, 415 for other types than JSON, 413 for too long a body, 400 for a
+    malformed review;
     else 200 with a review, whatever its hook did.
     """
 
@@ -169,7 +170,7 @@ class WebhookServer:
 
     Guarantees
         An API server that is not there yet is waited for, ``start_timeout`` seconds; the log says so.
-        It answers before API servers are told of it, and in a manager's ``servers`` before any cache starts: an informer of a kind that is
+        It answers before API servers know of it, and in a manager's ``servers`` before any cache starts: an informer of a kind that is
         converted here can list (behaviour S219). It needs no leader: every replica answers.
         A new certificate serves connections that begin from then on; none is broken off. What goes wrong with certificates or
         registration after the start is logged and tried again, while the hooks go on answering.
@@ -298,7 +299,7 @@ class WebhookServer:
 
     def _changed(self, serving: Serving) -> None:
         assert self._context is not None
-        # Whoever is told of new authorities first trusts what is served next (and what is served now, which is signed by an old one).
+        # API servers that get the new authorities first trust the next certificate, and the present one, which an old authority signed.
         if self._registrar is not None:
             self._registrar.use(serving.authorities)
         change_certificate(self._context, serving)

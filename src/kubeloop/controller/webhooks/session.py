@@ -35,7 +35,7 @@ def bundle_patch(configuration: JSONObject, bundle: bytes) -> list[Operation]:
 
 
 def definition_bundle_patch(definition: JSONObject, bundle: bytes) -> list[Operation]:
-    """For a CustomResourceDefinition: whoever converts it is trusted by ``bundle``. Empty if no webhook does."""
+    """For a CustomResourceDefinition: its conversion webhook is trusted by ``bundle``. Empty without a webhook."""
     conversion = (definition.get("spec") or {}).get("conversion") or {}
     client = (conversion.get("webhook") or {}).get("clientConfig")
     wanted = base64.b64encode(bundle).decode()

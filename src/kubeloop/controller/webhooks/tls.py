@@ -16,7 +16,7 @@ from kubeloop.timing import Clock
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What is served with: PEM. ``authorities``: who may have signed it, now or soon; empty where nobody here knows."""
+    """A serving certificate: PEM. ``authorities``: present and coming authorities of it; empty if unknown."""
 
     certificate: bytes
     key: bytes
@@ -41,7 +41,7 @@ class CertificateSource(Protocol):
 
 
 def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLContext:
-    """TLS 1.2 or newer. ``client_authorities`` (PEM): who may have signed a client's certificate; then nobody gets in without one.
+    """TLS 1.2 or newer. ``client_authorities`` (PEM): authorities of client certificates; every client needs one then.
 
     Raises:
         ConfigError: the authorities are no certificates. ssl.SSLError: the certificate is none, or the key is not its own.
@@ -58,7 +58,7 @@ def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLCont
 
 
 def change_certificate(context: ssl.SSLContext, serving: Serving) -> None:
-    """Serve connections that begin from now on with ``serving``; those that are open are not touched.
+    """Serve new connections with ``serving``; open ones do not change.
 
     Raises:
         ssl.SSLError: it is no certificate with its key; nothing is changed then.
@@ -73,7 +73,7 @@ def check_pair(serving: Serving) -> None:
 
 
 def _load(context: ssl.SSLContext, serving: Serving) -> None:
-    # ssl reads files only: the folder is 0700, so nobody else can look in, and it is gone at once.
+    # ssl reads files only: the folder is 0700, so other users cannot read it, and it is removed at once.
     with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
         path = Path(folder, "pair.pem")
         path.touch(mode=0o600)

@@ -37,7 +37,7 @@ class Reloader:
 
     Guarantees
         Settings that cannot be read change nothing; that is logged once for each state of the file. ``apply`` is by name of field, as in
-        the file; what is not in it needs a restart, and is named each time it differs from what is in force.
+        the file; other settings need a restart, and are logged each time they differ from the active ones.
     """
 
     def __init__(self, source: SettingsFile, now: ManagerSettings, apply: Mapping[str, Apply], clock: Clock) -> None:
@@ -115,7 +115,7 @@ class Governed(Protocol):
 
 
 class WorkersByName(Mapping[str, int]):
-    """``foo`` says it for ``foo@west`` too, unless that has a number of its own."""
+    """A setting of ``foo`` counts for ``foo@west`` too, unless that has its own."""
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self.numbers = dict(numbers)

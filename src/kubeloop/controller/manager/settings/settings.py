@@ -56,7 +56,7 @@ class LeaderElectionSettings(_Settings, frozen=True):
             raise ValueError(str(error)) from None
 
     def config(self) -> LeaseConfig:
-        """A new candidate, with an identity of its own unless one is set."""
+        """Return a new candidate, with a unique identity unless one is set."""
         given = LeaseConfig(
             self.name,
             self.namespace,
@@ -142,7 +142,7 @@ class SettingsFile:
         return (found.st_mtime_ns, found.st_ino, found.st_size) if found is not None else None
 
     def load(self) -> ManagerSettings:
-        """What is set now.
+        """Return the present settings.
 
         Raises:
             ConfigError: it cannot be read, or a field cannot be what it is; names file or variable, field, and the way out.

@@ -36,7 +36,7 @@ class ManagedCertificates:
     """Makes certificates for ``names`` (DNS names and addresses), keeps them in the Secret ``namespace``/``name``, and renews them in time.
 
     Guarantees
-        Replicas agree: whoever comes first makes or renews, by optimistic concurrency; all serve what the Secret says.
+        Replicas agree: the first one makes or renews, by optimistic concurrency; all serve the Secret's certificate.
         A new authority stands beside the old one in ``Serving.authorities`` before anything is served that it signed (``Lifetimes``).
         While the Secret cannot be reached, the certificate from before is served.
 
@@ -89,7 +89,7 @@ class ManagedCertificates:
                 heard.clear()
 
     async def _round(self, client: Client, changed: Callable[[Serving], None]) -> float:
-        """Look at the Secret, renew what is due, tell; seconds until that is due again."""
+        """Read the Secret, renew due certificates, report changes; return the seconds until the next renewal."""
         try:
             kept = await self._settled(client)
         except KubeloopError as error:
@@ -132,8 +132,8 @@ class ManagedCertificates:
         self._told = kept.certificate
         where = f"Secret {self._namespace}/{self._name}"
         log.warning(
-            "the webhook certificates in %s are valid from %s only, and it is %s here: this clock is wrong, or that of "
-            "whoever made them was; if it was that one, delete the Secret, and new ones are made",
+            "the webhook certificates in %s are valid from %s only, and it is %s here: this clock is wrong, or the clock of "
+            "their maker was; in the latter case delete the Secret, and new ones are made",
             where,
             kept.begins.isoformat(),
             now.isoformat(timespec="seconds"),
@@ -176,7 +176,7 @@ def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
     """As certificates have them: addresses in their shortest form, names in lower case.
 
     Raises:
-        ConfigError: none, or one that no certificate can be for.
+        ConfigError: no name, or a name that no certificate can have.
     """
     if not names or isinstance(names, str):
         raise ConfigError("certificates need names to be valid for, as a list: names=Service(...).dns_names, or addresses")

@@ -1,4 +1,4 @@
-"""When which certificate is made anew: pure, so that years pass in a table of tests.
+"""Rotation of certificates: decides when to renew which one. Pure, so that years pass in a table of tests.
 
 An authority is trusted before anything that it signed is served: it stands in the bundle for a while (``overlap``), beside the one before,
 which stays there until it has expired. So neither a server nor a client that is a little behind refuses the other.
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.pki import CertificateAuthority
 
-#: What is renewed has this part of its life before it; cert-manager's default.
+#: The rest of its life, as a share, at which a certificate is renewed; cert-manager's default.
 _LAST_PART: Final = 3
 _AUTHORITY: Final = "kubeloop webhooks"
 
@@ -49,7 +49,7 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept between renewals: PEM. ``authorities`` newest first; ``authority_key`` is the newest one's."""
+    """The state between renewals: PEM. ``authorities`` newest first; ``authority_key`` is the newest one's."""
 
     authorities: tuple[bytes, ...]
     authority_key: bytes
@@ -69,7 +69,7 @@ class Kept:
 
     @property
     def begins(self) -> datetime:
-        """When what is served becomes valid."""
+        """When the served certificate becomes valid."""
         return max(_read(one).not_valid_before_utc for one in (self.authorities[0], self.certificate))
 
     def check(self) -> None:
@@ -85,9 +85,9 @@ class Kept:
 
 def renewed(kept: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
     """What shall be kept from ``now`` on; ``kept`` itself if nothing is due. ``names``: DNS names and addresses to serve under;
-    those that a certificate has that is not due yet stay, so that replicas with different names agree.
+    names of a certificate that is not due yet stay, so that replicas with different names agree.
 
-    ``now`` is aware, in UTC. What is not valid yet is kept: whether this clock is wrong, or was that of whoever made it, cannot be known.
+    ``now`` is aware, in UTC. A certificate that is not valid yet is kept: this clock or the maker's may be wrong.
     """
     if kept is None:
         authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)
@@ -116,7 +116,7 @@ def _issue_at(kept: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetim
     if _is_signed(serving, newest):
         return _due(serving) if set(names) <= _names(serving) else datetime.min.replace(tzinfo=serving.not_valid_after_utc.tzinfo)
     if not any(_is_signed(serving, _read(one)) for one in kept.authorities[1:]):
-        return datetime.min.replace(tzinfo=serving.not_valid_after_utc.tzinfo)  # nobody trusts what is served
+        return datetime.min.replace(tzinfo=serving.not_valid_after_utc.tzinfo)  # no client trusts the served certificate
     return min(trusted, serving.not_valid_after_utc)
 
 
