@@ -30,18 +30,18 @@ class DuplicateInformerCheck:
         self._next[name] = 2 * count
         return True
 
-    def handlers(self, name: str, count: int, what: str) -> None:
+    def handlers(self, name: str, count: int, description: str) -> None:
         """Another handler of that name was added, so that there are ``count``: often one for each request that somebody serves."""
         if self.grown(name, count):
             _log.warning(
                 "%s: %d handlers named %s, and none was removed; each gets every change: call registration.remove() on handlers that "
                 "are done with, or add one handler once",
-                what,
+                description,
                 count,
                 name,
             )
 
-    def informers(self, kind: str, count: int, what: str) -> None:
+    def informers(self, kind: str, count: int, description: str) -> None:
         """Another informer of that kind was made, so that there are ``count``."""
         if self.grown(kind, count):
             _log.warning(
@@ -49,15 +49,15 @@ class DuplicateInformerCheck:
                 "label queries may do, and informers.remove(...) ends unused ones",
                 count,
                 kind,
-                what,
+                description,
             )
 
 
 class UsageMonitor:
     """Warns of an informer that is never read and has no handler, or has lost its last handler."""
 
-    def __init__(self, what: str, now: float) -> None:
-        self._what = what
+    def __init__(self, description: str, now: float) -> None:
+        self._description = description
         self._since = now
         self._reads = 0
         self._handled = False
@@ -76,7 +76,7 @@ class UsageMonitor:
             self._said = True
             _log.warning(
                 "%s: no handler and no query for %.0f min, but a watch and %d objects are kept; informers.remove(...) ends it",
-                self._what,
+                self._description,
                 unused / 60,
                 objects,
             )

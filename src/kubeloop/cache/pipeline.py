@@ -362,7 +362,7 @@ class InformerPipeline(Generic[R]):
         """Replace the objects of the feed's namespace, or all of them, by these. Returns as ``flush`` does."""
         self.archive.settle()
         reader = self.reader
-        current = tuple(head if reader.made(head) else reader.again(head) for head in heads)
+        current = tuple(head if reader.is_current(head) else reader.again(head) for head in heads)
         namespace = feed.namespace if len(self.feeds) > 1 else None
         self._initial = not feed.synced
         # The first state needs no events, one for each object and handler at once: a replay makes them as fast as a handler takes them.

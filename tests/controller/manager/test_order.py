@@ -389,7 +389,7 @@ async def test_what_does_not_end_when_it_is_cancelled_is_named_and_waited_for(cl
     cluster = next(iter(Manager(client).clusters.values()))
     work = Background(stubborn)
     await work.connect(cluster.surroundings)
-    group = Group(lambda _: None, patience=0.01)
+    group = Group(lambda _: None, grace=0.01)
     group.launch([GroupEntry(work, cluster)])
     await asyncio.sleep(0)
     ending = asyncio.create_task(group.stop(0))

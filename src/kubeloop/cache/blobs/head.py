@@ -193,11 +193,11 @@ class HeadReader:
         self.kind = kind
         #: Path to the attribute of a head that holds its value. Stays valid when paths are added behind these.
         self.attributes = names = {path: f"value{number}_" for number, path in enumerate(self.projection.paths)}
-        made = defstruct(
+        head_class = defstruct(
             "Head", [(name, Any) for name in names.values()], bases=(Head,), namespace={"paths": names}, frozen=True, gc=False, eq=False
         )
-        self._class = made
-        self._make = cast("Callable[..., Head]", made)
+        self._class = head_class
+        self._make = cast("Callable[..., Head]", head_class)
 
     def _values(self, projected: Projected) -> list[Any]:
         share = self.shared.string
@@ -205,18 +205,18 @@ class HeadReader:
 
     def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
         """``before`` is the state of the same object that the store has, if any: strings that did not change are taken from it."""
-        kept = self.keeper.document(projected, document)
+        stored = self.keeper.document(projected, document)
         if self._transforms:
-            projected = self.projection.object(kept)
+            projected = self.projection.object(stored)
         metadata = projected.metadata
         shared = self.shared
         if before is None:
             name, uid, namespace = metadata.name, metadata.uid, shared.string(metadata.namespace)
-            packed = self.archive.pack(kept, namespace)
+            packed = self.archive.pack(stored, namespace)
         else:
             name, namespace = before.name, before.namespace
             uid = before.uid if before.uid == metadata.uid else metadata.uid
-            packed = self.archive.pack(kept, namespace, before._packed)
+            packed = self.archive.pack(stored, namespace, before._packed)
         return self._make(
             namespace,
             name,
@@ -234,7 +234,7 @@ class HeadReader:
         """Heads of their fields' values in order, those of the paths last."""
         return list(starmap(self._make, rows))
 
-    def made(self, head: Head) -> bool:
+    def is_current(self, head: Head) -> bool:
         """Whether the head has this reader's paths."""
         return type(head) is self._class
 

@@ -27,8 +27,8 @@ _log = logger_with_context("kubeloop.cache")
 _KNOWN = "kubeloop.api."
 
 
-def warn_of_unknown(kind: type[Resource], paths: Iterable[str], what: str) -> None:
-    """Log each path that leaves the model of a kind of Kubernetes' own, with the name that was probably meant. ``what``: whose they are.
+def warn_of_unknown(kind: type[Resource], paths: Iterable[str], description: str) -> None:
+    """Log each path that a kind's model of Kubernetes lacks, with the name that was probably meant. ``description``: the informer in words.
 
     Not looked at: other kinds, what lies inside maps, and malformed paths, which are refused elsewhere. Costs some 0.1 ms per path.
     """
@@ -38,7 +38,7 @@ def warn_of_unknown(kind: type[Resource], paths: Iterable[str], what: str) -> No
         if found := _unknown(kind, path):
             name, meant = found
             hint = f'; did you mean "{meant}"?' if meant else "; a newer server may have it"
-            _log.warning('%s: path "%s": %s has no field "%s"%s', what, path, kind.__name__, name, hint)
+            _log.warning('%s: path "%s": %s has no field "%s"%s', description, path, kind.__name__, name, hint)
 
 
 def _unknown(kind: type[Resource], path: str) -> tuple[str, str] | None:
@@ -155,9 +155,9 @@ class Retention(Struct, frozen=True, gc=False):
         Raises:
             ValueError: one is not; says which and the way out. Or one of ``fields`` is malformed.
         """
-        kept = self._kept()
+        stored = self._kept()
         for path in paths:
-            if kept is not None and not covers(kept, path):
+            if stored is not None and not covers(stored, path):
                 way = "add it to fields=[...]" if self.fields else "use an informer of whole objects"
                 raise ValueError(f'path "{path}" is not kept by this informer: {way}')
 
@@ -191,10 +191,10 @@ class DocumentTrimmer:
         #: How often the transform failed.
         self.failures = 0
         opening = f'{{"kind":{_text(kind)},"apiVersion":{_text(api_version)},'.encode()
-        kept = keep._kept()
+        stored = keep._kept()
         self._opening = opening
         self._drops, self._transform = not keep.managed_fields, keep.transform
-        self._pruning = None if kept is None else Pruning(kept, managed_fields=keep.managed_fields)
+        self._pruning = None if stored is None else Pruning(stored, managed_fields=keep.managed_fields)
         self._excision = Excision(opening, f'{{"apiVersion":{_text(api_version)},"kind":{_text(kind)},'.encode())
 
     def expects(self, projected: Projected) -> bool:
@@ -211,15 +211,15 @@ class DocumentTrimmer:
     def document(self, projected: Projected, document: Buffer) -> Buffer:
         """Return the part of a projected object's document to store; the received bytes only if all of them are stored."""
         if self._pruning is not None:
-            kept: Buffer = b"".join((self._opening, self._pruning.apply(document)[1:]))
+            stored: Buffer = b"".join((self._opening, self._pruning.apply(document)[1:]))
         elif self._drops and (managed_fields := projected.metadata.managed_fields):
-            kept = self._excision.apply(managed_fields, document, bool(projected.kind))
+            stored = self._excision.apply(managed_fields, document, bool(projected.kind))
         else:
-            kept = document if projected.kind else b"".join((self._opening, document[1:]))
-        return kept if self._transform is None else self._transformed(self._transform, kept)
+            stored = document if projected.kind else b"".join((self._opening, document[1:]))
+        return stored if self._transform is None else self._transformed(self._transform, stored)
 
-    def _transformed(self, transform: Transform, kept: Buffer) -> Buffer:
-        tree: JSON = msgspec.json.decode(kept)
+    def _transformed(self, transform: Transform, stored: Buffer) -> Buffer:
+        tree: JSON = msgspec.json.decode(stored)
         before = _identity(tree)
         try:
             answer = transform(tree)
@@ -238,7 +238,7 @@ class DocumentTrimmer:
                     key,
                     extra={"key": key},
                 )
-            return kept
+            return stored
 
 
 def _text(value: str) -> str:

@@ -33,9 +33,9 @@ class DeltaFifo:
         A delta and an entry for each object of a list, where ``DeltaQueue`` has one for all of it.
     """
 
-    def __init__(self, known: Known) -> None:
-        """``known``: the store that the deltas are applied to."""
-        self._known = known
+    def __init__(self, store: Known) -> None:
+        """``store``: the store that the deltas are applied to."""
+        self._store = store
         self._waiting: dict[_Key, list[_Part]] = {}
         self._order: deque[_Key] = deque()
         #: The rest of the deltas of the object that ``pop`` has begun to return.
@@ -58,7 +58,7 @@ class DeltaFifo:
             case Replaced():
                 self._replace(delta)
             case Resync(handler):
-                for head in self._known.heads():
+                for head in self._store.heads():
                     if self._last((head.namespace, head.name)) is None:
                         self._add(head, Sync(head, handler))
             case VersionBookmark(version):
@@ -96,7 +96,7 @@ class DeltaFifo:
     def _remove(self, head: Head, tombstone: bool) -> None:
         key = (head.namespace, head.name)
         last = self._last(key)
-        if last is None and self._known.get(*key) is None:
+        if last is None and self._store.get(*key) is None:
             return
         if not isinstance(last, Removed):
             self._add(head, Removed(head, tombstone, ordered=False))
@@ -116,7 +116,7 @@ class DeltaFifo:
         heads = [head for head in delta.heads if scope is None or head.namespace == scope]
         present = {(head.namespace, head.name) for head in heads}
         # Behaviour D46: also what the store does not have yet must go, or it would come out of the queue and stay for ever.
-        newest = {(head.namespace, head.name): head for head in self._known.heads(scope)}
+        newest = {(head.namespace, head.name): head for head in self._store.heads(scope)}
         newest.update(((each.head.namespace, each.head.name), each.head) for each in self._coming)
         newest.update((key, parts[-1].head) for key, parts in self._waiting.items())
         for key, head in newest.items():

@@ -205,14 +205,14 @@ class Buffer(Generic[R]):
     def _merge(self, last: dict[tuple[str, str], _Place[R]], event: Event[R]) -> None:
         key = (event.head.namespace, event.head.name)
         place = last.get(key)
-        left = (event,) if place is None or place.event is None else merge(place.event, event)
-        if len(left) == 2 or place is None or place.event is None:
+        merged = (event,) if place is None or place.event is None else merge(place.event, event)
+        if len(merged) == 2 or place is None or place.event is None:
             last[key] = place = _Place(event, place)
             self._entries.append(place)
             return
         self.merged += 1
-        if left:
-            place.event = left[0]
+        if merged:
+            place.event = merged[0]
             return
         self._empty += 1
         place.event = None

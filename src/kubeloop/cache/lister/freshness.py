@@ -81,12 +81,12 @@ class Freshness:
         return done, missing
 
     def _version(self, version: str) -> tuple[Callable[[], bool], Callable[[], str]]:
-        wanted = decimal(version)
-        if wanted is None:
+        required = decimal(version)
+        if required is None:
             raise ValueError(f'min_resource_version="{version}" is no number: such versions have no order')
 
         def done() -> bool:
-            return all((decimal(feed.version) or 0) >= wanted for feed in self._feeds()) or self._running()
+            return all((decimal(feed.version) or 0) >= required for feed in self._feeds()) or self._running()
 
         def missing() -> str:
             return f"{self._description}: waiting for version {version}; {self._state()}"
@@ -108,6 +108,6 @@ class Freshness:
         states = []
         for feed in feeds:
             state = f"at version {feed.version}" if feed.version else "not listed yet"
-            where = f"{feed.description} are " if len(feeds) > 1 else "it is "
-            states.append(where + state + (f" (last failure: {feed.failure})" if feed.failure else ""))
+            prefix = f"{feed.description} are " if len(feeds) > 1 else "it is "
+            states.append(prefix + state + (f" (last failure: {feed.failure})" if feed.failure else ""))
         return ", ".join(states)

@@ -201,9 +201,9 @@ class Lister(Generic[R]):
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[Head]:
         """As ``range``, decoding nothing."""
-        for bound, given in (("low", low), ("high", high)):
-            if given is not None and not isinstance(given, str | int | float | datetime):
-                raise TypeError(f"{bound}={described(given)} is no bound; give a text, a number, a boolean, a time, or None for no bound")
+        for bound, value in (("low", low), ("high", high)):
+            if value is not None and not isinstance(value, str | int | float | datetime):
+                raise TypeError(f"{bound}={described(value)} is no bound; give a text, a number, a boolean, a time, or None for no bound")
         if limit is not None and not isinstance(limit, int):
             raise TypeError(f"limit={described_word(limit)} is no number; give at most how many objects are wanted, or None for all")
         return self._view.range(name, low, high, reverse, limit)
@@ -291,12 +291,12 @@ class Lister(Generic[R]):
                 matches = both(matches, by_field(path, value, self._view.attributes))
         else:
             matches = both(matches, where)
-        found = self._indexed(selector, where)
-        if found is None:
+        heads = self._indexed(selector, where)
+        if heads is None:
             return self._view.moment(namespace), matches
         if namespace is not None:
-            found = [head for head in found if head.namespace == namespace]
-        return found, matches
+            heads = [head for head in heads if head.namespace == namespace]
+        return heads, matches
 
     def _indexed(self, selector: Selector | None, where: Where | None) -> builtins.list[Head] | None:
         """What an index finds; None if none fits."""

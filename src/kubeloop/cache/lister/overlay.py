@@ -100,12 +100,14 @@ class MutationCache:
         may be an older one, or the next list.
     """
 
-    def __init__(self, what: str, store: Store, shown: Store, namespaces: tuple[str, ...], clock: Clock, *, selects: bool = False) -> None:
+    def __init__(
+        self, description: str, store: Store, shown: Store, namespaces: tuple[str, ...], clock: Clock, *, selects: bool = False
+    ) -> None:
         """``shown``: an empty store with the indexes of ``store``; it gets the heads that are laid over. ``namespaces``: watched apart.
 
         ``selects``: the watch speaks of an object that leaves the selection as deleted.
         """
-        self.what = what
+        self.description = description
         #: By key, the states that are newer than the store's.
         self.written: dict[Key, PendingWrite] = {}
         #: By uid, the deleted objects.
@@ -117,7 +119,7 @@ class MutationCache:
         self.alert = False
         self._selects = selects
         #: Of ``dead``, what the watch calls deleted. It may only have left the selection, and be put back before its end.
-        self._left: dict[str, PendingDelete] = {}
+        self._unselected: dict[str, PendingDelete] = {}
         self._store = store
         self._clock = clock
         self._apart = len(namespaces) > 1
@@ -161,7 +163,7 @@ class MutationCache:
         if seen(head.uid) or self._known(there, before, head, version):
             return
         # Answers may overtake each other: of an object that has ended meanwhile this says at least that its predecessor has, too.
-        shows = member is not False and head.uid not in self.dead and head.uid not in self._left
+        shows = member is not False and head.uid not in self.dead and head.uid not in self._unselected
         self._put(PendingWrite(*key, head.uid, version, head if shows else None, self._clock.now(), shows or there is not None))
 
     def ended(self, namespace: str, name: str, uid: str, version: str, seen: Callable[[str], bool]) -> None:
@@ -170,7 +172,7 @@ class MutationCache:
         before = self.written.get((namespace, name))
         if not uid and current is not None:
             uid = current.uid
-        if not uid or seen(uid) or uid in self.dead or uid in self._left:
+        if not uid or seen(uid) or uid in self.dead or uid in self._unselected:
             return
         floors = [decimal(head.resource_version) or 0 for head in (there, current) if head is not None and head.uid == uid]
         last, expected = decimal(version), bool(floors)
@@ -246,7 +248,7 @@ class MutationCache:
         """The list is applied. What it lacks although it is newer than the object's last state is deleted, as we knew."""
         number = decimal(version)
         feed = self._feeds[namespace if self._apart else None]
-        for dead in [each for each in (*self.dead.values(), *self._left.values()) if self._feed(each.namespace) is feed]:
+        for dead in [each for each in (*self.dead.values(), *self._unselected.values()) if self._feed(each.namespace) is feed]:
             head = self._store.get(dead.namespace, dead.name)
             if head is not None and head.uid == dead.uid:
                 self._return(head)
@@ -288,11 +290,11 @@ class MutationCache:
         """To the watch a dead object is deleted."""
         dead = self.dead.pop(uid, None)
         if dead is not None and self._selects:
-            self._left[uid] = dead
+            self._unselected[uid] = dead
 
     def _return(self, head: Head) -> None:
         """The watch shows a state of an object: one before its end, if it has ended, or the proof that it lives."""
-        dead = self.dead.get(head.uid) or self._left.pop(head.uid, None)
+        dead = self.dead.get(head.uid) or self._unselected.pop(head.uid, None)
         if dead is None:
             return
         if dead.last is not None and (decimal(head.resource_version) or 0) > dead.last:
@@ -310,7 +312,7 @@ class MutationCache:
         self._settle()
 
     def _bury(self, feed: _Feed) -> None:
-        for known in (self.dead, self._left):
+        for known in (self.dead, self._unselected):
             for dead in [each for each in known.values() if self._feed(each.namespace) is feed]:
                 del known[dead.uid]
 
@@ -329,10 +331,10 @@ class MutationCache:
             self._timer = self._clock.call_later(PATIENCE, self._expire)
 
     def _settle(self) -> None:
-        while self._left and next(iter(self._left.values())).since <= self._clock.now() - PATIENCE:
-            del self._left[next(iter(self._left))]
+        while self._unselected and next(iter(self._unselected.values())).since <= self._clock.now() - PATIENCE:
+            del self._unselected[next(iter(self._unselected))]
         self.active = bool(self.written or self.dead)
-        self.alert = self.active or bool(self._left)
+        self.alert = self.active or bool(self._unselected)
         if not self.active and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -354,11 +356,11 @@ class MutationCache:
             first = min(each.since for each in self._all())
             self._timer = self._clock.call_later(max(0.0, first + PATIENCE - self._clock.now()), self._expire)
 
-    def _warn(self, what: PendingWrite | PendingDelete, write: str) -> None:
-        name = f"{what.namespace}/{what.name}" if what.namespace else what.name
+    def _warn(self, description: PendingWrite | PendingDelete, write: str) -> None:
+        name = f"{description.namespace}/{description.name}" if description.namespace else description.name
         _log.warning(
             "%s: the watch did not show our own write of %s (%s) within %g s; readers see the watch's state again",
-            self.what,
+            self.description,
             name,
             write,
             PATIENCE,

@@ -108,10 +108,10 @@ class CacheView(Generic[R]):
     def range(self, name: str, low: Bound | None, high: Bound | None, reverse: bool, limit: int | None) -> list[Head]:
         self.reads += 1
         with self._store.lock:
-            found = self._range(name, low, high, reverse, limit)
+            heads = self._range(name, low, high, reverse, limit)
             # Looked at only where nothing was found: then it matters whether anything could have been.
             bound = high if low is None else low
-            if not found and bound is not None:
+            if not heads and bound is not None:
                 stores = (self._store,) if self._overlay is None else (self._store, self._overlay.shown)
                 indexes = [cast("SortedIndex", store.indexes[name]) for store in stores]
                 sorts = {sort for index in indexes for sort in index.sorts()}
@@ -119,7 +119,7 @@ class CacheView(Generic[R]):
                     raise TypeError(
                         f'index "{name}" has {" and ".join(sorted(sorts))}: nothing in it compares with {described_word(bound)}'
                     )
-            return found
+            return heads
 
     def _range(self, name: str, low: Bound | None, high: Bound | None, reverse: bool, limit: int | None) -> list[Head]:
         corrections = self._corrections(None)
@@ -132,8 +132,8 @@ class CacheView(Generic[R]):
         if not added:
             return heads[:limit]
         placed = (
-            _placed(cast("SortedIndex", store.indexes[name]), found, low, high, reverse)
-            for store, found in ((self._store, heads), (self._overlay.shown, added))
+            _placed(cast("SortedIndex", store.indexes[name]), part, low, high, reverse)
+            for store, part in ((self._store, heads), (self._overlay.shown, added))
         )
         return [head for _, head in heapq.merge(*placed, key=itemgetter(0), reverse=reverse)][:limit]
 
@@ -170,12 +170,12 @@ class CacheView(Generic[R]):
         for place in overlay.places():
             if namespace is not None and place[0] != namespace:
                 continue
-            there, now = self._store.get(*place), overlay.over(*place)
-            if there is not now:
-                if there is not None:
-                    corrections.masked.add(there)
-                if now is not None:
-                    corrections.added.append(now)
+            stored, current = self._store.get(*place), overlay.over(*place)
+            if stored is not current:
+                if stored is not None:
+                    corrections.masked.add(stored)
+                if current is not None:
+                    corrections.added.append(current)
         return corrections
 
     def _places(self, name: str, heads: set[Head]) -> int:
@@ -232,8 +232,8 @@ def _placed(
     index: SortedIndex, heads: list[Head], low: Bound | None, high: Bound | None, reverse: bool
 ) -> Iterator[tuple[tuple[Any, ...], Head]]:
     """Each with its place in the order. An object that has several values stands there several times, in the order of its values."""
-    met: dict[Head, int] = {}
+    counts: dict[Head, int] = {}
     for head in heads:
-        number = met.get(head, 0)
-        met[head] = number + 1
+        number = counts.get(head, 0)
+        counts[head] = number + 1
         yield index.places(head, low, high, reverse=reverse)[number], head

@@ -103,7 +103,7 @@ class DynamicInformers:
     def __init__(
         self,
         informers: Informers,
-        wanted: Callable[[ServedKind], bool] = lambda _: True,
+        accepts: Callable[[ServedKind], bool] = lambda _: True,
         *,
         namespace: str | Iterable[str] | None = None,
         labels: Labels | None = None,
@@ -112,12 +112,12 @@ class DynamicInformers:
         started: Callable[[Informer[Unstructured]], object] | None = None,
         stopped: Callable[[Informer[Unstructured]], object] | None = None,
     ) -> None:
-        """``wanted`` chooses kinds; the options are those of ``Informers.of``, ``namespace`` for kinds that have one.
+        """``accepts`` chooses kinds; the options are those of ``Informers.of``, ``namespace`` for kinds that have one.
 
         ``started`` and ``stopped`` are plain functions, called with each informer.
         """
         self._informers = informers
-        self._wanted = wanted
+        self._accepts = accepts
         self._namespace = namespace if namespace is None or isinstance(namespace, str) else tuple(namespace)
         self._options: dict[str, Any] = {"labels": labels, "field_selector": field_selector, "paths": tuple(paths)}
         self._started = started
@@ -125,8 +125,8 @@ class DynamicInformers:
         self._handlers: list[DynamicRegistration] = []
         #: By the definition's name: what runs; what should; and where something is being ended before that can be so.
         self._running: dict[str, tuple[ServedKind, Informer[Unstructured]]] = {}
-        self._aims: dict[str, ServedKind | None] = {}
-        self._settling: set[str] = set()
+        self._targets: dict[str, ServedKind | None] = {}
+        self._replacing: set[str] = set()
         definitions = informers.of(_DEFINITION, fields=PATHS, paths=PATHS)
         changed, gone = self._changed, self._gone
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=gone, resync=0, name="dynamic informers")
@@ -176,37 +176,37 @@ class DynamicInformers:
 
     def _changed(self, event: Event[Unstructured]) -> None:
         served = served_kind(event.head)
-        self._aim(event.head.name, served if served is not None and self._wanted(served) else None)
+        self._aim(event.head.name, served if served is not None and self._accepts(served) else None)
 
     def _gone(self, event: Event[Unstructured]) -> None:
         self._aim(event.head.name, None)
 
     def _aim(self, name: str, served: ServedKind | None) -> None:
         """What the definition ``name`` wants; at once if nothing has to be ended first."""
-        self._aims[name] = served
-        if name in self._settling:
+        self._targets[name] = served
+        if name in self._replacing:
             return  # it looks again when it has done what it does
         running = self._running.get(name)
         if running is not None and running[0] != served:
-            self._settling.add(name)
+            self._replacing.add(name)
             self._informers.spawn(self._settle(name), f"kubeloop farewell of {running[1].description}")
         elif running is None and served is not None:
             self._enter(name, served)
         elif served is None:
-            del self._aims[name]
+            del self._targets[name]
 
     async def _settle(self, name: str) -> None:
         # One after the other: otherwise handlers could hear of the new kind's objects before the last of the old one's.
         try:
-            while (running := self._running.get(name)) is not None and running[0] != self._aims[name]:
+            while (running := self._running.get(name)) is not None and running[0] != self._targets[name]:
                 await self._leave(name, running[1])
-                served = self._aims[name]
+                served = self._targets[name]
                 if served is not None:
                     self._enter(name, served)
         finally:
-            self._settling.discard(name)
-            if self._aims[name] is None:
-                del self._aims[name]
+            self._replacing.discard(name)
+            if self._targets[name] is None:
+                del self._targets[name]
 
     def _enter(self, name: str, served: ServedKind) -> None:
         namespace = self._namespace if served.namespaced else None

@@ -75,12 +75,12 @@ class MulticlusterInformers:
             raise ValueError("no client was given")
         for name, client in clients.items():
             arguments.check_client(client, f"clients[{name!r}]")
-        made = {
+        informers = {
             name: Informers(client, resync=resync, clock=clock, rng=rng, cluster=name, read_your_writes=read_your_writes, policy=policy)
             for name, client in clients.items()
         }
         #: The informers of each cluster, for what concerns one alone.
-        self.clusters: Mapping[str, Informers] = MappingProxyType(made)
+        self.clusters: Mapping[str, Informers] = MappingProxyType(informers)
         self._stack: AsyncExitStack | None = None
 
     def of(self, kind: type[R], **options: Unpack[InformerOptions[R]]) -> MulticlusterInformer[R]:
@@ -150,13 +150,14 @@ class MulticlusterInformer(Generic[R]):
         """
         lock = asyncio.Lock()
         calls = {
-            what: each and SerialisedHandler(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))
+            argument: each and SerialisedHandler(each, lock)
+            for argument, each in (("added", added), ("updated", updated), ("deleted", deleted))
         }
-        made = {
+        registrations = {
             cluster: informer.on_event(where=where, coalesce=coalesce, resync=resync, name=name, **calls)
             for cluster, informer in self.clusters.items()
         }
-        return MulticlusterRegistration(made)
+        return MulticlusterRegistration(registrations)
 
 
 class MulticlusterRegistration(Generic[R]):
@@ -217,12 +218,12 @@ class MulticlusterLister(Generic[R]):
     def each(self, namespace: str | None = None, labels: Labels | None = None) -> Iterator[tuple[str, R]]:
         """As ``list``, one object at a time; of each cluster the state when its turn comes."""
         for name, lister in self.clusters.items():
-            for one in lister.each(namespace, labels):
-                yield name, one
+            for obj in lister.each(namespace, labels):
+                yield name, obj
 
     def by_index(self, name: str, value: str | int | bool) -> builtins.list[tuple[str, R]]:
         """The objects that have this value, wherever they are."""
-        return [(cluster, one) for cluster, lister in self.clusters.items() for one in lister.by_index(name, value)]
+        return [(cluster, obj) for cluster, lister in self.clusters.items() for obj in lister.by_index(name, value)]
 
     def heads(self, namespace: str | None = None, labels: Labels | None = None) -> builtins.list[tuple[str, Head]]:
         """As ``list``, without decoding."""

@@ -183,13 +183,13 @@ class Persistence:
 
     async def run(self, informer: Saved, feed: ReflectorTarget) -> None:
         """List and watch into the feed until cancelled; begin with the saved state if a fitting one exists."""
-        found = await self._find(informer, feed)
-        if found is None:
+        saved = await self._find(informer, feed)
+        if saved is None:
             await feed.listwatch.run(feed)
             return
-        heads, version = found
+        heads, version = saved
         resuming = ResumingStore(feed, heads, version, self._clock)
-        del found, heads
+        del saved, heads
         try:
             await feed.listwatch.run(resuming, version)
         finally:
@@ -197,7 +197,7 @@ class Persistence:
 
     async def _find(self, informer: Saved, feed: ReflectorTarget) -> tuple[list[Head], str] | None:
         name = _file(informer.scope, feed.namespace)
-        if not self._wanted(informer.scope):
+        if not self._is_saved(informer.scope):
             self._folder.remove(name)
             return None
         await self._identify(feed)
@@ -236,8 +236,8 @@ class Persistence:
         async with self._asking:
             while not self._server:
                 try:
-                    found = await self._client.get_metadata(_NAMESPACE, "kube-system")
-                    self._server = f"uid {found.metadata.uid}"
+                    saved = await self._client.get_metadata(_NAMESPACE, "kube-system")
+                    self._server = f"uid {saved.metadata.uid}"
                 except (Forbidden, NotFound, Unauthorized):
                     # Who may not ask: a server at another address, or that another authority vouches for, is another one.
                     config = self._client.transport.config
@@ -258,7 +258,7 @@ class Persistence:
         """Save what changed since the last time. What cannot be written is logged; the old file stays."""
         for informer in list(informers):
             for feed in informer.feeds:
-                if self._server and feed.synced and feed.version and self._wanted(informer.scope):
+                if self._server and feed.synced and feed.version and self._is_saved(informer.scope):
                     await self._save(informer, feed)
 
     async def _save(self, informer: Saved, feed: ReflectorTarget) -> None:
@@ -278,7 +278,7 @@ class Persistence:
         else:
             self._saved[name] = state
 
-    def _wanted(self, scope: InformerScope[Any]) -> bool:
+    def _is_saved(self, scope: InformerScope[Any]) -> bool:
         if scope.keep.transform is not None:
             return False
         gvk = kind_info(scope.kind).gvk
@@ -293,8 +293,8 @@ class Persistence:
 
 def _file(scope: InformerScope[Any], namespace: str | None) -> str:
     gvk = kind_info(scope.kind).gvk
-    what = msgspec.json.encode([gvk.api_version, gvk.kind, namespace, scope.labels, scope.field_selector, scope.keep.form]).decode()
-    return f"{gvk.kind.lower()}-{_digest(what)[:24]}.state"
+    identity = msgspec.json.encode([gvk.api_version, gvk.kind, namespace, scope.labels, scope.field_selector, scope.keep.form]).decode()
+    return f"{gvk.kind.lower()}-{_digest(identity)[:24]}.state"
 
 
 def _digest(text: str) -> str:

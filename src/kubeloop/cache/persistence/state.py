@@ -149,8 +149,8 @@ def write_state(header: StateHeader, heads: Iterable[Head], reader: HeadReader) 
     yield MAGIC + records.record(RecordType.HEADER, _encode(header))
     known: dict[Codec, int] = {PLAIN: 0}
     rest = iter(heads)
-    while some := list(islice(rest, SLICE)):
-        columns, new = columns_of(some, reader, known)
+    while batch := list(islice(rest, SLICE)):
+        columns, new = columns_of(batch, reader, known)
         for codec in new:
             yield records.record(RecordType.DICTIONARY, _encode(_Dictionary(codec.content, codec.expected)))
         yield records.record(RecordType.OBJECTS, _encode(columns))
@@ -178,9 +178,9 @@ class StateReader:
             kind, payload = self._records.next()
             match kind:
                 case RecordType.DICTIONARY:
-                    found = _read(_dictionary, payload)
+                    dictionary = _read(_dictionary, payload)
                     try:
-                        self.codecs.append(Codec.of(found.content, found.expected))
+                        self.codecs.append(Codec.of(dictionary.content, dictionary.expected))
                     except ValueError as error:
                         raise CorruptStateFile(str(error)) from None
                 case RecordType.OBJECTS:

@@ -45,8 +45,8 @@ class Folder:
             raise ConfigError("persist=: this system has no file locks; informers cannot be persisted here")
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = self.path.stat()
-            if found.st_uid != os.getuid() or found.st_mode & 0o077:
+            status = self.path.stat()
+            if status.st_uid != os.getuid() or status.st_mode & 0o077:
                 raise ConfigError(
                     f"persist={str(self.path)!r} is open to other users: name a folder that does not exist yet, or chmod it to 0700"
                 )

@@ -22,9 +22,9 @@ class InitialState:
         The order: what was changed meanwhile comes last.
     """
 
-    def __init__(self, intake: EventDecoder, sink: ReflectorStore, stream: ReflectorStream) -> None:
-        self._intake = intake
-        self._sink = sink
+    def __init__(self, decoder: EventDecoder, store: ReflectorStore, stream: ReflectorStream) -> None:
+        self._decoder = decoder
+        self._store = store
         self._stream = stream
         self._shown: list[Head] = []
         # Changes while the state is still coming in are few, objects are many: no key is kept for what was only shown.
@@ -39,8 +39,8 @@ class InitialState:
         if not self._changed:
             return self._shown
         changed = self._changed
-        kept = [head for head in self._shown if (head.namespace, head.name) not in changed]
-        return kept + [head for head in changed.values() if head is not None]
+        unchanged = [head for head in self._shown if (head.namespace, head.name) not in changed]
+        return unchanged + [head for head in changed.values() if head is not None]
 
     def take(self, frames: list[memoryview]) -> int | None:
         """How many of the frames belong to it; None: all, and it is not complete.
@@ -48,14 +48,14 @@ class InitialState:
         Raises:
             ErrorEvent: the server gave up. DecodeError: what cannot be read.
         """
-        intake, sink, stream, changed = self._intake, self._sink, self._stream, self._changed
-        reader = sink.reader
-        read, listed, show = reader.projection.event, intake.listed, self._shown.append
+        decoder, store, stream, changed = self._decoder, self._store, self._stream, self._changed
+        reader = store.reader
+        read, listed, show = reader.projection.event, decoder.listed, self._shown.append
         for number, frame in enumerate(frames, start=1):
             try:
                 kind, projected, document = read(frame)
             except (UnicodeDecodeError, RecursionError) as error:
-                repaired = intake.repaired(frame, error)
+                repaired = decoder.repaired(frame, error)
                 if repaired is not None and self.take([repaired]) is not None:
                     return number
                 continue
@@ -71,7 +71,7 @@ class InitialState:
             if kind not in ("ADDED", "MODIFIED", "DELETED"):
                 raise DecodeError(f'an event of unknown type "{kind}"')
             # Versions of these events are not followed: they come in any order. Behaviour C40.
-            head = listed(projected, document, reader, sink)
+            head = listed(projected, document, reader, store)
             if head is None:
                 continue
             key = head.namespace, head.name
@@ -108,7 +108,7 @@ class StateComparison:
         metadata = projected.metadata
         self._listed[_key(metadata.namespace, metadata.name)] = (metadata.uid, metadata.resource_version)
 
-    def check(self, heads: Iterable[Head], version: str, what: str) -> None:
+    def check(self, heads: Iterable[Head], version: str, description: str) -> None:
         """
         Raises:
             InconsistentState: names the objects that differ.
@@ -123,7 +123,7 @@ class StateComparison:
         ]
         if faults:
             shown = "; ".join(sorted(faults)[:_SHOWN]) + (f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else "")
-            raise InconsistentState(f"{what}: the state streamed at version {version} differs from the list at it: {shown}")
+            raise InconsistentState(f"{description}: the state streamed at version {version} differs from the list at it: {shown}")
 
 
 def _key(namespace: str, name: str) -> str:

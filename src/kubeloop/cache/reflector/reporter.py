@@ -115,8 +115,8 @@ class ReflectorReporter:
     A failure for a reason that was said, with no success in between, is logged in a word.
     """
 
-    def __init__(self, what: str, on_error: Callable[[Exception], object] | None, kind: type[Resource] | None = None) -> None:
-        self._what = what
+    def __init__(self, description: str, on_error: Callable[[Exception], object] | None, kind: type[Resource] | None = None) -> None:
+        self._description = description
         self._on_error = on_error
         #: What to do when the kind is not served; "": nothing that is known here.
         self._install = install_advice(kind) if kind is not None else ""
@@ -125,50 +125,50 @@ class ReflectorReporter:
         #: The last failure is not logged: the list that follows at once fails for the same reason, or succeeds.
         self._silent = False
         #: Why the last step was no success, and how loudly to say so.
-        self._trouble: tuple[int, str] | None = None
+        self._failure: tuple[int, str] | None = None
         #: The reasons that were said in full since something worked.
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         #: How often everything was asked for, and a watch opened again without that, by reason (``Reason``).
         self.lists: Counter[str] = Counter()
         self.restarts: Counter[str] = Counter()
 
-    def failed(self, error: KubeloopError, what: str, sink: ReflectorStore | None = None, verb: str = "watch") -> None:
-        """``sink`` None: it has not come to matter for the cache yet."""
-        if sink is not None:
-            sink.failed(error)
+    def failed(self, error: KubeloopError, description: str, store: ReflectorStore | None = None, verb: str = "watch") -> None:
+        """``store`` None: it has not come to matter for the cache yet."""
+        if store is not None:
+            store.failed(error)
         level = logging.INFO if trouble_of(error) in _USUAL else logging.WARNING
         # Not the whole text, which names the request: a list that fails for what a watch failed for just now is no news.
         reason = f"{type(error).__name__}: {error.status.message if isinstance(error, ApiError) else error}"
-        if isinstance(error, NotFound) and sink is None:
+        if isinstance(error, NotFound) and store is None:
             self._silent = True
         elif isinstance(error, NotFound) and self._install:
             self._missing += 1
-            self._trouble = (level, self._install if self._missing == 1 else f"still not served (try {self._missing})")
-        elif reason in self._said:
-            self._trouble = (level, f"{what}, still {type(error).__name__}")
+            self._failure = (level, self._install if self._missing == 1 else f"still not served (try {self._missing})")
+        elif reason in self._reported:
+            self._failure = (level, f"{description}, still {type(error).__name__}")
         else:
             advice = diagnosis(error, verb)
-            self._trouble = (level, f"{what}: {error}{f' ({advice})' if advice else ''}")
-            if len(self._said) >= _REASONS:
-                self._said.clear()
-            self._said.add(reason)
+            self._failure = (level, f"{description}: {error}{f' ({advice})' if advice else ''}")
+            if len(self._reported) >= _REASONS:
+                self._reported.clear()
+            self._reported.add(reason)
         if self._on_error is not None:
             try:
                 self._on_error(error)
             except Exception:  # noqa: BLE001 - the caller's own code may raise anything
-                _log.exception("%s: on_error failed; it was told: %s", self._what, error)
+                _log.exception("%s: on_error failed; it was told: %s", self._description, error)
 
     def note(self, text: str, level: int = logging.WARNING) -> None:
         """Something happened that is said with what comes next."""
         self.worked()
-        self._trouble = (level, text)
+        self._failure = (level, text)
 
     def worked(self) -> None:
         """The server answered as it should: a failure from now on is news."""
-        self._said.clear()
+        self._reported.clear()
         if self._missing:
             self._missing = 0
-            _log.info("%s: served now", self._what)
+            _log.info("%s: served now", self._description)
 
     def next(self, step: Step, delay: float) -> None:
         """This comes next, after so many seconds."""
@@ -188,9 +188,9 @@ class ReflectorReporter:
                 then = "going on"
         if self._silent:
             self._silent = False
-        elif self._trouble is None:
+        elif self._failure is None:
             self.worked()
         else:
-            level, text = self._trouble
-            self._trouble = None
-            _log.log(level, "%s: %s; %s %s", self._what, text, then, f"in {delay:.1f} s" if step.pause else "at once")
+            level, text = self._failure
+            self._failure = None
+            _log.log(level, "%s: %s; %s %s", self._description, text, then, f"in {delay:.1f} s" if step.pause else "at once")

@@ -45,7 +45,7 @@ class ReflectorStream:
         self.events = 0
         self.version = ""
         self._end = self.began + seconds + GRACE
-        self._rhythm = BookmarkInterval()
+        self._bookmarks = BookmarkInterval()
         self._cutter = FrameCutter()
         self._waiting: list[memoryview] = []
         self._stack = AsyncExitStack()
@@ -69,7 +69,7 @@ class ReflectorStream:
         ``limit``: seconds of silence that are too many; None leaves it to the rhythm of the bookmarks.
         """
         assert self._chunks is not None
-        allowed = (lambda: self._rhythm.limit) if limit is None else (lambda: limit)
+        allowed = (lambda: self._bookmarks.limit) if limit is None else (lambda: limit)
         watchdog = self._watchdog = Watchdog(self._clock, allowed, self._silence, self._end)
         async with watchdog.attend():
             if self._waiting and self._used(take, self._waiting):
@@ -89,9 +89,9 @@ class ReflectorStream:
 
     def bookmark(self) -> None:
         """One came: the next is expected."""
-        before = self._rhythm.limit
-        self._rhythm.bookmark(self._clock.now())
-        if self._watchdog is not None and self._rhythm.limit != before:
+        before = self._bookmarks.limit
+        self._bookmarks.bookmark(self._clock.now())
+        if self._watchdog is not None and self._bookmarks.limit != before:
             self._watchdog.look()
 
     async def close(self) -> None:
@@ -115,14 +115,14 @@ TakeItem = Callable[[Projected, memoryview | bytes], None]
 
 
 async def read_page(
-    request: AbstractAsyncContextManager[Stream], intake: EventDecoder, projection: Projection, take: TakeItem, clock: Clock
+    request: AbstractAsyncContextManager[Stream], decoder: EventDecoder, projection: Projection, take: TakeItem, clock: Clock
 ) -> ListMeta:
     """Hand over the page's items as they come; returns the list's metadata.
 
     Raises:
         ApiError, TransportError: refused, or broken. WatchStalled: for a minute nothing came. DecodeError: the answer is no list.
     """
-    splitter = ListSplitter(intake.item_reader(projection))
+    splitter = ListSplitter(decoder.item_reader(projection))
     watchdog = Watchdog(clock, lambda: SILENCE, lambda: f"nothing came from the server for {SILENCE:g} s; the request was given up")
     try:
         async with watchdog.attend(), request as stream, aclosing(cast("AsyncGenerator[bytes]", stream.chunks())) as chunks:

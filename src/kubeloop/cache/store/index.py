@@ -29,66 +29,66 @@ class Postings(Generic[T]):
         Order. That an item is no ``tuple`` or ``dict`` is up to the caller.
     """
 
-    __slots__ = ("_found",)
+    __slots__ = ("_items",)
 
     def __init__(self) -> None:
-        self._found: dict[str, T | tuple[T, ...] | dict[T, None]] = {}
+        self._items: dict[str, T | tuple[T, ...] | dict[T, None]] = {}
 
     def add(self, value: str, item: T) -> None:
-        there = self._found.get(value)
-        if there is None:
-            self._found[value] = item
-        elif type(there) is dict:
-            there[item] = None
-        elif type(there) is tuple:
-            if item not in there:
-                self._found[value] = (*there, item) if len(there) < FEW else dict.fromkeys((*there, item))
-        elif there != item:
-            self._found[value] = (cast("T", there), item)
+        items = self._items.get(value)
+        if items is None:
+            self._items[value] = item
+        elif type(items) is dict:
+            items[item] = None
+        elif type(items) is tuple:
+            if item not in items:
+                self._items[value] = (*items, item) if len(items) < FEW else dict.fromkeys((*items, item))
+        elif items != item:
+            self._items[value] = (cast("T", items), item)
 
     def discard(self, value: str, item: T) -> None:
         """It need not be there."""
-        there = self._found.get(value)
-        if type(there) is dict:
-            there.pop(item, None)
-            if len(there) <= FEW // 2:
-                self._found[value] = tuple(there)
-        elif type(there) is tuple:
-            left = tuple([each for each in there if each != item])
-            self._found[value] = left if len(left) > 1 else left[0]
-        elif there == item:
-            self._found.pop(value, None)
+        items = self._items.get(value)
+        if type(items) is dict:
+            items.pop(item, None)
+            if len(items) <= FEW // 2:
+                self._items[value] = tuple(items)
+        elif type(items) is tuple:
+            left = tuple([each for each in items if each != item])
+            self._items[value] = left if len(left) > 1 else left[0]
+        elif items == item:
+            self._items.pop(value, None)
 
     def swap(self, value: str, old: T, new: T) -> None:
         """``new`` in place of ``old``; the same as discarding one and adding the other."""
-        there = self._found.get(value)
-        if type(there) is dict:
-            there.pop(old, None)
-            there[new] = None
-        elif type(there) is tuple and old in there:
-            place = there.index(old)
-            self._found[value] = (*there[:place], new, *there[place + 1 :])
-        elif there is old:
-            self._found[value] = new
+        items = self._items.get(value)
+        if type(items) is dict:
+            items.pop(old, None)
+            items[new] = None
+        elif type(items) is tuple and old in items:
+            place = items.index(old)
+            self._items[value] = (*items[:place], new, *items[place + 1 :])
+        elif items is old:
+            self._items[value] = new
         else:
             self.add(value, new)
 
     def items(self, value: str) -> list[T]:
-        there = self._found.get(value)
-        if there is None:
+        items = self._items.get(value)
+        if items is None:
             return []
-        return list(cast("tuple[T, ...] | dict[T, None]", there)) if type(there) in (dict, tuple) else [cast("T", there)]
+        return list(cast("tuple[T, ...] | dict[T, None]", items)) if type(items) in (dict, tuple) else [cast("T", items)]
 
     def first(self, value: str) -> T | None:
         """Any one of the items."""
-        there = self._found.get(value)
-        if type(there) is dict:
-            return next(iter(there))
-        return there[0] if type(there) is tuple else cast("T | None", there)
+        items = self._items.get(value)
+        if type(items) is dict:
+            return next(iter(items))
+        return items[0] if type(items) is tuple else cast("T | None", items)
 
     def values(self) -> list[str]:
         """Return the values that at least one item has."""
-        return list(self._found)
+        return list(self._items)
 
 
 log = logging.getLogger("kubeloop.cache")
@@ -244,14 +244,14 @@ class Index:
             self._known[new] = self._text(self._known, after[0]) if len(after) == 1 else after
 
     @staticmethod
-    def _forget(known: _Known, old: Head) -> tuple[str, ...]:
-        values = known.pop(old, ())
+    def _forget(remembered: _Known, old: Head) -> tuple[str, ...]:
+        values = remembered.pop(old, ())
         return (values,) if isinstance(values, str) else values
 
-    def _text(self, known: _Known, value: str) -> str:
+    def _text(self, remembered: _Known, value: str) -> str:
         """The very text that another head of this value has: a function makes a new one for each."""
         sibling = self._postings.first(value)
-        text = None if sibling is None else known.get(sibling)
+        text = None if sibling is None else remembered.get(sibling)
         return text if isinstance(text, str) and text == value else value
 
     def heads(self, value: str) -> list[Head]:

@@ -152,7 +152,7 @@ class Children:
         return self._adopt
 
     async def apply(
-        self, owner: Resource, wanted: Iterable[Resource], *, prune: bool = True, dry_run: bool = False, check: bool = True
+        self, owner: Resource, desired: Iterable[Resource], *, prune: bool = True, dry_run: bool = False, check: bool = True
     ) -> ChildrenReport:
         """Apply the children of ``owner``: objects that are made for this call, and set only the fields to apply.
 
@@ -166,7 +166,7 @@ class Children:
             ValueError: a child was read from a server, or a field of it is not of its type; nothing was sent.
         """
         reader, writer = self._tools()
-        plan = await self.plan(owner, wanted)
+        plan = await self.plan(owner, desired)
         outcomes = [await self._one(reader, writer, owner, child, dry_run) for child in plan]
         kept = "" if prune else "pruning was not asked for"
         if any(one.did == "failed" for one in outcomes):
@@ -179,14 +179,14 @@ class Children:
             report.raise_failures()
         return report
 
-    async def plan(self, owner: Resource, wanted: Iterable[Resource]) -> list[DesiredChild]:
+    async def plan(self, owner: Resource, desired: Iterable[Resource]) -> list[DesiredChild]:
         """What would be applied, in order.
 
         Raises:
             UnplacedChild, OwnershipError, ValueError: as ``apply``.
         """
         client = self.reader.client
-        children = [await wanted_child(client, owner, child, self.name) for child in wanted]
+        children = [await wanted_child(client, owner, child, self.name) for child in desired]
         keys = [child.key for child in children]
         for index, child in enumerate(children):
             if child.key in keys[:index]:
@@ -196,7 +196,7 @@ class Children:
     async def unwanted(self, owner: Resource, plan: Sequence[DesiredChild]) -> list[Member]:
         """Return the existing children of the set that are not in ``plan``, in the order of their deletion: dependents first."""
         keys = {child.key for child in plan}
-        found: dict[tuple[Any, str, str], Member] = {}
+        existing: dict[tuple[Any, str, str], Member] = {}
         for kind in dict.fromkeys([*self._kinds, *(child.kind for child in plan)]):
             group_kind = kind_info(kind).gvk.group_kind
             namespaced = (await self.reader.client.mapping(kind)).namespaced
@@ -206,8 +206,8 @@ class Children:
             for member in await self.reader.members(kind, where, owner, (SET_LABEL, set_label(self.name, owner))):
                 key = (group_kind, member.namespace, member.name)
                 if key not in keys:
-                    found.setdefault(key, member)
-        return [member for _, member in sorted(found.items(), key=lambda item: -rank(item[0][0]))]
+                    existing.setdefault(key, member)
+        return [member for _, member in sorted(existing.items(), key=lambda item: -rank(item[0][0]))]
 
     async def tried(self, live: Resource, child: DesiredChild) -> Resource:
         """What the server would make of that very state of a child; nothing is stored.

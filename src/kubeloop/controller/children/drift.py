@@ -81,7 +81,7 @@ _OURS = (APPLIED, FIELDS_SET)
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One child that is not as wanted. ``what``: it is not there, is another, or is there and not wanted.
+    """One child that is not as wanted. ``drift_kind``: it is not there, is another, or is there and not wanted.
 
     ``paths`` would be changed by an apply (``.spec.replicas``), empty if the child is missing or extra. Secret values are in none
     of this, nor in ``str()``.
@@ -90,10 +90,10 @@ class Drift:
     kind: type[Resource]
     namespace: str
     name: str
-    what: DriftKind
+    drift_kind: DriftKind
     paths: tuple[str, ...]
     live: Tree | None
-    wanted: Tree | None
+    desired: Tree | None
 
     @property
     def title(self) -> str:
@@ -102,8 +102,8 @@ class Drift:
 
     def lines(self) -> Iterator[str]:
         """A unified diff of both as YAML, as ``kubectl diff`` prints it; without line ends."""
-        live, wanted = ([] if tree is None else _yaml(tree).splitlines() for tree in (self.live, self.wanted))
-        yield from difflib.unified_diff(live, wanted, f"live {self.title}", f"wanted {self.title}", lineterm="")
+        live, desired = ([] if tree is None else _yaml(tree).splitlines() for tree in (self.live, self.desired))
+        yield from difflib.unified_diff(live, desired, f"live {self.title}", f"wanted {self.title}", lineterm="")
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -120,7 +120,7 @@ class Drift:
         return text
 
 
-async def find_drift(children: Children, owner: Resource, wanted: Sequence[Resource], *, ask: bool = True) -> list[Drift]:
+async def find_drift(children: Children, owner: Resource, desired: Sequence[Resource], *, ask: bool = True) -> list[Drift]:
     """What ``children.apply(owner, wanted)`` would change; nothing is written.
 
     ``ask``: the server is asked to apply each child without storing it, so that its defaults, its admission and what others own are
@@ -133,7 +133,7 @@ async def find_drift(children: Children, owner: Resource, wanted: Sequence[Resou
         ApiError: the server refuses a child; Invalid says why.
         UnplacedChild, OwnershipError, ValueError: as ``Children.apply``.
     """
-    plan = await children.plan(owner, wanted)
+    plan = await children.plan(owner, desired)
     reader = children.reader
     found: list[Drift] = []
     for child in plan:
@@ -178,15 +178,15 @@ def _merged(live: Resource, child: DesiredChild, manager: str) -> Tree:
         raise ValueError(f"{child.kind.kind} {child.name}: {error}") from error
 
 
-def _drift(kind: type[Resource], namespace: str, name: str, what: DriftKind, live: Tree | None, wanted: Tree | None) -> Drift:
-    before, after = (None if tree is None else _quiet(tree) for tree in (live, wanted))
+def _drift(kind: type[Resource], namespace: str, name: str, drift_kind: DriftKind, live: Tree | None, desired: Tree | None) -> Drift:
+    before, after = (None if tree is None else _quiet(tree) for tree in (live, desired))
     paths: tuple[str, ...] = ()
     if before is not None and after is not None:
         difference = compare(before, after, type_of(kind))
         changed = (difference.added | difference.removed | difference.modified).leaves()
         paths = tuple(sorted(path_text(path) for path in changed))
     before, after = redacted(before, after)
-    return Drift(kind, namespace, name, what, paths, before, after)
+    return Drift(kind, namespace, name, drift_kind, paths, before, after)
 
 
 def _quiet(tree: Tree) -> Tree:

@@ -43,12 +43,12 @@ class ChildReader:
         """The child as the cache has it; as the server has it where there is no cache, or one of parts of objects only."""
         informer = self.informer(kind)
         if informer is not None:
-            found = informer.lister.get(name, namespace)
-            if found is None:
+            existing = informer.lister.get(name, namespace)
+            if existing is None:
                 return None
-            source = source_of(found)
+            source = source_of(existing)
             if source is not None and not source.partial:
-                return found
+                return existing
         return await self.newest(kind, namespace, name)
 
     async def newest(self, kind: type[R], namespace: str, name: str) -> R | None:
@@ -71,10 +71,10 @@ class ChildReader:
                 and head.controller.uid == owner.metadata.uid
                 and not head.deleting
             ]
-        found = await self.client.list(kind, namespace=namespace, labels={name: value})
+        existing = await self.client.list(kind, namespace=namespace, labels={name: value})
         return [
             Member(kind, obj.metadata.namespace, obj.metadata.name)
-            for obj in found
+            for obj in existing
             if is_controlled_by(obj, owner) and obj.metadata.deletion_timestamp is None
         ]
 

@@ -36,35 +36,35 @@ def _type_of(gvk: GroupVersionKind) -> FieldType:
     return builtin_types().of_kind(gvk) or DEDUCED
 
 
-def covers(live: Tree, wanted: Tree, type_: FieldType) -> bool:
-    """Whether ``live`` has every value that ``wanted`` gives."""
+def covers(live: Tree, desired: Tree, type_: FieldType) -> bool:
+    """Whether ``live`` has every value that ``desired`` gives."""
     try:
-        return same(merge(live, wanted, type_), live)
+        return same(merge(live, desired, type_), live)
     except (TypeMismatch, ElementError):
         return False
 
 
-def as_stored(answer: Tree, wanted: Tree, type_: FieldType) -> Tree | None:
-    """What the server made of ``wanted`` (1000m is stored as 1): the same fields, of its answer; None if that cannot be said."""
+def as_stored(answer: Tree, desired: Tree, type_: FieldType) -> Tree | None:
+    """What the server made of ``desired`` (1000m is stored as 1): the same fields, of its answer; None if that cannot be said."""
     try:
-        return extract(answer, field_set(wanted, type_), type_)
+        return extract(answer, field_set(desired, type_), type_)
     except (TypeMismatch, ElementError):
         return None
 
 
-def target(live: Tree, wanted: Tree, before: Tree, type_: FieldType) -> Tree:
-    """``live`` with what ``wanted`` gives, and without the fields that were set ``before`` (as a fieldsV1) and are no longer.
+def target(live: Tree, desired: Tree, before: Tree, type_: FieldType) -> Tree:
+    """``live`` with what ``desired`` gives, and without the fields that were set ``before`` (as a fieldsV1) and are no longer.
 
     Raises:
-        TypeMismatch, ElementError: ``wanted`` does not fit the type.
+        TypeMismatch, ElementError: ``desired`` does not fit the type.
     """
-    gone = FieldSet.from_json(before) - field_set(wanted, type_)
-    return merge(remove(live, gone.leaves(), type_), wanted, type_)
+    gone = FieldSet.from_json(before) - field_set(desired, type_)
+    return merge(remove(live, gone.leaves(), type_), desired, type_)
 
 
-def fields_set(wanted: Tree, type_: FieldType) -> Tree:
-    """The fields that ``wanted`` sets, as a fieldsV1."""
-    return field_set(wanted, type_).to_json()
+def fields_set(desired: Tree, type_: FieldType) -> Tree:
+    """The fields that ``desired`` sets, as a fieldsV1."""
+    return field_set(desired, type_).to_json()
 
 
 #: Children whose stored form is remembered; each is a few KiB.
@@ -99,14 +99,14 @@ class ChildWriter(ABC):
         self._force = force
 
     @abstractmethod
-    def is_so(self, live: Resource, wanted: DesiredChild) -> bool:
+    def is_so(self, live: Resource, desired: DesiredChild) -> bool:
         """Whether ``live`` is as wanted, so that nothing need be sent."""
 
     @abstractmethod
-    async def create(self, wanted: DesiredChild, *, dry_run: bool) -> Resource: ...
+    async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource: ...
 
     @abstractmethod
-    async def update(self, live: Resource, wanted: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
+    async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
         """``exactly``: raises Conflict if the child is no longer at the version of ``live``."""
 
     @abstractmethod
@@ -127,40 +127,41 @@ class ApplyWriter(ChildWriter):
         super().__init__(client, field_manager, force=force)
         self._stored: dict[tuple[Any, str, str], tuple[str, dict[str, Any]]] = {}
 
-    def is_so(self, live: Resource, wanted: DesiredChild) -> bool:
-        if live.metadata.annotations.get(APPLIED) != wanted.digest:
+    def is_so(self, live: Resource, desired: DesiredChild) -> bool:
+        if live.metadata.annotations.get(APPLIED) != desired.digest:
             return False
-        digest, stored = self._stored.get(wanted.key, ("", wanted.tree))
-        return covers(tree_of(live), stored if digest == wanted.digest else wanted.tree, type_of(wanted.kind))
+        digest, stored = self._stored.get(desired.key, ("", desired.tree))
+        return covers(tree_of(live), stored if digest == desired.digest else desired.tree, type_of(desired.kind))
 
-    async def create(self, wanted: DesiredChild, *, dry_run: bool) -> Resource:
-        return await self._apply(wanted, {}, dry_run)
+    async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource:
+        return await self._apply(desired, {}, dry_run)
 
-    async def update(self, live: Resource, wanted: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
+    async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
         # Bound to the uid: should the child have been replaced since it was looked at, its successor may be somebody else's.
         bound = {"uid": live.metadata.uid} | ({"resourceVersion": live.metadata.resource_version} if exactly else {})
-        return await self._apply(wanted, bound, dry_run)
+        return await self._apply(desired, bound, dry_run)
 
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
         self._stored.pop(wanted_key, None)
 
-    async def _apply(self, wanted: DesiredChild, bound: dict[str, str], dry_run: bool) -> Resource:
-        tree = wanted.annotated(APPLIED, wanted.digest)
+    async def _apply(self, desired: DesiredChild, bound: dict[str, str], dry_run: bool) -> Resource:
+        tree = desired.annotated(APPLIED, desired.digest)
         tree = {**tree, "metadata": {**tree["metadata"], **bound}}
         options = msgspec.structs.replace(self._options(dry_run), force=self._force or None)
-        answer = await self._client.patch(wanted.kind, wanted.name, tree, type="apply", namespace=wanted.namespace or None, options=options)
+        namespace = desired.namespace or None
+        answer = await self._client.patch(desired.kind, desired.name, tree, type="apply", namespace=namespace, options=options)
         if not dry_run:
-            self._remember(wanted, answer)
+            self._remember(desired, answer)
         return answer
 
-    def _remember(self, wanted: DesiredChild, answer: Resource) -> None:
+    def _remember(self, desired: DesiredChild, answer: Resource) -> None:
         """The stored form, where it is not what was sent; else every reconcile would send it again."""
-        self.forget(wanted.key)
-        type_, tree = type_of(wanted.kind), tree_of(answer)
-        if not covers(tree, wanted.tree, type_) and (stored := as_stored(tree, wanted.tree, type_)) is not None:
+        self.forget(desired.key)
+        type_, tree = type_of(desired.kind), tree_of(answer)
+        if not covers(tree, desired.tree, type_) and (stored := as_stored(tree, desired.tree, type_)) is not None:
             if len(self._stored) >= _REMEMBERED:
                 del self._stored[next(iter(self._stored))]
-            self._stored[wanted.key] = wanted.digest, stored
+            self._stored[desired.key] = desired.digest, stored
 
 
 class PatchWriter(ChildWriter):
@@ -169,35 +170,35 @@ class PatchWriter(ChildWriter):
     Fields that were set before and no longer are taken out by the list of them that an annotation keeps.
     """
 
-    def is_so(self, live: Resource, wanted: DesiredChild) -> bool:
-        return not self._patch(live, wanted)
+    def is_so(self, live: Resource, desired: DesiredChild) -> bool:
+        return not self._patch(live, desired)
 
-    async def create(self, wanted: DesiredChild, *, dry_run: bool) -> Resource:
-        tree = wanted.annotated(FIELDS_SET, _text(fields_set(wanted.tree, type_of(wanted.kind))))
-        made = wanted.kind.from_dict(tree)
-        return await self._client.create(made, namespace=wanted.namespace or None, options=self._options(dry_run))
+    async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource:
+        tree = desired.annotated(FIELDS_SET, _text(fields_set(desired.tree, type_of(desired.kind))))
+        made = desired.kind.from_dict(tree)
+        return await self._client.create(made, namespace=desired.namespace or None, options=self._options(dry_run))
 
-    async def update(self, live: Resource, wanted: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always
-        patch = self._patch(live, wanted)
+    async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always
+        patch = self._patch(live, desired)
         bound = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
         patch["metadata"] = {**patch.get("metadata", {}), **bound}
-        where = wanted.namespace or None
-        return await self._client.patch(wanted.kind, wanted.name, patch, namespace=where, options=self._options(dry_run))
+        where = desired.namespace or None
+        return await self._client.patch(desired.kind, desired.name, patch, namespace=where, options=self._options(dry_run))
 
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
         """Nothing is remembered: all is in the annotation."""
 
-    def _patch(self, live: Resource, wanted: DesiredChild) -> dict[str, Any]:
-        type_, tree = type_of(wanted.kind), tree_of(live)
-        fields = fields_set(wanted.tree, type_)
-        whole = wanted.annotated(FIELDS_SET, _text(fields))
+    def _patch(self, live: Resource, desired: DesiredChild) -> dict[str, Any]:
+        type_, tree = type_of(desired.kind), tree_of(live)
+        fields = fields_set(desired.tree, type_)
+        whole = desired.annotated(FIELDS_SET, _text(fields))
         try:
             before = msgspec.json.decode(live.metadata.annotations.get(FIELDS_SET, "{}"), type=dict[str, Any])
             return create_merge_patch(tree, target(tree, whole, before, type_))
         except (msgspec.DecodeError, ElementError):  # somebody wrote into the annotation: what was set before is not known
             return create_merge_patch(tree, target(tree, whole, {}, type_))
         except TypeMismatch as error:
-            raise ValueError(f"{wanted.kind.kind} {wanted.name}: {error}") from error
+            raise ValueError(f"{desired.kind.kind} {desired.name}: {error}") from error
 
 
 async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None:
@@ -213,13 +214,13 @@ async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None
         return
 
 
-def outcome_of(wanted: DesiredChild, live: Resource | None, answer: Resource, *, dry_run: bool) -> ChildOutcome:
+def outcome_of(desired: DesiredChild, live: Resource | None, answer: Resource, *, dry_run: bool) -> ChildOutcome:
     did: ChildDid = "created"
     if live is not None:
         # A dry run has no new version.
         as_before = same(_content(live), _content(answer)) if dry_run else _version(answer) == _version(live)
         did = "unchanged" if as_before else "updated"
-    return ChildOutcome(wanted.kind, wanted.namespace, wanted.name, did, answer, sent=True)
+    return ChildOutcome(desired.kind, desired.namespace, desired.name, did, answer, sent=True)
 
 
 def _content(obj: Resource) -> dict[str, Any]:

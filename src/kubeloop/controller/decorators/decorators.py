@@ -165,10 +165,10 @@ def _marked(method: M | None, terms: Terms) -> M | Callable[[M], M]:
     return mark
 
 
-def _check_called(decorator: str, given: object, way: str) -> None:
+def _check_called(decorator: str, argument: object, hint: str) -> None:
     """Raises DeclarationError: it stands bare above a method, which would vanish without a word."""
-    if callable(given):
-        raise DeclarationError(f"{getattr(given, '__qualname__', given)}: @{decorator} wants to know what for; write {way}")
+    if callable(argument):
+        raise DeclarationError(f"{getattr(argument, '__qualname__', argument)}: @{decorator} wants to know what for; write {hint}")
 
 
 _Any = TypeVar("_Any", bound=Callable[..., Any])

@@ -372,9 +372,9 @@ class LeaderElector:
             self._leads = False
             self._announce("stopped leading")
 
-    def _announce(self, what: str) -> None:
+    def _announce(self, message: str) -> None:
         if self._announcements is not None and self._lock.lease is not None:
-            self._announcements.normal(self._lock.lease, "LeaderElection", f"{self.config.identity} {what}")
+            self._announcements.normal(self._lock.lease, "LeaderElection", f"{self.config.identity} {message}")
 
     def _report(self) -> None:
         if self.leader == self._reported:

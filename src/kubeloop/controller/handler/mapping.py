@@ -131,9 +131,9 @@ class to_index(MapFunc):  # noqa: N801  # used as its sisters, which are functio
         target.lister.heads_by_index(self.index, "")  # an index that is not there is better noticed now
 
         def keys(head: Head) -> list[ObjectKey]:
-            found = target.lister.heads_by_index(self.index, head.name)
-            here = not self.anywhere and bool(head.namespace) and target.namespaced
-            return [ObjectKey("", one.namespace, one.name) for one in found if not here or one.namespace == head.namespace]
+            heads = target.lister.heads_by_index(self.index, head.name)
+            same_namespace = not self.anywhere and bool(head.namespace) and target.namespaced
+            return [ObjectKey("", one.namespace, one.name) for one in heads if not same_namespace or one.namespace == head.namespace]
 
         return keys
 

@@ -199,11 +199,11 @@ class KubernetesAccess:
         return allowed
 
 
-def _bounded(kept: dict[K, V]) -> dict[K, V]:
+def _bounded(cache: dict[K, V]) -> dict[K, V]:
     """Emptied when it is full: those who are in use are asked for again."""
-    if len(kept) >= _MOST:
-        kept.clear()
-    return kept
+    if len(cache) >= _MOST:
+        cache.clear()
+    return cache
 
 
 def _bearer(request: Request) -> str:

@@ -53,12 +53,12 @@ def memory_text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def trace(wanted: str) -> str | None:
+def trace(argument: str) -> str | None:
     """Begin (``on``) or end (``off``) tracing; what was done, None for another word."""
-    if wanted == "on":
+    if argument == "on":
         tracemalloc.start()
         return "allocations are traced\n"
-    if wanted == "off":
+    if argument == "off":
         tracemalloc.stop()
         return "allocations are traced no longer\n"
     return None

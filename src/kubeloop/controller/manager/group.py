@@ -82,9 +82,9 @@ class Group:
         them.
     """
 
-    def __init__(self, ended: Callable[[GroupEntry], None], *, patience: float = PATIENCE) -> None:
+    def __init__(self, ended: Callable[[GroupEntry], None], *, grace: float = PATIENCE) -> None:
         self._ended = ended
-        self._patience = patience
+        self._grace = grace
         self._entries: dict[GroupEntry, None] = {}
         self._context: Context | None = None
 
@@ -130,13 +130,13 @@ class Group:
         tasks = {entry.task: entry.runnable.name for entry in self._entries if entry.task is not None}
         if not tasks:
             return
-        _, stubborn = await asyncio.wait(tasks, timeout=self._patience)
+        _, stubborn = await asyncio.wait(tasks, timeout=self._grace)
         if stubborn:
             names = ", ".join(name for task, name in tasks.items() if task in stubborn)
             text = (
                 "%s: cancelled %g s ago and not ended yet: does it catch CancelledError? Waiting for it; a second signal ends the process"
             )
-            log.error(text, names, self._patience)
+            log.error(text, names, self._grace)
             await asyncio.wait(stubborn)
 
     def cancel_soon(self) -> None:

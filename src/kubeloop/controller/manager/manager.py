@@ -130,7 +130,7 @@ class Manager:
         self._figures = ReconcileFigures()
         self._queue_metrics = QueueTimes if endpoints is not None and endpoints.metrics else None
         self._clusters = ClusterSet(self._surround)
-        self._main = self._clusters.add(client, self.informers, own=informers is None)
+        self._main = self._clusters.add(client, self.informers, owned=informers is None)
         self._servers = list(servers)
         self._entries: list[GroupEntry] = []
         self._makers: list[OnEachCluster] = []
@@ -151,7 +151,7 @@ class Manager:
         self._stack = AsyncExitStack()
         self._phase, self._context = "new", copy_context()
         for other in clusters:
-            self._clusters.add(other, Informers(other, clock=self._clock), own=True)
+            self._clusters.add(other, Informers(other, clock=self._clock), owned=True)
         for controller in controllers:
             self._append(controller)
 
@@ -215,7 +215,7 @@ class Manager:
             await self._tear_down(self.grace)
             self._failures.raise_all()
 
-    async def add(self, what: Manageable | OnCluster | OnEachCluster) -> None:
+    async def add(self, runnable: Manageable | OnCluster | OnEachCluster) -> None:
         """Run one more; if the manager runs already, from now on: returns when it is synced.
 
         What needs the leader waits until this replica leads.
@@ -224,7 +224,7 @@ class Manager:
             ManagerError: the manager is stopping or has stopped, or its caches still sync.
         """
         self._check_open("new", "running")
-        added = self._append(what)
+        added = self._append(runnable)
         if self._phase == "running":
             await self._start_late(added)
 
@@ -235,7 +235,7 @@ class Manager:
             ManagerError: a cluster of that name is here already, or as ``add``.
         """
         self._check_open("new", "running")
-        cluster = self._clusters.add(client, Informers(client, clock=self._clock), own=True)
+        cluster = self._clusters.add(client, Informers(client, clock=self._clock), owned=True)
         try:
             entries = append_all(self._entries, *((runnable_of(maker.make(cluster.name), cluster.name), cluster) for maker in self._makers))
             if self._phase == "running":
@@ -346,13 +346,13 @@ class Manager:
             advised=self._advised,
         )
 
-    def _append(self, what: Manageable | OnCluster | OnEachCluster) -> list[GroupEntry]:
-        if isinstance(what, OnCluster):
-            return append_all(self._entries, (runnable_of(what.what), self._clusters.named(what.cluster)))
-        if not isinstance(what, OnEachCluster):
-            return append_all(self._entries, (runnable_of(what), self._main))
-        entries = append_all(self._entries, *((runnable_of(what.make(one.name), one.name), one) for one in self._clusters))
-        self._makers.append(what)
+    def _append(self, runnable: Manageable | OnCluster | OnEachCluster) -> list[GroupEntry]:
+        if isinstance(runnable, OnCluster):
+            return append_all(self._entries, (runnable_of(runnable.runnable), self._clusters.named(runnable.cluster)))
+        if not isinstance(runnable, OnEachCluster):
+            return append_all(self._entries, (runnable_of(runnable), self._main))
+        entries = append_all(self._entries, *((runnable_of(runnable.make(one.name), one.name), one) for one in self._clusters))
+        self._makers.append(runnable)
         return entries
 
     async def _start(self) -> None:

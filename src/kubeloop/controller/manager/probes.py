@@ -63,14 +63,14 @@ class HealthProbe:
     async def failures(self) -> dict[str, str]:
         """Return the failures, by name of check."""
         names = list(self._checks)
-        found = await asyncio.gather(*(self._ask(name) for name in names))
-        return {name: why for name, why in zip(names, found, strict=True) if why}
+        failures = await asyncio.gather(*(self._ask(name) for name in names))
+        return {name: why for name, why in zip(names, failures, strict=True) if why}
 
     async def _summary(self, request: Request) -> Answer:
         excluded = set(request.query.get("exclude", []))
         names = [name for name in self._checks if name not in excluded]
-        found = dict(zip(names, await asyncio.gather(*(self._ask(name) for name in names)), strict=True))
-        failed = {name: why for name, why in found.items() if why}
+        failures = dict(zip(names, await asyncio.gather(*(self._ask(name) for name in names)), strict=True))
+        failed = {name: why for name, why in failures.items() if why}
         if failed:
             log.warning("%s check failed: %s", self.name, "; ".join(f"{name}: {why}" for name, why in failed.items()))
         elif "verbose" not in request.query:

@@ -84,16 +84,16 @@ class CacheScope:
         return not namespaces or namespace in namespaces
 
 
-def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+def _names(namespaces: str | Sequence[str] | None) -> tuple[str, ...]:
     """Sorted, each once; empty means all."""
-    found = (given,) if isinstance(given, str) else tuple(given or ())
-    return () if ALL_NAMESPACES in found else tuple(sorted(set(found)))
+    selected = (namespaces,) if isinstance(namespaces, str) else tuple(namespaces or ())
+    return () if ALL_NAMESPACES in selected else tuple(sorted(set(selected)))
 
 
-def _check(what: str, namespaces: str | Sequence[str] | None, labels: Labels | None, fields: Fields | None) -> None:
+def _check(owner: str, namespaces: str | Sequence[str] | None, labels: Labels | None, fields: Fields | None) -> None:
     for name in _names(namespaces):
         if faults := names.dns1123_label(name):
-            raise ValueError(f"{what}: namespace {name!r} cannot be: {'; '.join(faults)}")
+            raise ValueError(f"{owner}: namespace {name!r} cannot be: {'; '.join(faults)}")
     if labels:
         label_text(labels)
     if fields:
@@ -104,25 +104,26 @@ _ONE_OF = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
 _NONE_OF = (Operator.NOT_EQUALS, Operator.NOT_IN)
 
 
-def implies(asked: Selector, kept: Selector) -> bool:
-    """Whether all that ``asked`` selects is selected by ``kept``, as far as one requirement implies another. False if unknown."""
-    return all(any(_implies(one, wanted) for one in asked.requirements) for wanted in kept.requirements)
+def implies(queried: Selector, cached: Selector) -> bool:
+    """Whether all that ``queried`` selects is selected by ``cached``, as far as one requirement implies another. False if unknown."""
+    return all(any(_implies(requirement, required) for requirement in queried.requirements) for required in cached.requirements)
 
 
-def _implies(one: Requirement, wanted: Requirement) -> bool:
-    if one.key != wanted.key:
+def _implies(requirement: Requirement, required: Requirement) -> bool:
+    if requirement.key != required.key:
         return False
-    if wanted.operator is Operator.EXISTS:
-        return one.operator not in (*_NONE_OF, Operator.DOES_NOT_EXIST)
-    if one.operator in _ONE_OF:
-        return all(_accepts(wanted, value) for value in one.values)
-    if wanted.operator in _NONE_OF:
-        return one.operator is Operator.DOES_NOT_EXIST or (one.operator in _NONE_OF and set(wanted.values) <= set(one.values))
-    return (one.operator, one.values) == (wanted.operator, wanted.values)
+    if required.operator is Operator.EXISTS:
+        return requirement.operator not in (*_NONE_OF, Operator.DOES_NOT_EXIST)
+    if requirement.operator in _ONE_OF:
+        return all(_accepts(required, value) for value in requirement.values)
+    if required.operator in _NONE_OF:
+        excludes = requirement.operator in _NONE_OF and set(required.values) <= set(requirement.values)
+        return excludes or requirement.operator is Operator.DOES_NOT_EXIST
+    return (requirement.operator, requirement.values) == (required.operator, required.values)
 
 
-def _accepts(wanted: Requirement, value: str) -> bool:
-    return Selector((wanted,)).matches({wanted.key: value})
+def _accepts(required: Requirement, value: str) -> bool:
+    return Selector((required,)).matches({required.key: value})
 
 
 R = TypeVar("R", bound=Resource)
@@ -229,18 +230,18 @@ class CacheReader:
         """Check that a selection is within the cached objects."""
         scope = self._held(kind).scope
         if labels is not None and scope.labels:
-            kept, asked = parse_label_selector(scope.labels), selector_of(labels)
-            if not implies(asked, kept):
-                self._refuse(kind, f'labels "{kept}"', f'labels "{asked}"')
+            cached, queried = parse_label_selector(scope.labels), selector_of(labels)
+            if not implies(queried, cached):
+                self._refuse(kind, f'labels "{cached}"', f'labels "{queried}"')
         if fields is not None and scope.field_selector:
             selected = parse_field_selector(scope.field_selector)
             asked_of = {path: "" if value is None else str(value) for path, value in fields.items()}
             if any(term.field in asked_of and not term.matches(asked_of) for term in selected.terms):
                 self._refuse(kind, f'fields "{selected}"', f"fields {dict(fields)}")
 
-    def _refuse(self, kind: type[Resource], kept: str, asked: str) -> None:
+    def _refuse(self, kind: type[Resource], cached: str, queried: str) -> None:
         name = kind.__name__
         raise OutsideScope(
-            f"{self._owner}: the cache holds {name} objects with {kept} only, and {asked} may select others; ask for less, "
+            f"{self._owner}: the cache holds {name} objects with {cached} only, and {queried} may select others; ask for less, "
             f"widen the manager's scope (CacheScope(kinds={{{name}: KindScope(...)}})), or ask the server: client.list({name}, ...)"
         )

@@ -24,36 +24,36 @@ class ContainedLimiter:
         self._limiter = limiter
         self._owner = owner
         self._default: ExponentialLimiter[ObjectKey] = ExponentialLimiter()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def delay(self, item: ObjectKey) -> float:
         pause = self._default.delay(item)
         try:
-            found: object = self._limiter.delay(item)
-            if not isinstance(found, int | float) or isinstance(found, bool) or math.isnan(found):
-                raise TypeError(f"it gave {described_word(found)}, which is no number of seconds")
+            answer: object = self._limiter.delay(item)
+            if not isinstance(answer, int | float) or isinstance(answer, bool) or math.isnan(answer):
+                raise TypeError(f"it gave {described_word(answer)}, which is no number of seconds")
         except Exception as error:  # noqa: BLE001  # whatever it is, the key must be tried again
-            self._tell("delay", item, error, f"it is tried again in {pause:g} s, as with the default limiter")
+            self._report("delay", item, error, f"it is tried again in {pause:g} s, as with the default limiter")
             return pause
-        return found
+        return answer
 
     def forget(self, item: ObjectKey) -> None:
         self._default.forget(item)
         try:
             self._limiter.forget(item)
         except Exception as error:  # noqa: BLE001  # as above
-            self._tell("forget", item, error, "its next failure may wait too long")
+            self._report("forget", item, error, "its next failure may wait too long")
 
     def retries(self, item: ObjectKey) -> int:
         try:
             return int(self._limiter.retries(item))
         except Exception as error:  # noqa: BLE001  # as above
-            self._tell("retries", item, error, "the default's count is taken")
+            self._report("retries", item, error, "the default's count is taken")
             return self._default.retries(item)
 
-    def _tell(self, method: str, key: ObjectKey, error: Exception, what: str) -> None:
-        shown = None if method in self._told else error
-        self._told.add(method)
+    def _report(self, method: str, key: ObjectKey, error: Exception, consequence: str) -> None:
+        shown = None if method in self._reported else error
+        self._reported.add(method)
         log.error(
             "%s: %s of what retry_limiter gave failed for %s: %s: %s; %s",
             self._owner,
@@ -61,7 +61,7 @@ class ContainedLimiter:
             key,
             type(error).__name__,
             error,
-            what,
+            consequence,
             exc_info=shown,
         )
 
@@ -76,15 +76,15 @@ def contained_tenants(tenant: Callable[[ObjectKey], Hashable] | None, owner: str
     """Keys of which the function cannot say whose they are take turns as one tenant, None."""
     if tenant is None:
         return None
-    told = False
+    reported = False
 
     def whose(key: ObjectKey) -> Hashable:
-        nonlocal told
+        nonlocal reported
         try:
-            found = tenant(key)
-            hash(found)
+            answer = tenant(key)
+            hash(answer)
         except Exception as error:  # whatever it is, the key must not be lost
-            shown = None if told else error
+            shown = None if reported else error
             log.log(
                 logging.ERROR,
                 "%s: what tenants() gave failed for %s: %s: %s; such keys take turns as one tenant",
@@ -94,8 +94,8 @@ def contained_tenants(tenant: Callable[[ObjectKey], Hashable] | None, owner: str
                 error,
                 exc_info=shown,
             )
-            told = True
+            reported = True
             return None
-        return found
+        return answer
 
     return whose

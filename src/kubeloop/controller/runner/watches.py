@@ -96,11 +96,11 @@ class Watches:
             if informer.synced or failure is None:
                 continue
             declared = f"because it declares {kind.__name__} ({self._where(kind)})"
-            wanted = f"{type(self._owner).__name__} lists and watches {informer.description}, {declared}"
+            needed = f"{type(self._owner).__name__} lists and watches {informer.description}, {declared}"
             if isinstance(failure, Forbidden):
-                error.add_note(f"{wanted}: grant its account the verbs list and watch there, or take the kind out of the declaration")
+                error.add_note(f"{needed}: grant its account the verbs list and watch there, or take the kind out of the declaration")
             elif isinstance(failure, NotFound):
-                error.add_note(f"{wanted}: the server does not serve it: install its CustomResourceDefinition (kubectl apply -f)")
+                error.add_note(f"{needed}: the server does not serve it: install its CustomResourceDefinition (kubectl apply -f)")
 
     def _where(self, kind: type[Resource]) -> str:
         """How a kind is declared."""
@@ -124,9 +124,9 @@ class Watches:
     def _use(self, kind: type[Resource], metadata_only: bool, predicates: tuple[Predicate, ...], paths: Iterable[str] = ()) -> None:
         """One informer for all that is wanted of a kind: in full, unless only metadata is wanted everywhere."""
         self._metadata_only[kind] = metadata_only and self._metadata_only.get(kind, True)
-        wanted = self._paths.setdefault(kind, {})
+        needed = self._paths.setdefault(kind, {})
         for path in (*paths, *(path for predicate in predicates for path in predicate.paths)):
-            wanted[path] = None
+            needed[path] = None
 
     def _informer(self, kind: type[Resource], surroundings: RunnableContext) -> Informer[Any]:
         selection = surroundings.scope.select(kind, namespaced=self._scopes[kind])
@@ -229,9 +229,9 @@ class ChannelReader:
                             "Give Channel a function that opens it, and it is opened again"
                         ) from error
                     delay = backoff.next()
-                    shown, said = self._failures.failed(channel.name, error), f"{type(error).__name__}: {error}"
-                    about = (channel.name, self._owner, said, delay)
-                    log.log(logging.ERROR, "source %s of %s broke: %s; it is opened again in %.1f s", *about, exc_info=shown)
+                    traceback, message = self._failures.failed(channel.name, error), f"{type(error).__name__}: {error}"
+                    details = (channel.name, self._owner, message, delay)
+                    log.log(logging.ERROR, "source %s of %s broke: %s; it is opened again in %.1f s", *details, exc_info=traceback)
                     await self._clock.sleep(delay)
                 else:
                     log.info("source %s of %s has ended", channel.name, self._owner)
@@ -242,9 +242,9 @@ class ChannelReader:
             keys = channel.keys(item)
         except Exception as error:
             # Bad items are one thing, a bad source another: the next one may be good.
-            shown, said = self._failures.failed(f"{channel.name}/item", error), f"{type(error).__name__}: {error}"
-            about = (channel.name, self._owner, said)
-            log.log(logging.ERROR, "source %s of %s: an item that cannot be mapped is left out: %s", *about, exc_info=shown)
+            traceback, message = self._failures.failed(f"{channel.name}/item", error), f"{type(error).__name__}: {error}"
+            details = (channel.name, self._owner, message)
+            log.log(logging.ERROR, "source %s of %s: an item that cannot be mapped is left out: %s", *details, exc_info=traceback)
             return
         for key in keys:
             self._enqueue(key, 0.0, channel.priority)

@@ -44,7 +44,7 @@ class GroupLeases:
         self._mine: Lease | None = None
         self._found: dict[str, Lease] = {}
 
-    async def write(self, view: frozenset[str], *, left: bool = False) -> Lease:
+    async def write(self, view: frozenset[str], *, given_back: bool = False) -> Lease:
         """Renew our lease and declare ``view``. If somebody wrote or deleted it, it is read or made again, once. Gives it as stored.
 
         Raises:
@@ -52,7 +52,7 @@ class GroupLeases:
         """
         if self._mine is not None:
             try:
-                self._mine = await self._client.update(self._declaring(self._mine, view, left=left))
+                self._mine = await self._client.update(self._declaring(self._mine, view, given_back=given_back))
             except (Conflict, NotFound):
                 self._mine = None
             else:
@@ -61,9 +61,9 @@ class GroupLeases:
             there = await self._client.get(Lease, self._lease.name, namespace=self._lease.namespace)
         except NotFound:
             metadata = ObjectMeta(name=self._lease.name, namespace=self._lease.namespace)
-            self._mine = await self._client.create(self._declaring(Lease(metadata=metadata), view, left=left))
+            self._mine = await self._client.create(self._declaring(Lease(metadata=metadata), view, given_back=given_back))
         else:
-            self._mine = await self._client.update(self._declaring(there, view, left=left))
+            self._mine = await self._client.update(self._declaring(there, view, given_back=given_back))
         return self._mine
 
     async def list(self) -> dict[str, DeclaredMember]:
@@ -84,12 +84,12 @@ class GroupLeases:
             options = DeleteOptions(uid=metadata.uid, resource_version=metadata.resource_version)
             await self._client.delete(Lease, metadata.name, namespace=metadata.namespace, options=options)
 
-    def _declaring(self, lease: Lease, view: frozenset[str], *, left: bool) -> Lease:
+    def _declaring(self, lease: Lease, view: frozenset[str], *, given_back: bool) -> Lease:
         now, before = self._clock.wall(), lease.spec
         lease = copy.deepcopy(lease)
         lease.spec = LeaseSpec(
-            holder_identity="" if left else self._config.identity,
-            lease_duration_seconds=1 if left else int(self._config.lease_duration),
+            holder_identity="" if given_back else self._config.identity,
+            lease_duration_seconds=1 if given_back else int(self._config.lease_duration),
             acquire_time=before.acquire_time or now,
             renew_time=now,
             lease_transitions=before.lease_transitions or 0,
@@ -119,10 +119,10 @@ def declared_by(lease: Lease) -> DeclaredMember:
             names = None
         if isinstance(names, list) and all(isinstance(name, str) for name in names):
             view = frozenset(names)
-    left = not lease.spec.holder_identity
+    given_back = not lease.spec.holder_identity
     # The version, not the time in it: a clock that stands still must not make a member look dead.
     return DeclaredMember(
-        view, f"{lease.metadata.uid}/{lease.metadata.resource_version}", float(lease.spec.lease_duration_seconds or 0), left
+        view, f"{lease.metadata.uid}/{lease.metadata.resource_version}", float(lease.spec.lease_duration_seconds or 0), given_back
     )
 
 
@@ -216,7 +216,7 @@ class ShardMember:
         if task is None:
             return
         try:
-            await within(self._clock, self.config.renew_deadline, self._leases.write(frozenset(), left=True))
+            await within(self._clock, self.config.renew_deadline, self._leases.write(frozenset(), given_back=True))
         except (KubeloopError, TimeoutError) as error:
             log.warning("lease %s could not be given back: %s", self._lease, str(error) or "no answer in time")
 

@@ -64,27 +64,27 @@ def _table(members: frozenset[str]) -> dict[str, int]:
     """The slots of each member. Each slot goes to who draws the highest number for it; of equal ones, the greater name."""
     names = sorted(members)
     seeds = [blake2b(name.encode("utf-8", "surrogatepass"), digest_size=32).digest() for name in names]
-    found = dict.fromkeys(names, 0)
+    slots = dict.fromkeys(names, 0)
     for slot in range(SLOTS):
         number = slot.to_bytes(2, "big")
         best = max(range(len(names)), key=lambda place: (blake2b(number, digest_size=8, key=seeds[place]).digest(), place), default=None)
         if best is not None:
-            found[names[best]] |= 1 << slot
-    return found
+            slots[names[best]] |= 1 << slot
+    return slots
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredMember:
     """What a lease says. ``view`` None: written by a version that is not understood here, which may claim anything. ``mark`` changes with
-    each write (a resourceVersion). ``duration`` in seconds. ``left``: it was given back."""
+    each write (a resourceVersion). ``duration`` in seconds. ``given_back``: its holder gave it back."""
 
     view: frozenset[str] | None
     mark: str
     duration: float
-    left: bool = False
+    given_back: bool = False
 
     def claims(self, member: str) -> int:
-        if self.left:
+        if self.given_back:
             return 0
         return EVERY_SLOT if self.view is None else claim(self.view, member)
 
@@ -97,7 +97,7 @@ class _Peer:
     at: float
 
     def alive(self, now: float) -> bool:
-        return not self.declared.left and self.at + self.declared.duration > now
+        return not self.declared.given_back and self.at + self.declared.duration > now
 
 
 class Membership:
@@ -135,9 +135,9 @@ class Membership:
 
     def end(self, slot: int) -> bool:
         """One has ended. Whether that was what a hand-over waited for."""
-        left = self._busy[slot] - 1
-        if left:
-            self._busy[slot] = left
+        given_back = self._busy[slot] - 1
+        if given_back:
+            self._busy[slot] = given_back
             return False
         del self._busy[slot]
         return bool(self._lost >> slot & 1) and not self._held_back
@@ -162,19 +162,19 @@ class Membership:
         self._writing = None
         self._sent = None
 
-    def listed(self, started: float, now: float, found: Mapping[str, DeclaredMember]) -> int:
+    def listed(self, started: float, now: float, members: Mapping[str, DeclaredMember]) -> int:
         """What a list says that was begun (``started``) after ``written``; ended ``now``. Returns the slots that were gained, as bits."""
         sent, self._sent = self._sent, None
-        mine = found.get(self.me)
-        for name, declared in found.items():
+        mine = members.get(self.me)
+        for name, declared in members.items():
             seen = self._peers.get(name)
             if name != self.me and (seen is None or seen.declared.mark != declared.mark):
                 self._peers[name] = _Peer(declared, now)
         # A vanished member counts until it has expired, unless it was seen to leave: another program may have deleted its lease.
-        self._peers = {name: peer for name, peer in self._peers.items() if name in found or peer.alive(started)}
+        self._peers = {name: peer for name, peer in self._peers.items() if name in members or peer.alive(started)}
         alive = {name: peer for name, peer in self._peers.items() if peer.alive(started)}
         self._target = frozenset() if self._retired else frozenset((self.me, *alive))
-        if sent is None or mine is None or mine.left or mine.view != self._published:
+        if sent is None or mine is None or mine.given_back or mine.view != self._published:
             # Our lease is not what we wrote: the others may have seen us leave. Start over.
             self.lapse()
             return 0
@@ -227,7 +227,7 @@ class Membership:
         return [
             name
             for name, peer in self._peers.items()
-            if not peer.alive(now) and now - peer.at >= for_seconds + (0 if peer.declared.left else peer.declared.duration)
+            if not peer.alive(now) and now - peer.at >= for_seconds + (0 if peer.declared.given_back else peer.declared.duration)
         ]
 
     @property

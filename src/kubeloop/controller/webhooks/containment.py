@@ -27,11 +27,11 @@ class Failed(Exception):
 
 
 class Inside(Exception):
-    """What a part of the work raised; ``where`` names that part in place of the whole, if it is not empty."""
+    """What a part of the work raised; ``part`` names that part in place of the whole, if it is not empty."""
 
-    def __init__(self, where: str, error: BaseException) -> None:
-        super().__init__(where)
-        self.where = where
+    def __init__(self, part: str, error: BaseException) -> None:
+        super().__init__(part)
+        self.part = part
         self.error = error
 
 
@@ -68,7 +68,7 @@ async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: floa
                 raise
             raise _panicked(name, error, trace) from None
         except Inside as inside:
-            raise _panicked(f"{name}: {inside.where}" if inside.where else name, inside.error, trace) from None
+            raise _panicked(f"{name}: {inside.part}" if inside.part else name, inside.error, trace) from None
         except (KeyboardInterrupt, GeneratorExit):  # a person's, and the loop's: neither is the program's answer
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a program raises: without an answer, failurePolicy Ignore lets the write through

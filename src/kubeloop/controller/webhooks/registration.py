@@ -83,7 +83,7 @@ class RegistrationTarget:
     kind: type[Unstructured]
     name: str
     patch: Callable[[JSONObject, bytes], list[Operation]]
-    wanted: Callable[[bytes], JSONObject] | None = None
+    manifest: Callable[[bytes], JSONObject] | None = None
 
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.name}"
@@ -118,13 +118,13 @@ def _kind(which: str) -> type[Unstructured]:
 
 
 def _configuration(hooks: Webhooks, name: str, place: Place, kind: type[Unstructured], temporary: bool) -> Callable[[bytes], JSONObject]:
-    def wanted(bundle: bytes) -> JSONObject:
+    def manifest(bundle: bytes) -> JSONObject:
         one = next(each for each in hooks.configurations(name, place, ca=bundle) if each.kind == kind.kind)
         if temporary:
             one.metadata.labels[SESSION] = name
         return {"apiVersion": kind.api_version, "kind": kind.kind, **one.to_dict()}
 
-    return wanted
+    return manifest
 
 
 def _conversion(conversion: Callable[[bytes], JSONObject], session: str) -> Callable[[JSONObject, bytes], list[Operation]]:
@@ -165,8 +165,8 @@ class Registrar:
             ApiError, TransportError: as the requests.
         """
         for target in self._targets:
-            if target.wanted is not None:
-                await self._apply(target, target.wanted)
+            if target.manifest is not None:
+                await self._apply(target, target.manifest)
                 log.debug("%s applied", target)
             else:
                 await self._patch(target)
@@ -204,9 +204,9 @@ class Registrar:
         try:
             found = await self._client.get(target.kind, target.name)
         except NotFound:
-            if target.wanted is not None:
+            if target.manifest is not None:
                 _take(limit)
-                await self._apply(target, target.wanted)
+                await self._apply(target, target.manifest)
                 log.info("%s was deleted; applied again", target)
             else:
                 log.info("%s is not there yet; it gets the webhooks when it comes", target)
@@ -217,8 +217,8 @@ class Registrar:
             await self._client.patch(target.kind, target.name, patch, type="json")
             log.info("%s trusts the webhooks' certificates", target)
 
-    async def _apply(self, target: RegistrationTarget, wanted: Callable[[bytes], JSONObject]) -> None:
-        await self._client.apply(target.kind.from_dict(wanted(self._bundle)), field_manager=FIELD_MANAGER, force=True)
+    async def _apply(self, target: RegistrationTarget, manifest: Callable[[bytes], JSONObject]) -> None:
+        await self._client.apply(target.kind.from_dict(manifest(self._bundle)), field_manager=FIELD_MANAGER, force=True)
 
 
 _OF_BUNDLES: Final = (bundle_patch, definition_bundle_patch)

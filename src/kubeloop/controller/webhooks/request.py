@@ -168,15 +168,15 @@ def read_review(body: bytes) -> tuple[str, RawRequest]:
     return version, request
 
 
-def checked_version(api_version: str, kind: str, group: str, wanted: str) -> str:
+def checked_version(api_version: str, kind: str, group: str, expected: str) -> str:
     """The version of a review of that group and kind.
 
     Raises:
         ReviewMalformed: it is something else.
     """
     given, _, version = api_version.rpartition("/")
-    if kind != wanted or given != group or version not in VERSIONS:
-        raise ReviewMalformed(f"expected {wanted} of {group}/v1 or {group}/v1beta1, got {api_version}, Kind={kind}")
+    if kind != expected or given != group or version not in VERSIONS:
+        raise ReviewMalformed(f"expected {expected} of {group}/v1 or {group}/v1beta1, got {api_version}, Kind={kind}")
     return version
 
 

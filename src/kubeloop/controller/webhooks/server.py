@@ -42,7 +42,7 @@ _FIRST: Final = 1.0
 _MOST: Final = 10.0
 
 
-async def waited_for(what: str, attempt: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> T:
+async def waited_for(description: str, attempt: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> T:
     """What ``attempt`` returns, tried again while the API server cannot be reached or is busy (429, 5xx); each time is logged.
 
     Raises:
@@ -57,7 +57,7 @@ async def waited_for(what: str, attempt: Callable[[], Awaitable[T]], clock: Cloc
             pause = backoff.next()
             if not _passes(error) or clock.now() + pause > end:
                 raise
-            log.warning("%s: %s; tried again in %.1f s", what, error, pause)
+            log.warning("%s: %s; tried again in %.1f s", description, error, pause)
         await clock.sleep(pause)
 
 
@@ -127,9 +127,9 @@ class Endpoint:
             refused = _text(405, "a webhook is asked by POST")
             refused.headers.append(("Allow", "POST"))
             return refused, False
-        given = request.header("Content-Type")
-        if content_media_type(given) != "application/json":
-            return _text(415, f'a review is application/json, not "{given}"'), False
+        value = request.header("Content-Type")
+        if content_media_type(value) != "application/json":
+            return _text(415, f'a review is application/json, not "{value}"'), False
         limit = _MOST_CONVERTED if request.path == CONVERT_PATH else _MOST_REVIEWED
         try:
             body = await request.read_body(limit)
@@ -141,11 +141,11 @@ class Endpoint:
         return Answer(200, body=answered.body, content_type="application/json"), answered.panic
 
 
-def _timeout(given: str) -> float:
+def _timeout(value: str) -> float:
     """Seconds for the hook, of a duration as Go writes it (``10s``)."""
-    parts = _DURATION.findall(given[:_LONGEST_DURATION])
+    parts = _DURATION.findall(value[:_LONGEST_DURATION])
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    if not seconds or "".join(number + unit for number, unit in parts) != given:
+    if not seconds or "".join(number + unit for number, unit in parts) != value:
         seconds = DEFAULT_TIMEOUT
     return min(seconds, _LONGEST) * _IN_TIME
 
@@ -294,8 +294,8 @@ class WebhookServer:
         await self._patiently("the registration of webhooks", self._registrar.apply)
         self.tasks.start(self._registrar.keep, name="webhook-registration")
 
-    async def _patiently(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        return await waited_for(what, attempt, self._clock, self._start_timeout)
+    async def _patiently(self, description: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await waited_for(description, attempt, self._clock, self._start_timeout)
 
     def _changed(self, serving: Serving) -> None:
         assert self._context is not None

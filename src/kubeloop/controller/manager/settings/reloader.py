@@ -137,12 +137,12 @@ class SettingsReloader:
         ConfigError: from the begin of the block: workers are set for a controller that there is not.
     """
 
-    def __init__(self, given: SettingsFile | ManagerSettings | Path | str, clock: Clock) -> None:
+    def __init__(self, source: SettingsFile | ManagerSettings | Path | str, clock: Clock) -> None:
         self.source: SettingsFile | None
-        if isinstance(given, ManagerSettings):
-            self.source, self.settings = None, given
+        if isinstance(source, ManagerSettings):
+            self.source, self.settings = None, source
         else:
-            self.source = given if isinstance(given, SettingsFile) else SettingsFile(given)
+            self.source = source if isinstance(source, SettingsFile) else SettingsFile(source)
             self.settings = self.source.load()
         self.workers = WorkersByName(self.settings.workers)
         rate = self.settings.reconciles

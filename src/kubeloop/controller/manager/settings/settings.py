@@ -57,7 +57,7 @@ class LeaderElectionSettings(_Settings, frozen=True):
 
     def config(self) -> LeaseConfig:
         """Return a new candidate, with a unique identity unless one is set."""
-        given = LeaseConfig(
+        base = LeaseConfig(
             self.name,
             self.namespace,
             lease_duration=self.lease_duration,
@@ -65,7 +65,7 @@ class LeaderElectionSettings(_Settings, frozen=True):
             retry_period=self.retry_period,
             release_on_stop=self.release_on_stop,
         )
-        return replace(given, identity=self.identity) if self.identity else given
+        return replace(base, identity=self.identity) if self.identity else base
 
 
 class ManagerSettings(_Settings, frozen=True):
@@ -102,13 +102,13 @@ class ManagerSettings(_Settings, frozen=True):
         except (ConfigError, ValueError) as error:
             raise ValueError(str(error)) from None
 
-    def endpoints(self, given: Endpoints | None) -> Endpoints | None:
+    def endpoints(self, base: Endpoints | None) -> Endpoints | None:
         """The program's, with these addresses. An empty one switches an endpoint off."""
         named = {"health": self.health, "metrics": self.metrics, "debug": self.debug}
-        wanted = {name: address for name, address in named.items() if address is not None}
-        if not wanted:
-            return given
-        return replace(given or Endpoints(), **wanted)  # type: ignore[arg-type]  # all of them are texts
+        overrides = {name: address for name, address in named.items() if address is not None}
+        if not overrides:
+            return base
+        return replace(base or Endpoints(), **overrides)  # type: ignore[arg-type]  # all of them are texts
 
 
 log = logging.getLogger(__name__)
@@ -148,15 +148,15 @@ class SettingsFile:
             ConfigError: it cannot be read, or a field cannot be what it is; names file or variable, field, and the way out.
         """
         tree = self._tree()
-        where = str(self.path) if self.path is not None else "the environment"
+        location = str(self.path) if self.path is not None else "the environment"
         if self.path is not None:
-            _converted(tree, where)  # Before variables: so that a fault of the file is the file's.
+            _converted(tree, location)  # Before variables: so that a fault of the file is the file's.
         known = list(_variables(ManagerSettings, PREFIX))
         for variable, place, kind in known:
             if variable in self._environment:
                 _put(tree, place, _read(variable, self._environment[variable], kind))
         self._tell_unknown([variable for variable, _, _ in known])
-        return _converted(tree, f"{where} with {PREFIX}* of the environment" if self.path is not None else where)
+        return _converted(tree, f"{location} with {PREFIX}* of the environment" if self.path is not None else location)
 
     def _tell_unknown(self, known: list[str]) -> None:
         """No error: a Service named ``kubeloop-manager`` gives every pod beside it variables that begin so, too."""
@@ -183,7 +183,7 @@ class SettingsFile:
         return documents[0] if documents else {}
 
 
-def _converted(tree: dict[str, Any], where: str) -> ManagerSettings:
+def _converted(tree: dict[str, Any], location: str) -> ManagerSettings:
     try:
         return msgspec.convert(tree, ManagerSettings)
     except msgspec.ValidationError as error:
@@ -197,8 +197,8 @@ def _converted(tree: dict[str, Any], where: str) -> ManagerSettings:
         known = _names_at(at)
         near = difflib.get_close_matches(unknown.group(1), known, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise ConfigError(f"settings {where}: {field}: no such field; {hint}")
-    raise ConfigError(f"settings {where}: {at + ': ' if at else ''}{message[:1].lower()}{message[1:]}".replace("`", ""))
+        raise ConfigError(f"settings {location}: {field}: no such field; {hint}")
+    raise ConfigError(f"settings {location}: {at + ': ' if at else ''}{message[:1].lower()}{message[1:]}".replace("`", ""))
 
 
 def _names_at(place: str) -> list[str]:

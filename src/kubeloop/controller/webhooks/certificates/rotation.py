@@ -83,39 +83,39 @@ class Kept:
                 raise ValueError("a key is not the one of its certificate")
 
 
-def renewed(kept: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
-    """What shall be kept from ``now`` on; ``kept`` itself if nothing is due. ``names``: DNS names and addresses to serve under;
+def renewed(state: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
+    """What shall be kept from ``now`` on; ``state`` itself if nothing is due. ``names``: DNS names and addresses to serve under;
     names of a certificate that is not due yet stay, so that replicas with different names agree.
 
     ``now`` is aware, in UTC. A certificate that is not valid yet is kept: this clock or the maker's may be wrong.
     """
-    if kept is None:
+    if state is None:
         authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)
         return _issued(Kept((authority.certificate,), authority.key, b"", b""), names, lifetimes, now)
-    alive = tuple(one for one in kept.authorities if _read(one).not_valid_after_utc > now)
-    if len(alive) != len(kept.authorities):
-        kept = replace(kept, authorities=alive)
+    alive = tuple(one for one in state.authorities if _read(one).not_valid_after_utc > now)
+    if len(alive) != len(state.authorities):
+        state = replace(state, authorities=alive)
     if not alive:
         return renewed(None, names, lifetimes, now)
     if _due(_read(alive[0])) <= now:
         authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)
-        kept = replace(kept, authorities=(authority.certificate, *alive), authority_key=authority.key)
-    return _issued(kept, names, lifetimes, now) if _issue_at(kept, names, lifetimes) <= now else kept
+        state = replace(state, authorities=(authority.certificate, *alive), authority_key=authority.key)
+    return _issued(state, names, lifetimes, now) if _issue_at(state, names, lifetimes) <= now else state
 
 
-def next_due(kept: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
+def next_due(state: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
     """When ``renewed`` has something to do next."""
-    ends = [_read(one).not_valid_after_utc for one in kept.authorities]
-    return min(*ends, _due(_read(kept.authorities[0])), _issue_at(kept, names, lifetimes))
+    ends = [_read(one).not_valid_after_utc for one in state.authorities]
+    return min(*ends, _due(_read(state.authorities[0])), _issue_at(state, names, lifetimes))
 
 
-def _issue_at(kept: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
+def _issue_at(state: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
     """When the newest authority is to sign a serving certificate."""
-    newest, serving = _read(kept.authorities[0]), _read(kept.certificate)
+    newest, serving = _read(state.authorities[0]), _read(state.certificate)
     trusted = newest.not_valid_before_utc + _BACKDATED + lifetimes.overlap
     if _is_signed(serving, newest):
         return _due(serving) if set(names) <= _names(serving) else datetime.min.replace(tzinfo=serving.not_valid_after_utc.tzinfo)
-    if not any(_is_signed(serving, _read(one)) for one in kept.authorities[1:]):
+    if not any(_is_signed(serving, _read(one)) for one in state.authorities[1:]):
         return datetime.min.replace(tzinfo=serving.not_valid_after_utc.tzinfo)  # no client trusts the served certificate
     return min(trusted, serving.not_valid_after_utc)
 
@@ -124,9 +124,9 @@ def _issue_at(kept: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetim
 _BACKDATED: Final = timedelta(minutes=5)
 
 
-def _issued(kept: Kept, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
-    authority = CertificateAuthority.load(kept.authorities[0], kept.authority_key)
-    names = [*names, *(one for one in sorted(_also_wanted(kept, now)) if one not in names)]
+def _issued(state: Kept, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
+    authority = CertificateAuthority.load(state.authorities[0], state.authority_key)
+    names = [*names, *(one for one in sorted(_also_wanted(state, now)) if one not in names)]
     addresses = [one for one in names if _is_address(one)]
     made = authority.issue(
         next(iter(names), "webhooks")[:64],
@@ -136,15 +136,15 @@ def _issued(kept: Kept, names: Sequence[str], lifetimes: Lifetimes, now: datetim
         days=_days(lifetimes.serving),
         now=now,
     )
-    return replace(kept, certificate=made.certificate, key=made.key)
+    return replace(state, certificate=made.certificate, key=made.key)
 
 
-def _also_wanted(kept: Kept, now: datetime) -> set[str]:
+def _also_wanted(state: Kept, now: datetime) -> set[str]:
     """The names of a certificate that only lacks some: another replica, configured otherwise, needs them, and would put them back."""
-    if not kept.certificate:
+    if not state.certificate:
         return set()
-    serving = _read(kept.certificate)
-    return _names(serving) if _is_signed(serving, _read(kept.authorities[0])) and now < _due(serving) else set()
+    serving = _read(state.certificate)
+    return _names(serving) if _is_signed(serving, _read(state.authorities[0])) and now < _due(serving) else set()
 
 
 def _read(pem: bytes) -> x509.Certificate:
