@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kubeloop.controller.webhooks.admission import Answered
-from kubeloop.controller.webhooks.certificates.files import CertificateFiles
 from kubeloop.controller.webhooks.configurations import Service, Url
 from kubeloop.controller.webhooks.declared import AdmissionHook, HookOptions
 from kubeloop.controller.webhooks.hooks import Webhooks
@@ -13,7 +12,7 @@ from kubeloop.controller.webhooks.registration import Inject, Register
 from kubeloop.controller.webhooks.request import AdmissionRequest, AdmissionUser, Denied, Operation, ReviewMalformed, Warnings
 from kubeloop.controller.webhooks.reviews import Reviewed
 from kubeloop.controller.webhooks.server import WebhookServer
-from kubeloop.controller.webhooks.tls import CertificateSource, Serving
+from kubeloop.controller.webhooks.tls import CertificateFiles, CertificateSource, Serving
 
 if TYPE_CHECKING:
     from kubeloop.controller.webhooks.certificates.managed import ManagedCertificates
