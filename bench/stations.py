@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.blobs.keeping import LEAN
+from kubeloop.cache.blobs.retention import LEAN
 from kubeloop.cache.store.index import Index, by_path
 from kubeloop.cache.store.store import Store
 from kubeloop.codec.decoding import decode

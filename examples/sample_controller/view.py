@@ -111,7 +111,7 @@ class LiveView:
         for informer in self._progress.informers or ():
             stats = informer.stats
             table.add_row(
-                informer.what, str(stats.objects), f"{stats.stored_bytes / 1024:.1f} KiB", stats.resource_version, str(stats.events)
+                informer.description, str(stats.objects), f"{stats.stored_bytes / 1024:.1f} KiB", stats.resource_version, str(stats.events)
             )
         return table
 

@@ -13,7 +13,7 @@ from examples.trace_event.tracer import Passage, Saying, Station, Tracer
 from kubeloop import Client, Informers
 from kubeloop.api.core.v1 import Pod, ServiceAccount
 from kubeloop.cache import Event, Informer
-from kubeloop.cache.blobs.compression import SAMPLES
+from kubeloop.cache.blobs.blob_store import SAMPLES
 from kubeloop.codec import decode
 from kubeloop.config import ClusterConfig
 from kubeloop.meta import AlreadyExists, ObjectKey, ObjectMeta

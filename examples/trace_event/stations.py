@@ -7,13 +7,13 @@ from typing import Any
 
 from examples.trace_event.tracer import Saying, Station
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import HeadReader
-from kubeloop.cache.blobs.keeping import Keeper
+from kubeloop.cache.blobs.retention import DocumentTrimmer
 from kubeloop.cache.handlers.registration import Registration
 from kubeloop.cache.lister.overlay import MutationCache
-from kubeloop.cache.lister.view import View
-from kubeloop.cache.reflector_target import ReflectorTarget
+from kubeloop.cache.lister.view import CacheView
+from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.store.store import Store
 from kubeloop.client import Client
 from kubeloop.codec.frames import FrameCutter
@@ -100,15 +100,15 @@ PATH = [
     Station("HTTP", "http1.client_connection", ClientConnection.data_received, "call", _http),
     Station("frame", "codec.frames", FrameCutter.feed, "return", _frame),
     Station("projection", "codec.projection", Projection.event, "return", _projection),
-    Station("keeping", "cache.blobs.keeping", Keeper.document, "return", _keep),
-    Station("packing", "cache.blobs.compression", BlobStore.pack, "return", _pack),
+    Station("keeping", "cache.blobs.keeping", DocumentTrimmer.document, "return", _keep),
+    Station("packing", "cache.blobs.blob_store", BlobStore.pack, "return", _pack),
     Station("head", "cache.blobs.head", HeadReader.head, "return", _head),
-    Station("reflector", "cache.reflector_target", ReflectorTarget.change, "return", _reflector),
+    Station("reflector", "cache.pipeline", ReflectorTarget.change, "return", _reflector),
     Station("queue", "cache.deltas.delta_queue", ReflectorTarget.flush, "call", _queue),
     Station("store", "cache.store.store", Store.put, "return", _store),
     Station("handler buffer", "cache.handlers.registration", Registration.offer, "return", _offered),
     Station("workqueue", "workqueue.queue", WorkQueue.add, "return", _added),
-    Station("lister", "cache.lister.view", View.decode, "return", _read),
+    Station("lister", "cache.lister.view", CacheView.decode, "return", _read),
     Station("own write", "cache.lister.overlay", MutationCache.stored, "return", _overlaid),
     Station("write", "client", Client.patch, "return", _written),
 ]

@@ -15,7 +15,7 @@ import pytest
 from examples.webhook.hooks import defaults, hooks, limits, protect
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.codec.yaml import read_yaml
-from kubeloop.controller.webhooks import Service, User
+from kubeloop.controller.webhooks import AdmissionUser, Service
 from tests.kubectl.runner import Kubectl
 
 HERE = Path(__file__).parent
@@ -35,14 +35,16 @@ def deployment(*, image: str = "nginx:1", replicas: int = 1, **metadata: Any) ->
 
 
 async def test_few_old_replica_sets_are_kept_and_the_author_is_noted() -> None:
-    answer = await hooks.review(defaults, deployment(), user=User("ann"))
+    answer = await hooks.review(defaults, deployment(), user=AdmissionUser("ann"))
     assert answer.object is not None
     assert answer.object.spec.revision_history_limit == 2
     assert answer.object.metadata.annotations == {"example.com/author": "ann"}
 
 
 async def test_an_update_leaves_the_author_alone() -> None:
-    answer = await hooks.review(defaults, deployment(annotations={"example.com/author": "ann"}), operation="UPDATE", user=User("bob"))
+    answer = await hooks.review(
+        defaults, deployment(annotations={"example.com/author": "ann"}), operation="UPDATE", user=AdmissionUser("bob")
+    )
     assert answer.object is not None
     assert answer.object.metadata.annotations == {"example.com/author": "ann"}
 

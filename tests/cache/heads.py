@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.store.index_sources import IndexSource, make_index
-from kubeloop.cache.store.store import Snapshot, Store
+from kubeloop.cache.store.store import Store
 from kubeloop.codec import decode
 from kubeloop.meta import Unstructured
 
@@ -33,8 +33,3 @@ def store(**indexes: IndexSource[Unstructured]) -> Store:
         make_index(name, source, READER.attributes, lambda head: decode(Unstructured, head.document(), checked=True))
         for name, source in indexes.items()
     )
-
-
-def unreplayed(heads: Snapshot, handler: object, /) -> None:
-    """For ``apply`` where nothing asks for a resync."""
-    raise AssertionError(f"a resync of {len(heads)} objects for {handler}")

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informer, Informers, WatchPolicy
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.reflector.listwatch import ListWatch
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.scope import InformerScope
 from kubeloop.client import Client
 from kubeloop.timing import Clock, FakeClock
 from tests.cache.source import Source, until
@@ -109,7 +109,7 @@ async def resumed(
 ) -> AsyncIterator[Recorder]:
     """A list and watch that begins from a state at ``version``."""
     recorder = Recorder()
-    scope = Scope.of(ConfigMap, namespace=namespace, labels=labels)
+    scope = InformerScope.of(ConfigMap, namespace=namespace, labels=labels)
     listwatch = ListWatch(client, scope, namespace, clock, random.Random(1))
     task = asyncio.create_task(listwatch.run(recorder, version))
     try:

@@ -9,21 +9,19 @@ from typing import Any
 import msgspec
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced
+from kubeloop.cache.deltas.delta_queue import Removed, Replaced, Upserted, VersionBookmark
 from kubeloop.cache.handlers.event import EventType
-from kubeloop.cache.handlers.processor import InformerDefaults
 from kubeloop.cache.lister.readers import Readers
 from kubeloop.cache.pipeline import apply
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import ByLabel, IndexSource, Sorted, make_index
 from kubeloop.cache.store.store import Store
 from kubeloop.cache.tasks.progress import Progress
 from kubeloop.client import ResourceMapping, Write
 from kubeloop.meta import kind_info
 from kubeloop.timing import FakeClock
-from tests.cache.heads import unreplayed
 
 JSON = dict[str, Any]
 INFO = kind_info(ConfigMap)
@@ -40,7 +38,7 @@ def document(name: str, uid: str, version: str, labels: dict[str, str] | None = 
 class _Feed:
     """How far the watch is: what ``Readers`` asks of a ``Feed``."""
 
-    what: str = "configmaps"
+    description: str = "configmaps"
     namespace: str | None = None
     version: str = ""
     moved: float = 0.0
@@ -56,13 +54,13 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
-        self.scope = Scope.of(ConfigMap, labels=self.labels, field_selector=self.field_selector)
+        self.scope = InformerScope.of(ConfigMap, labels=self.labels, field_selector=self.field_selector)
         self.store = Store()
         self.reader = HeadReader("v1", "ConfigMap", ("data.x",), BlobStore(), StringInterner(), self.scope.keep)
-        around = InformerDefaults("test", self.clock, Progress(self.clock))
+        defaults = InformerDefaults("test", self.clock, Progress(self.clock))
         self.feed = _Feed()
         self.readers: Readers[ConfigMap] = Readers(
-            self.scope, "configmaps", self.store, around, lambda: self.reader, lambda: self.feed.version
+            self.scope, "configmaps", self.store, defaults, lambda: self.reader, lambda: self.feed.version
         )
         self.readers.watches([self.feed])
         self.readers.carry(self.reader)
@@ -78,26 +76,24 @@ class World:
         return self.reader.head(self.reader.projection.object(raw), memoryview(raw), None)
 
     def changed(self, obj: JSON) -> None:
-        self._apply(Changed(self.head(obj)), obj["metadata"]["resourceVersion"])
+        self._apply(Upserted(self.head(obj)), obj["metadata"]["resourceVersion"])
 
     def removed(self, obj: JSON) -> None:
         self._apply(Removed(self.head(obj)), obj["metadata"]["resourceVersion"])
 
     def bookmark(self, version: str) -> None:
-        self._apply(Bookmark(version), version)
+        self._apply(VersionBookmark(version), version)
 
     def listed(self, objects: list[JSON], version: str) -> None:
         self.readers.listed(self.feed, version)
         self._apply(Replaced(tuple(map(self.head, objects)), version), version)
         self.readers.replaced(self.feed, version)
 
-    def _apply(self, delta: Changed | Removed | Bookmark | Replaced, version: str) -> None:
+    def _apply(self, delta: Upserted | Removed | VersionBookmark | Replaced, version: str) -> None:
         self.feed.version = version or self.feed.version
-        apply(self.store, delta, self._tell, unreplayed)
+        for change in apply(self.store, delta):
+            self.readers.record(change.head, deleted=change.type is EventType.DELETED)
         self.readers.applied()
-
-    def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
-        self.readers.told(head, deleted=kind is EventType.DELETED)
 
     # --------------------------------------------------------------------------------------------------------------- own writes
 

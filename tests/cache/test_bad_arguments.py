@@ -124,7 +124,7 @@ async def test_an_index_over_a_label_that_none_can_be_is_refused(informers: Info
 async def test_a_handler_that_is_no_function_is_refused_and_not_registered(informers: Informers, what: str) -> None:
     pods = informers.of(Pod)
     functions: dict[str, Any] = {what: {"status.phase": "Running"}}
-    with pytest.raises(TypeError, match=f"^{what}=.* is no function; give one that takes the "):
+    with pytest.raises(TypeError, match=f"^{what}=.* is no function; give a function of the "):
         pods.on_event(**functions)
     assert pods.stats.handlers == ()
 

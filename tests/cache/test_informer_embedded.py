@@ -69,7 +69,7 @@ async def test_a_version_that_expired_is_listed_again_and_what_vanished_is_told(
         maps.on_event(added=seen, updated=seen, deleted=seen)
         await informers.wait_synced(10)
         await until(in_loop_server.faults.expire_streams)
-        await until(lambda: clock.waiting == 1 and not maps.feeds[0].listwatch.watching)
+        await until(lambda: clock.waiting == 1 and not maps._runner.feeds[0].listwatch.watching)
         await client.delete(ConfigMap, "a", namespace="default")
         await client.create(config_map("b"))
         in_loop_server.faults.expire_next(matching=lambda request: request.path.endswith("configmaps"))

@@ -114,7 +114,7 @@ async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_
         maps = informers.of(ConfigMap, namespace=["a", "b"])
         seen = Seen()
         registration = maps.on_event(added=seen)
-        await until(lambda: maps.feeds[0].synced and len(seen.events) == 1)
+        await until(lambda: maps._runner.feeds[0].synced and len(seen.events) == 1)
         assert (maps.synced, registration.synced) == (False, False)
         assert maps.resource_version == "", "not all is here up to any version"
         late = Seen()
@@ -144,8 +144,8 @@ async def test_a_namespace_that_is_forbidden_is_named_at_once_and_the_others_are
         maps = informers.of(ConfigMap, namespace=["a", "b"])
         with pytest.raises(Forbidden, match='in the namespace "b"'):
             await informers.wait_synced(10)
-        await until(lambda: maps.feeds[0].synced)
-        assert [feed.synced for feed in maps.feeds] == [True, False]
+        await until(lambda: maps._runner.feeds[0].synced)
+        assert [feed.synced for feed in maps._runner.feeds] == [True, False]
         assert maps.lister.get("one", "a") is not None
         await client.create(config_map("two", "a"))
         await until(lambda: len(maps.lister) == 2)

@@ -18,7 +18,7 @@ from kubeloop.controller.election import LeaseConfig
 from kubeloop.controller.manager.endpoints import Endpoints
 from kubeloop.controller.sharding import ShardConfig
 from kubeloop.controller.webhooks import Register, Webhooks, WebhookServer
-from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.pki import CertificateAuthority
 from kubeloop.testing import LocalCluster, TlsTestServer

@@ -26,10 +26,10 @@ from kubeloop.apiserver.server.compaction import Compactor
 from kubeloop.apiserver.storage import MemoryStorage
 from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.apiserver.store.reader import Reader
-from kubeloop.controller.manager.address import Address
-from kubeloop.controller.manager.observed import HttpEndpoint
+from kubeloop.controller.manager.endpoints import Address
+from kubeloop.controller.manager.http_endpoints import HttpEndpoint
 from kubeloop.controller.webhooks import Webhooks, WebhookServer
-from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.pki import CertificateAuthority
 from kubeloop.schema import builtin
 from kubeloop.serving.listener import Listener

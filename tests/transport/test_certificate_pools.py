@@ -18,8 +18,7 @@ from kubeloop.apiserver.authentication.certificates import Bundle
 from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.outbound.target import trust
 from kubeloop.config import ClusterConfig, Pem
-from kubeloop.controller.webhooks.certificates.source import Serving
-from kubeloop.controller.webhooks.tls import server_tls
+from kubeloop.controller.webhooks.tls import Serving, server_tls
 from kubeloop.http1.dial import Dialer
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.serving.listener import server_context

@@ -47,5 +47,5 @@ async def manage(client: Client) -> None:
 
 
 def test_the_declared_kind_is_the_kind_at_run_time() -> None:
-    assert Typed.declaration().kind is ConfigMap
-    assert ByKey.declaration().kind is ConfigMap
+    assert Typed._declaration().kind is ConfigMap
+    assert ByKey._declaration().kind is ConfigMap

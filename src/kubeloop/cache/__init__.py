@@ -6,14 +6,13 @@ from kubeloop.cache.deltas.delta_queue import DeltaQueue
 from kubeloop.cache.diagnostics.describe import Description
 from kubeloop.cache.diagnostics.stats import FeedStats, HandlerStats, InformerStats
 from kubeloop.cache.handlers.event import Event, EventType
-from kubeloop.cache.handlers.registration import Handler, HandlerFailed, InformerStopped, Registration
+from kubeloop.cache.handlers.registration import Handler, HandlerFailed, Registration
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
-from kubeloop.cache.lister.changes import Changes, ChangesForgotten, Deletion
+from kubeloop.cache.lister.changes import ChangeSet, ChangesForgotten, Deletion
 from kubeloop.cache.lister.lister import Lister, OutsideScope
 from kubeloop.cache.lister.query import UnreadPath
-from kubeloop.cache.multicluster.dynamic import DynamicInformers, DynamicRegistration
-from kubeloop.cache.multicluster.served_kinds import ServedKind
+from kubeloop.cache.multicluster.dynamic import DynamicInformers, DynamicRegistration, ServedKind
 from kubeloop.cache.multicluster.several import (
     MulticlusterInformer,
     MulticlusterInformers,
@@ -21,18 +20,24 @@ from kubeloop.cache.multicluster.several import (
     MulticlusterRegistration,
     UnknownCluster,
 )
-from kubeloop.cache.reflector.consistency import InconsistentState
+from kubeloop.cache.reflector.initial_state import InconsistentState
 from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.standalone.expiring_store import ExpiringStore
-from kubeloop.cache.standalone.object_keys import meta_namespace, meta_namespace_key, split_meta_namespace_key
-from kubeloop.cache.standalone.object_store import IndexFunctionError, ObjectKeyError, ObjectStore
+from kubeloop.cache.standalone.object_store import (
+    ExpiringStore,
+    IndexFunctionError,
+    ObjectKeyError,
+    ObjectStore,
+    meta_namespace,
+    meta_namespace_key,
+    split_meta_namespace_key,
+)
 from kubeloop.cache.store.index_sources import ByLabel, Sorted
 from kubeloop.cache.store.store import Snapshot, UnknownIndex
-from kubeloop.cache.tasks.waiting import all_synced
+from kubeloop.cache.tasks.progress import InformerStopped, all_synced
 
 __all__ = [
     "ByLabel",
-    "Changes",
+    "ChangeSet",
     "ChangesForgotten",
     "Deletion",
     "DeltaFifo",

@@ -31,117 +31,119 @@ def check_kind(kind: object, call: str) -> None:
         )
 
 
-def paths(argument: str, given: Iterable[str], hint: str = "") -> tuple[str, ...]:
+def paths(argument: str, value: Iterable[str], hint: str = "") -> tuple[str, ...]:
     """The paths of a list, each once.
 
     Raises:
         TypeError: no list of texts.
     """
-    if isinstance(given, str):
-        shown = described_word(given)
+    if isinstance(value, str):
+        shown = described_word(value)
         example = shown if shown.startswith("'") else "'spec.nodeName'"
         raise TypeError(f"{argument}={shown} is text; give a list: {argument}=[{example}]{hint}")
-    if not isinstance(given, Iterable):
-        raise TypeError(f'{argument}={described(given)} is no list of paths; give one: {argument}=["spec.nodeName"]')
-    found: tuple[object, ...] = tuple(given)
-    for each in found:
+    if not isinstance(value, Iterable):
+        raise TypeError(f'{argument}={described(value)} is no list of paths; give one: {argument}=["spec.nodeName"]')
+    listed: tuple[object, ...] = tuple(value)
+    for each in listed:
         if not isinstance(each, str):
             raise TypeError(f'{argument}: {described(each)} is no path; give paths as text: {argument}=["spec.nodeName"]')
-    return tuple(dict.fromkeys(each for each in found if isinstance(each, str)))
+    return tuple(dict.fromkeys(each for each in listed if isinstance(each, str)))
 
 
-def check_seconds(argument: str, given: object) -> None:
+def check_seconds(argument: str, value: object) -> None:
     """
     Raises:
         TypeError: no number. ValueError: no period.
     """
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise TypeError(f"{argument}={described_word(given)} is no number; give seconds: {argument}=30 (0 is never)")
-    if not 0 <= given < math.inf:
-        raise ValueError(f"{argument}={described(given)} is no period; give seconds: {argument}=30 (0 is never)")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{argument}={described_word(value)} is no number; give seconds: {argument}=30 (0 is never)")
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{argument}={described(value)} is no period; give seconds: {argument}=30 (0 is never)")
 
 
-def check_page_size(given: object) -> None:
+def check_page_size(value: object) -> None:
     """
     Raises:
         TypeError: no whole number. ValueError: a negative one.
     """
-    if isinstance(given, bool) or not isinstance(given, int):
+    if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(
-            f"page_size={described_word(given)} is no whole number; give the objects of a page: page_size=500 (0 is the usual size)"
+            f"page_size={described_word(value)} is no whole number; give the objects of a page: page_size=500 (0 is the usual size)"
         )
-    if given < 0:
-        raise ValueError(f"page_size={given} is negative; give the objects of a page: page_size=500 (0 is the usual size)")
+    if value < 0:
+        raise ValueError(f"page_size={value} is negative; give the objects of a page: page_size=500 (0 is the usual size)")
 
 
-def check_flag(argument: str, given: object) -> None:
+def check_flag(argument: str, value: object) -> None:
     """
     Raises:
         TypeError: neither True nor False.
     """
-    if not isinstance(given, bool):
-        raise TypeError(f"{argument}={described_word(given)} is neither True nor False; give one of them")
+    if not isinstance(value, bool):
+        raise TypeError(f"{argument}={described_word(value)} is neither True nor False; give one of them")
 
 
-def check_queue(given: object) -> None:
+def check_queue(value: object) -> None:
     """
     Raises:
         TypeError: nothing that makes a queue.
     """
-    if not callable(given):
-        raise TypeError(f"queue={described_word(given)} makes no queue; give a class: queue=DeltaFifo, or leave it out")
+    if not callable(value):
+        raise TypeError(f"queue={described_word(value)} makes no queue; give a class: queue=DeltaFifo, or leave it out")
 
 
-def check_transform(given: object) -> None:
+def check_transform(value: object) -> None:
     """
     Raises:
         TypeError: no function.
     """
-    if given is not None and not callable(given):
-        raise TypeError(f"transform={described(given)} is no function; give one that takes an object's JSON tree and returns what to keep")
+    if value is not None and not callable(value):
+        raise TypeError(
+            f"transform={described(value)} is no function; give a function that takes an object's JSON tree and returns the tree to store"
+        )
 
 
-def check_client(given: object, argument: str = "client") -> None:
+def check_client(value: object, argument: str = "client") -> None:
     """
     Raises:
         TypeError: no client.
     """
-    if not isinstance(given, Client):
-        raise TypeError(f"{argument} is a {type(given).__name__}, no Client; give one: async with Client.from_config() as client")
+    if not isinstance(value, Client):
+        raise TypeError(f"{argument} is a {type(value).__name__}, no Client; give one: async with Client.from_config() as client")
 
 
-def check_clients(given: object) -> None:
+def check_clients(value: object) -> None:
     """
     Raises:
         TypeError: neither a mapping of names to clients, nor a list of clients.
     """
-    if not isinstance(given, Iterable) or isinstance(given, str):
-        kind = type(given).__name__
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        kind = type(value).__name__
         raise TypeError(f'clients is a {kind}; give clients by name: MulticlusterInformers({{"east": client, "west": other}})')
 
 
-def check_policy(given: object) -> None:
+def check_policy(value: object) -> None:
     """
     Raises:
         TypeError: no policy.
     """
-    if given is not None and not isinstance(given, WatchPolicy):
-        raise TypeError(f"policy={described(given)} is no policy; give a WatchPolicy(...), or leave it out")
+    if value is not None and not isinstance(value, WatchPolicy):
+        raise TypeError(f"policy={described(value)} is no policy; give a WatchPolicy(...), or leave it out")
 
 
-def check_folder(argument: str, given: object) -> None:
+def check_folder(argument: str, value: object) -> None:
     """
     Raises:
         TypeError: no path of a folder.
     """
-    if given is not None and not isinstance(given, str | Path):
-        raise TypeError(f'{argument}={described(given)} is no folder; give a path: {argument}=Path("cache")')
+    if value is not None and not isinstance(value, str | Path):
+        raise TypeError(f'{argument}={described(value)} is no folder; give a path: {argument}=Path("cache")')
 
 
-def check_name(argument: str, given: object) -> None:
+def check_name(argument: str, value: object) -> None:
     """
     Raises:
         TypeError: no text.
     """
-    if given is not None and not isinstance(given, str):
-        raise TypeError(f"{argument}={described(given)} is no text; give a name, or leave it out")
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{argument}={described(value)} is no text; give a name, or leave it out")

@@ -1,6 +1,6 @@
-"""Informer: a local copy of one kind, kept equal to what servers have, and any number of handlers. Made by ``Informers.of``; never by hand.
+"""Informer: a local copy of one kind that follows the API server, and its handlers.
 
-What users see of it, and what runs: what comes in goes through ``pipeline.py``, what to ask is the reflector's to decide.
+``Informer`` is the side for users. ``InformerRunner`` is the side for the factory: it starts and stops the tasks.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from kubeloop.cache.blobs.compression import RecentDocuments
 from kubeloop.cache.blobs.head import HeadReader
-from kubeloop.cache.blobs.recent import Recent
 from kubeloop.cache.diagnostics.stats import InformerStats, feed_stats, handler_stats, identity, sizes
-from kubeloop.cache.handlers.filtering import Predicate
-from kubeloop.cache.handlers.processor import InformerDefaults
-from kubeloop.cache.handlers.registration import Callbacks, Handler, InformerStopped, Registration
+from kubeloop.cache.handlers.event import Predicate
+from kubeloop.cache.handlers.registration import Callbacks, Handler, Registration
 from kubeloop.cache.lister.lister import Lister
-from kubeloop.cache.pipeline import Pipeline
+from kubeloop.cache.persistence import Persistence
+from kubeloop.cache.pipeline import InformerPipeline, ReflectorTarget
 from kubeloop.cache.reflector.listwatch import ListWatch
-from kubeloop.cache.reflector_target import ReflectorTarget
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.store import Snapshot
+from kubeloop.cache.tasks.progress import InformerStopped, all_drained
 from kubeloop.cache.tasks.tasks import Tasks, end
-from kubeloop.cache.tasks.waiting import all_told
+from kubeloop.client import Write
 from kubeloop.meta import DeadlineError, Resource
 from kubeloop.meta.repr import counted
 from kubeloop.timing import Clock
@@ -35,88 +35,90 @@ _log = logger_with_context("kubeloop.cache")
 
 
 class Informer(Generic[R]):
-    """Keeps a local copy of one kind of object and tells handlers how it changes.
+    """Keeps a local copy of all objects of one kind and notifies handlers of changes. ``Informers.of`` makes it.
 
     Guarantees
-        For one object a handler sees states in the order of their resourceVersions, and never one twice (resyncs apart).
+        A handler sees the states of one object in the order of their resourceVersions, each at most once (resyncs apart).
         When a handler runs, the lister already shows that state or a later one.
         An object that vanished while the watch was down is reported as deleted, with the last state known here (``tombstone``).
         A handler added late first sees every object as added (``initial``), then only changes, without a gap.
 
     Not guaranteed
         Every state: when the server compacts or the watch restarts, states in between are skipped. Write level-based handlers.
-        That a deletion is seen as such: an object deleted and made again between two lists is one update with another uid.
+        A DELETED event for every deletion: an object deleted and created again between two lists is one update with another uid.
         Order between different objects after a relist.
 
     Cost
         About 2 KiB and no parsed object per cached Pod; reading decodes a fresh one, about 30 us.
+
+    Example
+        ``pods = informers.of(Pod, indexes={"node": "spec.nodeName"})``, then ``pods.lister.by_index("node", "node-7")``
     """
 
-    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: InformerDefaults, what: str) -> None:
-        """``sources``: one for each of ``scope.feeds``, in their order. ``what``: the objects in words, unlike any other informer's."""
-        self.scope = scope
-        self.kind: type[R] = scope.kind
+    def __init__(self, runner: InformerRunner[R]) -> None:
+        """Called by the factory."""
+        self._runner = runner
+        self._pipeline = runner.pipeline
+        self.kind: type[R] = runner.scope.kind
         #: The objects in words, ``pods in namespace "shop"``; unique among the informers of a factory.
-        self.what = what
-        #: Period in seconds of handlers that name none; 0 is never.
-        self.resync: float = around.resync
-        self.stopped = False
-        self._around = around
-        self._pipeline: Pipeline[R] = Pipeline(scope, sources, around, what)
-        #: One for each namespace that is listed and watched.
-        self.feeds = self._pipeline.feeds
+        self.description = runner.description
+        #: Seconds between resyncs of handlers that set no period; 0 is never.
+        self.resync: float = runner.defaults.resync
         self.lister: Lister[R] = self._pipeline.readers.lister
-        #: Called with each write of the client, that readers may see it before the watch brings it.
-        self.wrote = self._pipeline.readers.wrote
-        self._tasks: Tasks | None = None
-        self._own: set[asyncio.Task[None]] = set()
-        self._watching: list[asyncio.Task[None]] = []
-
-    # ------------------------------------------------------------------------------------------------------------- for users
 
     @property
     def synced(self) -> bool:
-        """Whether the first state is here, of all its namespaces."""
+        """Whether the first list of each of its namespaces is in the cache."""
         return self._pipeline.synced
 
     @property
+    def stopped(self) -> bool:
+        """Whether it has stopped: nothing changes any more, and it takes no more handlers."""
+        return self._runner.stopped
+
+    @property
+    def scope(self) -> InformerScope[R]:
+        """The objects that it caches: namespaces, selectors, and the parts of each object that it stores."""
+        return self._runner.scope
+
+    @property
     def clock(self) -> Clock:
-        """What its times are measured with."""
-        return self._around.clock
+        """The clock that measures its times."""
+        return self._runner.defaults.clock
 
     @property
     def resource_version(self) -> str:
-        """What the cache is at: the version of the list, an event or a bookmark; "" before the first list.
+        """The version that the cache is at: of the list, an event or a bookmark; "" before the first list.
 
-        Of several namespaces, which are watched apart, the lowest: everything up to it is here.
+        Several namespaces are watched separately: the lowest of their versions, since everything up to it is in the cache.
         """
         return self._pipeline.version
 
     @property
     def failure(self) -> Exception | None:
-        """Why the last request failed, of one that did; None while all is well."""
-        return next((feed.failure for feed in self.feeds if feed.failure is not None), None)
+        """Why the last request of a list or watch failed; None if the last requests of all of them succeeded."""
+        return next((feed.failure for feed in self._pipeline.feeds if feed.failure is not None), None)
 
     @property
     def reconnects(self) -> int:
         """How often a watch ended and was opened again."""
-        return sum(feed.listwatch.reconnects for feed in self.feeds)
+        return sum(feed.listwatch.reconnects for feed in self._pipeline.feeds)
 
     @property
     def registrations(self) -> list[Registration[R]]:
         """The handlers that have not been removed."""
-        return self._pipeline.fanout.registrations
+        return self._pipeline.processor.registrations
 
     @property
     def stats(self) -> InformerStats:
-        """Numbers of this moment, from any thread. Takes 1 us an object; of more than 10,000, a part is measured."""
-        pipeline = self._pipeline
-        now = self._around.clock.now()
-        heard = [feed.heard for feed in self.feeds]
+        """Its present numbers, from any thread. Takes 1 us per object; a cache of more than 10,000 objects is sampled."""
+        pipeline, defaults = self._pipeline, self._runner.defaults
+        now = defaults.clock.now()
+        confirmed = [feed.confirmed for feed in pipeline.feeds]
         with pipeline.store.lock:
             own_writes = len(pipeline.readers.overlay.places())
         return InformerStats(
-            **identity(self.scope, self._around.cluster, self.what),
+            **identity(self._runner.scope, defaults.cluster, self.description),
             **sizes(pipeline.store.snapshot(), pipeline.archive),
             by_type={kind.value: count for kind, count in pipeline.counts.items()},
             failures=dict(pipeline.failures),
@@ -125,11 +127,11 @@ class Informer(Generic[R]):
             reads=pipeline.view.reads,
             own_writes=own_writes,
             queued=len(pipeline.queue),
-            lag=None if None in heard else now - min(each for each in heard if each is not None),
+            lag=None if None in confirmed else now - min(each for each in confirmed if each is not None),
             synced=self.synced,
             stopped=self.stopped,
             resource_version=self.resource_version,
-            feeds=tuple(map(feed_stats, self.feeds)),
+            feeds=tuple(map(feed_stats, pipeline.feeds)),
             handlers=tuple(handler_stats(registration, now) for registration in self.registrations),
         )
 
@@ -144,78 +146,129 @@ class Informer(Generic[R]):
         resync: float | None = None,
         name: str = "",
     ) -> Registration[R]:
-        """Call these for each change, one at a time; plain functions on the loop, ``async`` ones awaited.
+        """Add a handler: call these functions for each change, one at a time.
 
-        ``resync``: every so many seconds ``updated`` is called for each object with ``event.type`` "resync" (0: never; at least 1);
-        None is what the informer, or else the informers, were made with.
-        ``where``: only objects whose head it accepts exist for this handler (see ``Filter``); nothing is decoded for that.
-        ``coalesce``: changes of one object that wait for a slow handler become one (see ``merge``); the order between objects is lost.
-        ``name`` is for logs and metrics. The same functions may be registered several times: each registration is told.
+        Plain functions run on the event loop, ``async`` functions are awaited. The same functions may be added several times: each
+        registration gets every event.
+
+        Args:
+            added: called for each object that is new to the handler, first for all that the cache has.
+            updated: called for each changed object, and for each object at a resync.
+            deleted: called for each deleted object.
+            where: shows the handler only objects whose head it accepts (see ``Filter``); nothing is decoded for that.
+            coalesce: changes of one object that wait for a slow handler become one (see ``merge``); the order between objects is lost.
+            resync: seconds after which ``updated`` is called for each object again, with ``event.type`` "resync" (0: never; else at
+                least 1); None: the period of the informer, or of the factory.
+            name: of the handler in logs and metrics; default the name of the first function.
 
         Raises:
-            InformerStopped: nobody would ever call them.
+            InformerStopped: the informer has stopped and will never call the functions.
+            TypeError: one of the functions is not callable.
         """
         if self.stopped:
-            _log.warning("handler %s was not added: the informer of %s has stopped", name or "without a name", self.what)
-            raise InformerStopped(f"the informer of {self.what} has stopped; handlers must be added before")
+            _log.warning("handler %s was not added: the informer of %s has stopped", name or "without a name", self.description)
+            raise InformerStopped(f"the informer of {self.description} has stopped; handlers must be added before")
         period = self.resync if resync is None else resync
-        calls = Callbacks(added=added, updated=updated, deleted=deleted, where=where, coalesce=coalesce, resync=period, name=name)
-        registration = self._pipeline.fanout.add(calls)
-        self._pipeline.begin(registration)
-        return registration
+        return self._pipeline.add_handler(
+            Callbacks(added=added, updated=updated, deleted=deleted, where=where, coalesce=coalesce, resync=period, name=name)
+        )
 
     def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
-        """More indexes, complete at once, and more ``paths`` that heads carry. Objects that are cached are read again (15 us each).
+        """Add indexes, which are complete at once, and ``paths`` that heads carry. Cached objects are read again (15 us each).
 
         Raises:
-            ValueError: an index of that name is there with another source, or a path is malformed or not kept of objects.
+            ValueError: an index of that name exists with another source, or a path is malformed or not stored of objects.
         """
         self._pipeline.add_indexes(indexes, paths)
 
-    def __repr__(self) -> str:
-        return f"<Informer of {self.what}: {counted(len(self._pipeline.store), 'object')}, {'synced' if self.synced else 'not synced'}>"
-
     def keep_recent(self, limit: int = 256 << 10) -> None:
-        """Keep the documents of the last changes unpacked, up to so many bytes, for who reads each changed object at once."""
-        self._pipeline.archive.recent = Recent(limit)
+        """Also store the documents of the last changes uncompressed, up to ``limit`` bytes: for handlers that read each changed object."""
+        self._pipeline.archive.recent = RecentDocuments(limit)
 
-    # ----------------------------------------------------------------------------------------------------- for the factory
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        """Wait until the first list of each of its namespaces is in the cache. Seconds.
+
+        Raises:
+            Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help. InformerStopped: it has stopped, synced or not.
+            DeadlineError: not in time; the text names the objects that have not synced and why the last request failed.
+        """
+        await self._runner.wait_synced(timeout)
+
+    def waiting_for(self) -> str:
+        """Return the objects that have not synced, in words, with the reasons."""
+        return self._pipeline.waiting_for()
+
+    def __repr__(self) -> str:
+        state = "synced" if self.synced else "not synced"
+        return f"<Informer of {self.description}: {counted(len(self._pipeline.store), 'object')}, {state}>"
+
+
+class InformerRunner(Generic[R]):
+    """Starts and stops the tasks of one informer. Only the factory uses it."""
+
+    def __init__(
+        self,
+        scope: InformerScope[R],
+        sources: Sequence[ListWatch],
+        defaults: InformerDefaults,
+        description: str,
+        persistence: Persistence | None = None,
+    ) -> None:
+        """Make an informer that does not run yet.
+
+        Args:
+            scope: the objects of the informer.
+            sources: one list and watch for each of ``scope.feeds``, in their order.
+            defaults: clock, progress and names that all informers of a factory share.
+            description: the objects in words, unique among the informers of the factory.
+            persistence: the saved states; None: the informer begins with a list.
+        """
+        self.scope = scope
+        self.defaults = defaults
+        self.description = description
+        self.stopped = False
+        self.pipeline: InformerPipeline[R] = InformerPipeline(scope, sources, defaults, description)
+        self.informer: Informer[R] = Informer(self)
+        self._persistence = persistence
+        self._tasks: Tasks | None = None
+        self._own: set[asyncio.Task[None]] = set()
+        self._watching: list[asyncio.Task[None]] = []
+
+    @property
+    def feeds(self) -> tuple[ReflectorTarget, ...]:
+        """The lists and watches, one for each namespace."""
+        return self.pipeline.feeds
 
     @property
     def reader(self) -> HeadReader:
-        """Makes its heads."""
-        return self._pipeline.reader
+        """Makes the heads."""
+        return self.pipeline.reader
 
     def snapshot(self, namespace: str | None = None) -> Snapshot:
-        """The objects of this moment, all or a namespace's, at the version of the feed that brought them."""
-        return self._pipeline.store.snapshot(namespace)
+        """Return the present objects, all or a namespace's."""
+        return self.pipeline.store.snapshot(namespace)
+
+    def record(self, write: Write) -> None:
+        """Record a write of the client, so that readers see it before the watch brings it."""
+        self.pipeline.readers.wrote(write)
 
     def check(self) -> bool:
-        """Whether it has synced.
+        """Return whether it has synced.
 
         Raises:
             Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
         """
-        return self._pipeline.check()
+        return self.pipeline.check()
 
-    async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until it has its first list, of each of its namespaces. Seconds.
+    async def wait_synced(self, timeout: float) -> None:
+        """Wait as ``Informer.wait_synced`` does."""
+        await self.defaults.progress.until(self._synced_or_stopped, timeout, lambda: f"not synced: {self.pipeline.waiting_for()}")
 
-        Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help. InformerStopped: it has ended, synced or not.
-            DeadlineError: not in time; the text names what has not synced and why the last request failed.
-        """
-        await self._around.progress.until(self._usable, timeout, lambda: f"not synced: {self.waiting_for()}")
-
-    def _usable(self) -> bool:
+    def _synced_or_stopped(self) -> bool:
         if self.stopped:
-            state = "its lister stays as it was" if self.synced else "it had not synced"
-            raise InformerStopped(f"the informer of {self.what} has stopped; {state}")
+            state = "its lister stays as it was" if self.pipeline.synced else "it had not synced"
+            raise InformerStopped(f"the informer of {self.description} has stopped; {state}")
         return self.check()
-
-    def waiting_for(self) -> str:
-        """What has not synced, and why."""
-        return self._pipeline.waiting_for()
 
     def start(self, tasks: Tasks) -> None:
         """List and watch, until the tasks are closed. Starting again does nothing."""
@@ -223,34 +276,31 @@ class Informer(Generic[R]):
             return
         self._tasks = tasks
         for feed in self.feeds:
-            self._watching.append(self._create(self._run(feed), f"kubeloop informer of {feed.what}"))
-        self._pipeline.fanout.start(self._create)
+            self._watching.append(self._create(self._run(feed), f"kubeloop informer of {feed.description}"))
+        self.pipeline.start(self._create)
 
     async def stop(self) -> None:
-        """End its list and watch and its handlers; what waits for them is dropped. For ever: a stopped informer takes no more handlers.
-
-        Its lister goes on to answer, from the last state; nothing there changes any more.
-        """
+        """Stop list, watch and handlers permanently, and drop the events that wait. The lister still answers, from the last state."""
         self.close()
-        await end(self._own, self._around.clock)
+        await end(self._own, self.defaults.clock)
 
-    async def forsake(self, patience: float) -> None:
-        """Its kind is gone: ask the server no more, and tell handlers of the end of each object that is still here (``tombstone``).
+    async def forget_objects(self, timeout: float) -> None:
+        """Stop list and watch, and emit a DELETED event (``tombstone``) for each object that the cache has.
 
-        Returns when they have heard of it, or after ``patience`` seconds. The informer is to be stopped then.
+        Returns when the handlers have returned from these events, or after ``timeout`` seconds.
         """
-        await end(self._watching, self._around.clock)
-        self._pipeline.forget()
+        await end(self._watching, self.defaults.clock)
+        self.pipeline.forget()
         try:
-            await all_told(self.registrations, patience)
+            await all_drained(self.pipeline.processor.registrations, timeout)
         except DeadlineError as error:
-            _log.warning("%s: gone, and not all handlers have heard of it: %s", self.what, error)
+            _log.warning("%s: gone, and not all handlers have heard of it: %s", self.description, error)
 
     def close(self) -> None:
-        """Its handlers hear nothing more and none can be added."""
+        """Remove the handlers; no more can be added."""
         self.stopped = True
-        self._pipeline.fanout.stop()
-        self._pipeline.readers.close()
+        self.pipeline.processor.stop()
+        self.pipeline.readers.close()
 
     def _create(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         assert self._tasks is not None
@@ -260,8 +310,8 @@ class Informer(Generic[R]):
         return task
 
     async def _run(self, feed: ReflectorTarget) -> None:
-        with log_context(cluster=self._around.cluster, informer=feed.what):
-            if self._around.persistence is None:
+        with log_context(cluster=self.defaults.cluster, informer=feed.description):
+            if self._persistence is None:
                 await feed.listwatch.run(feed)
             else:
-                await self._around.persistence.run(self, feed)
+                await self._persistence.run(self, feed)

@@ -19,22 +19,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, cast
 
 from kubeloop.cache import arguments
-from kubeloop.cache.blobs.keeping import Retention, Transform
-from kubeloop.cache.blobs.known_paths import warn_of_unknown
-from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
+from kubeloop.cache.blobs.retention import Retention, Transform, warn_of_unknown
+from kubeloop.cache.deltas.delta_queue import DeltaQueue, InformerQueue, Known
 from kubeloop.cache.diagnostics.describe import Description, dump
-from kubeloop.cache.diagnostics.leaks import DuplicateInformerCheck
 from kubeloop.cache.diagnostics.stats import InformerStats
-from kubeloop.cache.handlers.processor import InformerDefaults
-from kubeloop.cache.handlers.registration import InformerStopped
-from kubeloop.cache.informer import Informer
+from kubeloop.cache.informer import Informer, InformerRunner
+from kubeloop.cache.leaks import DuplicateInformerCheck
 from kubeloop.cache.persistence import Persistence
 from kubeloop.cache.persistence.persistence import EVERY
 from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource
-from kubeloop.cache.tasks.progress import Progress
+from kubeloop.cache.tasks.progress import InformerStopped, Progress
 from kubeloop.cache.tasks.tasks import Tasks
 from kubeloop.client import Client, Write
 from kubeloop.client.selector_text import Fields, Labels
@@ -49,7 +46,7 @@ if TYPE_CHECKING:
 _log = logger_with_context("kubeloop.cache")
 
 
-class Observed(ABC):
+class ObservableInformers(ABC):
     """What informers can be asked about themselves. See docs/observability.md."""
 
     #: Ends what was begun here, when the informers end.
@@ -142,17 +139,17 @@ class InformerOptions(TypedDict, Generic[R], total=False):
     fields: Iterable[str]
     transform: Transform | None
     managed_fields: bool
-    queue: Callable[[Known], Queue]
+    queue: Callable[[Known], InformerQueue]
     page_size: int
     resync: float | None
 
 
-class Informers(Observed):
+class Informers(ObservableInformers):
     """All informers of one program and one cluster. ``async with`` starts them, leaving the block stops them.
 
     Guarantees
-        Who asks for the same (see ``Scope``) gets the same informer: one list and watch, one copy in memory.
-        After the block nothing of it runs: no task, no open request. Informers that nobody ended say so (``ResourceWarning``).
+        Calls for the same scope (see ``InformerScope``) return the same informer: one list and watch, one copy in memory.
+        After the block nothing of it runs: no task, no open request. Informers that are never ended emit a ``ResourceWarning``.
 
     Errors
         What a server refuses does not end the block; it is logged, tried again, and raised or named by ``wait_synced``.
@@ -182,7 +179,7 @@ class Informers(Observed):
         ``Persistence``. ``persist_every``: seconds between two saves; 0: only at the end. Secrets only with ``persist_secrets``.
 
         Raises:
-            TypeError, ValueError: an argument is nothing that it can be; says which, and what is wanted.
+            TypeError, ValueError: an argument has a wrong type or value; names the argument and valid values.
         """
         arguments.check_client(client)
         arguments.check_seconds("resync", resync)
@@ -197,15 +194,15 @@ class Informers(Observed):
         self._rng = rng or random.Random()
         self._progress = Progress(self._clock)
         self._disk = Persistence(client, Path(persist), self._clock, every=persist_every, secrets=persist_secrets) if persist else None
-        self._around = InformerDefaults(client.cluster if cluster is None else cluster, self._clock, self._progress, resync, self._disk)
-        self._informers: dict[Scope[Any], Informer[Any]] = {}
+        self._defaults = InformerDefaults(client.cluster if cluster is None else cluster, self._clock, self._progress, resync)
+        self._runners: dict[InformerScope[Any], InformerRunner[Any]] = {}
         self._tasks: Tasks | None = None
         self._ended = False
         self._read_your_writes = read_your_writes
         self._policy = policy or WatchPolicy()
         self._unlisten: Callable[[], None] | None = None
         self._endings: list[Callable[[], object]] = []
-        self._piles = DuplicateInformerCheck()
+        self._duplicates = DuplicateInformerCheck()
 
     def of(
         self,
@@ -219,16 +216,16 @@ class Informers(Observed):
         fields: Iterable[str] = (),
         transform: Transform | None = None,
         managed_fields: bool = False,
-        queue: Callable[[Known], Queue] = DeltaQueue,
+        queue: Callable[[Known], InformerQueue] = DeltaQueue,
         page_size: int = 0,
         resync: float | None = None,
     ) -> Informer[R]:
-        """The informer of a kind: of all namespaces, one, or several; of all objects, or those that match.
+        """Return the informer of a kind: of all namespaces, one, or several; of all objects, or of matching ones.
 
         Started with the block, or at once inside it. Several namespaces are listed and watched apart, into one cache.
         ``indexes``: name to path (``{"node": "spec.nodeName"}``) or function. ``paths``: more that ``head.value`` can read undecoded.
         ``fields``, ``transform``, ``managed_fields``: the parts of each object to store (``Retention``), all but managedFields by default.
-        What is read from an informer with ``fields`` or ``transform`` is refused by ``client.update``, which would erase the rest.
+        ``client.update`` refuses objects of an informer with ``fields`` or ``transform``, since it would erase the rest.
         ``queue``: ``DeltaFifo`` groups what happens by object, as client-go once did; the usual one keeps the order over all objects.
         ``indexes`` and ``paths`` are added to an informer that exists. ``page_size`` counts for its first caller (0: the usual one).
         ``resync``: period in seconds of its handlers that name none and come later; None: that of these informers.
@@ -236,7 +233,7 @@ class Informers(Observed):
         Raises:
             ValueError: a namespace that cannot be, or for a cluster-scoped kind; a selector that cannot be read; a malformed path; a
                 negative number; an index that exists with another source.
-            TypeError: an argument is of no type that it can be; says which, and what is wanted.
+            TypeError: an argument has a wrong type; names the argument and valid values.
             UnknownKind: the class names no kind. InformerStopped: the block has ended.
         """
         arguments.check_kind(kind, "of")
@@ -247,7 +244,7 @@ class Informers(Observed):
         if resync is not None:
             arguments.check_seconds("resync", resync)
         keep = Retention(managed_fields, False, chosen, transform)
-        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep, queue=queue)
+        scope = InformerScope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep, queue=queue)
         return self._of(scope, indexes, paths, page_size, resync)
 
     def metadata(
@@ -262,19 +259,19 @@ class Informers(Observed):
         managed_fields: bool = False,
         page_size: int = 0,
     ) -> Informer[PartialObject]:
-        """The informer of a kind's metadata, and of nothing else: that is all a server is asked for. Else as ``of``.
+        """Return the informer of a kind's metadata, and request only metadata from the server. Arguments as of ``of``.
 
         Source: Kubernetes API concepts, "Metadata-only fetches".
         """
         arguments.check_kind(kind, "metadata")
         arguments.check_flag("managed_fields", managed_fields)
         keep = Retention(managed_fields, True)
-        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
-        return self._of(cast("Scope[PartialObject]", scope), indexes, paths, page_size)
+        scope = InformerScope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
+        return self._of(cast("InformerScope[PartialObject]", scope), indexes, paths, page_size)
 
     def _of(
         self,
-        scope: Scope[R],
+        scope: InformerScope[R],
         indexes: Mapping[str, IndexSource[R]] | None,
         paths: Iterable[str],
         page_size: int,
@@ -283,40 +280,48 @@ class Informers(Observed):
         if self._ended:
             raise InformerStopped("these informers have stopped; make new ones")
         arguments.check_page_size(page_size)
-        informer = cast("Informer[R] | None", self._informers.get(scope))
-        if informer is None:
+        runner = cast("InformerRunner[R] | None", self._runners.get(scope))
+        if runner is None:
             policy = replace(self._policy, page_size=page_size) if page_size else self._policy
             sources = [ListWatch(self._client, scope, each, self._clock, self._rng, policy) for each in scope.feeds]
-            informer = Informer(scope, sources, self._around, self._name(scope))
-            warn_of_unknown(scope.kind, scope.keep.fields, informer.what)
-            alike = sum(other.kind is scope.kind for other in self._informers)
-            self._piles.informers(scope.kind.__name__, alike + 1, informer.what)
+            runner = InformerRunner(scope, sources, self._defaults, self._name(scope), self._disk)
+            warn_of_unknown(scope.kind, scope.keep.fields, runner.description)
+            same_kind = sum(other.kind is scope.kind for other in self._runners)
+            self._duplicates.informers(scope.kind.__name__, same_kind + 1, runner.description)
+        informer = runner.informer
         informer.add_indexes(indexes or {}, paths)
         if resync is not None:
             informer.resync = resync
-        self._informers[scope] = informer
+        self._runners[scope] = runner
         if self._tasks is not None:
-            informer.start(self._tasks)
+            runner.start(self._tasks)
         return informer
 
-    async def remove(self, informer: Informer[Any]) -> None:
-        """Stop an informer and forget it; ``of`` makes a new one next time. For kinds that vanish with their definition.
+    async def remove(self, informer: Informer[Any], *, drain_timeout: float | None = None) -> None:
+        """Stop an informer and forget it, for kinds that vanish with their definition. ``of`` makes a new one next time.
 
-        Its handlers are told nothing more, its lister goes on to answer from the last state, and ``wait_synced`` of it raises. Removing one
-        that is not (or no longer) of these does nothing. A handler that awaits this for its own informer is cancelled by it.
+        Its handlers get no more events, its lister still answers from the last state, and its ``wait_synced`` raises. An informer that does
+        not belong to this factory (any more) is left alone. A handler that awaits this for its own informer is cancelled by it.
+
+        Args:
+            informer: made by ``of`` or ``metadata`` of this factory.
+            drain_timeout: first emit a DELETED event (``tombstone``) for each cached object, and wait so many seconds for the handlers;
+                None: emit nothing.
         """
-        for scope, known in list(self._informers.items()):
-            if known is informer:
-                del self._informers[scope]
+        for scope, runner in list(self._runners.items()):
+            if runner.informer is informer:
+                if drain_timeout is not None:
+                    await runner.forget_objects(drain_timeout)
+                self._runners.pop(scope, None)
                 try:
-                    await informer.stop()
+                    await runner.stop()
                 finally:  # A handler that removes its own informer ends here, with a cancellation.
                     self._progress.notify()
 
     @property
     def cluster(self) -> str:
         """What keys, logs and metrics call the cluster."""
-        return self._around.cluster
+        return self._defaults.cluster
 
     @property
     def read_your_writes(self) -> bool:
@@ -324,7 +329,7 @@ class Informers(Observed):
         return self._read_your_writes
 
     def __iter__(self) -> Iterator[Informer[Any]]:
-        return iter(list(self._informers.values()))
+        return iter([runner.informer for runner in self._runners.values()])
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
         """Wait until every informer has its first list. Seconds.
@@ -343,11 +348,11 @@ class Informers(Observed):
         self._tasks = Tasks(self._clock)
         try:
             if self._disk is not None:
-                self._tasks.create(self._disk.keep_saving(self), "kubeloop saving informers")
+                self._tasks.create(self._disk.keep_saving(self._runners.values()), "kubeloop saving informers")
             if self._read_your_writes:
-                self._unlisten = self._client.on_write(self._wrote)
-            for informer in self._informers.values():
-                informer.start(self._tasks)
+                self._unlisten = self._client.on_write(self._record)
+            for runner in self._runners.values():
+                runner.start(self._tasks)
         except BaseException:
             await self.__aexit__()
             raise
@@ -360,8 +365,8 @@ class Informers(Observed):
                 stack.callback(self._disk.close)
             stack.push_async_callback(self._end_tasks)
             stack.callback(self._progress.notify)
-            for informer in self._informers.values():
-                stack.callback(informer.close)
+            for runner in self._runners.values():
+                stack.callback(runner.close)
             if self._unlisten is not None:
                 stack.callback(self._unlisten)
             stack.callback(self._end_observation)
@@ -371,13 +376,13 @@ class Informers(Observed):
         if tasks is not None:
             await tasks.close()
         if self._disk is not None:  # not after a defect, whose state is not worth saving
-            await self._disk.save(self)
+            await self._disk.save(self._runners.values())
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
         # Of an instance whose __init__ raised nothing is there. Bound above, as the module may be gone when the interpreter ends.
         if getattr(self, "_tasks", None) is not None:
-            what = ", ".join(informer.what for informer in self._informers.values()) or "none"
-            warn(f"informers were never ended (use async with): {what}", ResourceWarning, source=self)
+            names = ", ".join(runner.description for runner in self._runners.values()) or "none"
+            warn(f"informers were never ended (use async with): {names}", ResourceWarning, source=self)
 
     def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         """Run something as long as the block lasts, for parts of the cache that are more than one informer.
@@ -390,26 +395,26 @@ class Informers(Observed):
             raise InformerStopped("these informers do not run: enter their block first")
         return self._tasks.create(work, name)
 
-    def _name(self, scope: Scope[Any]) -> str:
+    def _name(self, scope: InformerScope[Any]) -> str:
         """Unique among these, so that logs and metrics never mix two; free again when an informer is removed."""
-        taken = {informer.what for informer in self._informers.values()}
-        number, name = 1, scope.what()
+        taken = {runner.description for runner in self._runners.values()}
+        number, name = 1, scope.describe()
         while name in taken:
             number += 1
-            name = f"{scope.what()} #{number}"
+            name = f"{scope.describe()} #{number}"
         return name
 
-    def _wrote(self, write: Write) -> None:
-        for informer in self._informers.values():
-            informer.wrote(write)
+    def _record(self, write: Write) -> None:
+        for runner in self._runners.values():
+            runner.record(write)
 
     def _all_synced(self) -> bool:
         if self._ended:
             raise InformerStopped("these informers have stopped; make new ones")
         # Every one is looked at, so that a hopeless one is reported even while another is merely slow.
-        synced = [informer.check() for informer in self._informers.values()]
+        synced = [runner.check() for runner in self._runners.values()]
         return all(synced)
 
     def _missing(self) -> str:
         idle = "" if self._tasks is not None else "nothing runs yet (enter the block: async with informers); "
-        return f"{idle}not synced: " + "; ".join(informer.waiting_for() for informer in self._informers.values() if not informer.synced)
+        return f"{idle}not synced: " + "; ".join(informer.waiting_for() for informer in self if not informer.synced)

@@ -1,29 +1,32 @@
-"""Pipeline: the way of what one informer's feeds bring: queue, store, those who read it, those who are told.
+"""Pipeline: the path of events from an informer's lists and watches through queue and store to readers and handlers.
 
-The order is what matters, and stands here once: the store changes before anybody hears of it.
+The module fixes the order of these steps: the store changes before a handler sees the event.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from kubeloop.cache import arguments
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.blobs.known_paths import warn_of_unknown
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
-from kubeloop.cache.diagnostics.leaks import Usage
+from kubeloop.cache.blobs.retention import warn_of_unknown
+from kubeloop.cache.deltas.delta_queue import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
 from kubeloop.cache.handlers.event import Event, EventType
-from kubeloop.cache.handlers.processor import Fanout, InformerDefaults
-from kubeloop.cache.handlers.registration import Registration
+from kubeloop.cache.handlers.processor import Create, Processor
+from kubeloop.cache.handlers.registration import Callbacks, Registration
+from kubeloop.cache.leaks import UsageMonitor
 from kubeloop.cache.lister.readers import Readers
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.reflector.listwatch import ListWatch
-from kubeloop.cache.reflector_target import ReflectorTarget
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.reflector.reporter import HOPELESS
+from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource, check_sources, make_index, path_of
 from kubeloop.cache.store.store import Snapshot, Store
 from kubeloop.meta import Resource
@@ -33,58 +36,59 @@ from kubeloop.transport import logger_with_context
 _ADDED, _UPDATED, _DELETED, _RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
 
 
-class Tell(Protocol):
-    """Hears of one change. ``handler`` None: it is for all handlers."""
+class StoreChange(Struct, frozen=True, gc=False):
+    """A change that a delta made in the store: the new state (of a deletion the last state known) and the state before.
 
-    def __call__(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None: ...
+    Attributes:
+        handler: the registration that the change is for; None: all of them.
+    """
+
+    type: EventType
+    head: Head
+    old: Head | None
+    tombstone: bool = False
+    handler: object = None
 
 
-class Replay(Protocol):
-    """One handler, or all (None), shall hear of each of these once more. What is told later comes after them."""
-
-    def __call__(self, heads: Snapshot, handler: object, /) -> None: ...
-
-
-def apply(store: Store, delta: Delta, tell: Tell, replay: Replay) -> None:
-    """Change the store and tell the changes, in the order in which handlers must hear of them.
+def apply(store: Store, delta: Delta) -> Iterable[StoreChange]:
+    """StoreChange the store and return the changes, in the order in which handlers must see them.
 
     Guarantees
-        When a change is told, the store shows it already. Of a replacement: first what vanished (as tombstones, with the last state
-        known), then the list in its order; an object whose version did not change is no change. A replacement of one namespace
-        leaves the others as they are.
+        When the function returns, the store shows all of the changes. The changes of a replacement begin with the objects that vanished
+        (as tombstones, with the last state known); the objects of the list follow in its order. An object whose version did not change
+        is no change. The replacement of one namespace leaves the other namespaces as they are. A ``Resync`` changes nothing: the
+        pipeline replays the store for it.
     """
-    if type(delta) is Changed:
+    if type(delta) is Upserted:
         head = delta.head
         old = store.put(head)
         if delta.ordered:
             store.version = head.resource_version or store.version
         if old is None:
-            tell(_ADDED, head, None)
-        elif _differ(old, head):
-            tell(_UPDATED, head, old)
-    elif isinstance(delta, Removed):
+            return (StoreChange(_ADDED, head, None),)
+        return (StoreChange(_UPDATED, head, old),) if _differ(old, head) else ()
+    if isinstance(delta, Removed):
         head = delta.head
         old = store.remove(head.namespace, head.name)
         if delta.ordered and not delta.tombstone:
             store.version = head.resource_version or store.version
-        # Told also when it was not known here: whoever reacts to deletions must not miss one.
-        tell(_DELETED, head, old, delta.tombstone)
-    elif isinstance(delta, Bookmark):
+        # Also the deletion of an object that the store lacks is a change: handlers that react to deletions must not miss one.
+        return (StoreChange(_DELETED, head, old, delta.tombstone),)
+    if isinstance(delta, VersionBookmark):
         store.version = delta.version or store.version
-    elif isinstance(delta, Resync):
-        replay(store.snapshot(), delta.handler)
     elif isinstance(delta, Sync):
-        tell(_RESYNC, delta.head, delta.head, False, delta.handler)
+        return (StoreChange(_RESYNC, delta.head, delta.head, False, delta.handler),)
     elif isinstance(delta, Replaced):
-        _replace(store, delta, tell)
+        return _replace(store, delta)
+    return ()
 
 
-def _replace(store: Store, delta: Replaced, tell: Tell) -> None:
+def _replace(store: Store, delta: Replaced) -> Iterator[StoreChange]:
     scope = delta.scope
-    # An object of another namespace has no place in the list of one: the next list could never take it away again.
+    # An object of another namespace does not belong into the list of one: the next list could never remove it.
     heads = delta.heads if scope is None else [head for head in delta.heads if head.namespace == scope]
     present: dict[str, set[str]] = {}
-    # The whole replacement is done before the first change is told, and is one moment for other threads:
+    # The whole replacement is done before the first change is returned, and is one moment for other threads:
     # a reader sees the old list or the new one, never half.
     with store.lock:
         if len(store):
@@ -95,18 +99,23 @@ def _replace(store: Store, delta: Replaced, tell: Tell) -> None:
             store.remove(head.namespace, head.name)
         before = [store.put(head) for head in heads]
         store.version = delta.version
+    return _changes(vanished, heads, before)
+
+
+def _changes(vanished: Iterable[Head], heads: Iterable[Head], before: Iterable[Head | None]) -> Iterator[StoreChange]:
+    # One at a time: a list of a million changes would take 100 MB.
     for head in vanished:
-        tell(_DELETED, head, head, True)
+        yield StoreChange(_DELETED, head, head, True)
     for head, old in zip(heads, before, strict=True):
         if old is None:
-            tell(_ADDED, head, None)
-        # One update also for an object that was deleted and made again meanwhile: the uids tell (behaviour X1).
+            yield StoreChange(_ADDED, head, None)
+        # An object that was deleted and created again meanwhile is one update, too: the uids differ (behaviour X1).
         elif old is not head and _differ(old, head):
-            tell(_UPDATED, head, old)
+            yield StoreChange(_UPDATED, head, old)
 
 
 def _differ(old: Head, new: Head) -> bool:
-    """Of objects without versions, as some aggregated servers have them, nobody can say that nothing changed."""
+    """Return whether two states differ. Objects without versions, which some aggregated servers send, always count as changed."""
     return old.resource_version != new.resource_version or old.uid != new.uid or not new.resource_version
 
 
@@ -115,51 +124,149 @@ R = TypeVar("R", bound=Resource)
 _log = logger_with_context("kubeloop.cache")
 
 
-class Pipeline(Generic[R]):
-    """Made by its informer, which starts and stops what runs; here nothing runs by itself.
+class ReflectorTarget:
+    """The ``ReflectorStore`` of one list and watch: passes its objects to the pipeline and records its progress.
 
-    Guarantees
-        A batch is applied whole before anything else on the loop runs: between two of them, queue and store agree.
+    An informer of several namespaces has one for each; each syncs, fails and relists independently of the others.
     """
 
-    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: InformerDefaults, what: str) -> None:
-        """As ``Informer``."""
+    def __init__(self, pipeline: InformerPipeline[Any], listwatch: ListWatch, namespace: str | None, description: str) -> None:
+        self.namespace = namespace
+        #: The objects in words: ``pods in namespace "shop"``.
+        self.description = description
+        self.listwatch = listwatch
+        self.synced = False
+        #: The version that the cache is at: of the list, an event or a bookmark; "" before the first list.
+        self.version = ""
+        #: Why the last request failed; None after a success.
+        self.failure: Exception | None = None
+        #: Why the first state is late although no request failed; "" if unknown.
+        self.late = ""
+        #: When a server last confirmed the state of the cache, by a list, an event or a bookmark; None: not yet.
+        self.confirmed: float | None = None
+        #: When ``version`` may last have changed, on ``time.perf_counter``, as ``Write.sent``.
+        self.moved = 0.0
+        self._pipeline = pipeline
+
+    def check(self) -> bool:
+        """Return whether it has synced.
+
+        Raises:
+            Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
+        """
+        if self.synced:
+            return True
+        if isinstance(self.failure, HOPELESS):
+            raise self.failure
+        return False
+
+    def waiting_for(self) -> str:
+        """Return its objects in words, with the reason why they are not synced."""
+        return f"{self.description} ({self.failure or self.late or 'no answer from the server yet'})"
+
+    # ------------------------------------------------------------------------------------------------- the reflector's store
+
+    @property
+    def reader(self) -> HeadReader:
+        return self._pipeline.reader
+
+    def before(self, namespace: str, name: str) -> Head | None:
+        return self._pipeline.store.get(namespace, name)
+
+    def listing(self) -> None:
+        self._pipeline.archive.listing()
+
+    def replace(self, heads: list[Head], version: str) -> None:
+        pipeline = self._pipeline
+        self.failure = None
+        pipeline.readers.listed(self, version)
+        self.version = version
+        self.moved = time.perf_counter()
+        self.confirmed = pipeline.replace(self, heads, version) or self.confirmed
+
+    def change(self, head: Head) -> None:
+        self.version = head.resource_version or self.version
+        self._pipeline.queue.push(Upserted(head))
+
+    def remove(self, head: Head) -> None:
+        self.version = head.resource_version or self.version
+        self._pipeline.queue.push(Removed(head))
+
+    def bookmark(self, version: str) -> None:
+        self.version = version or self.version
+        self._pipeline.queue.push(VersionBookmark(version))
+
+    def flush(self) -> None:
+        pipeline = self._pipeline
+        self.moved = time.perf_counter()
+        self.confirmed = pipeline.flush() or self.confirmed
+        pipeline.processor.deliver(at_once=True)
+
+    def watching(self) -> None:
+        self.failure = None
+        self._pipeline.check_usage()
+
+    def waiting(self, reason: str) -> None:
+        self.late = reason
+
+    def failed(self, error: Exception) -> None:
+        self.failure = error
+        self._pipeline.count_failure(error)
+
+
+class InformerPipeline(Generic[R]):
+    """The parts of one informer, and the order in which an event passes them. Its only tasks are those of handlers and resyncs.
+
+    Guarantees
+        A batch is applied whole before other tasks of the loop run: between two batches, queue and store agree.
+    """
+
+    def __init__(self, scope: InformerScope[R], sources: Sequence[ListWatch], defaults: InformerDefaults, description: str) -> None:
+        """Make the parts.
+
+        Args:
+            scope: the objects of the informer.
+            sources: one list and watch for each of ``scope.feeds``, in their order.
+            defaults: clock, progress and names that all informers of a factory share.
+            description: the objects in words, for logs and errors.
+        """
         self.synced = False
         self.store = Store()
         self.queue = scope.queue(self.store)
         self.archive = BlobStore()
         self.archive.population = self.store.snapshot
         self._scope = scope
-        self._what = what
-        self._around = around
+        self._description = description
+        self._defaults = defaults
         self._shared = StringInterner()
-        self._reader = self._reading(())
-        self.readers = Readers(scope, what, self.store, around, lambda: self._reader, lambda: self.version)
-        self.view: View[R] = self.readers.view
-        self._laid_over = self.readers.overlay
-        self.fanout: Fanout[R] = Fanout(what, around, self.view, self.check, self.resync)
-        #: Changes told since the start, by what they were.
+        #: Makes the heads. Another one when paths are added.
+        self.reader = self._make_reader(())
+        self.readers = Readers(scope, description, self.store, defaults, lambda: self.reader, lambda: self.version)
+        self.view: CacheView[R] = self.readers.view
+        self._overlay = self.readers.overlay
+        self.processor: Processor[R] = Processor(description, defaults, self.view, self.check)
+        #: Changes since the start, by type.
         self.counts = dict.fromkeys(EventType, 0)
         #: Failed requests since the start, by the name of the error.
         self.failures: Counter[str] = Counter()
-        self._now = around.clock.now()
-        self._usage = Usage(what, self._now)
-        #: What is applied now belongs to the first list of a feed.
+        self._now = defaults.clock.now()
+        self._usage = UsageMonitor(description, self._now)
+        #: The changes that are applied now belong to the first list of a feed.
         self._initial = False
-        #: It is told as a whole, afterwards.
+        #: No event is made for the changes that are applied now: handlers see them as a replay afterwards.
         self._quiet = False
-        #: Put a delta behind all others; ``flush`` applies them.
-        self.push: Callable[[Changed | Removed | Bookmark], None] = self.queue.push
+        self._create: Create | None = None
         self.feeds = tuple(
-            ReflectorTarget(self, source, namespace, scope.what(namespace)) for source, namespace in zip(sources, scope.feeds, strict=True)
+            ReflectorTarget(self, source, namespace, scope.describe(namespace))
+            for source, namespace in zip(sources, scope.feeds, strict=True)
         )
         self.readers.watches(self.feeds)
 
     @property
     def version(self) -> str:
-        """What the cache is at: the version of the list, an event or a bookmark; "" before the first list.
+        """The version that the cache is at: of the list, an event or a bookmark; "" before the first list.
 
-        Of several namespaces, which are watched apart, the lowest: everything up to it is here.
+        Several namespaces are watched separately: the lowest of their versions, since everything up to it is in the cache.
         """
         if len(self.feeds) == 1:
             return self.store.version
@@ -167,147 +274,157 @@ class Pipeline(Generic[R]):
         return "" if "" in versions else min(versions, key=lambda version: (len(version), version))
 
     def check(self) -> bool:
-        """Whether it has synced.
+        """Return whether it has synced.
 
         Raises:
             Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
         """
-        # Each is looked at, so that a hopeless one is reported even while another is merely slow.
+        # Every feed is checked, so that a hopeless one is reported even while another is merely slow.
         return sum(feed.check() for feed in self.feeds) == len(self.feeds)
 
     def waiting_for(self) -> str:
-        """What has not synced, and why."""
+        """Return the feeds that have not synced, in words, with the reasons."""
         return "; ".join(feed.waiting_for() for feed in self.feeds if not feed.synced)
 
-    # ------------------------------------------------------------------------------------------------------- for the informer
+    # ------------------------------------------------------------------------------------------------------------- handlers
 
-    def begin(self, registration: Registration[R]) -> None:
-        """Tell a handler what is there; what comes later comes as an event, without a gap, as nothing is applied meanwhile."""
-        self.fanout.replay(EventType.ADDED, self.store.snapshot(), self._around.clock.now(), registration)
+    def start(self, create: Create) -> None:
+        """Run the present handlers, and handlers that are added later, in tasks made by ``create``."""
+        self._create = create
+        self.processor.start(create)
+        for registration in self.processor.registrations:
+            self._start_resyncs(create, registration)
+
+    def add_handler(self, callbacks: Callbacks[R]) -> Registration[R]:
+        """Add a handler. It sees every object of the store as added; later changes follow without a gap."""
+        registration = self.processor.add(callbacks)
+        self.processor.replay(_ADDED, self.store.snapshot(), self._defaults.clock.now(), registration)
         if self.synced:
             registration.initial_end()
-
-    def resync(self, registration: Registration[R]) -> None:
-        """Show a handler everything once more."""
-        if self.synced:
-            # Through the queue, so that a resync never shows a state older than an event before it.
-            self.queue.push(Resync(registration))
-            self._apply()
-            self.fanout.deliver()
+        if self._create is not None:
+            self._start_resyncs(self._create, registration)
+        return registration
 
     def forget(self) -> None:
-        """There is nothing any more; handlers are told of the end of each object."""
+        """Empty the store and emit a DELETED event for each object."""
         self.queue.push(Replaced((), self.version))
-        self._apply()
-        self.fanout.deliver()
+        self._apply_queue()
+        self.processor.deliver()
+
+    def _start_resyncs(self, create: Create, registration: Registration[R]) -> None:
+        if registration.resync:
+            registration.timer = create(self._resync_periodically(registration), f"kubeloop resync of {self._description}")
+
+    async def _resync_periodically(self, registration: Registration[R]) -> None:
+        while registration.active:
+            await self._defaults.clock.sleep(registration.resync)
+            if self.synced:
+                # Through the queue, so that a resync never shows a state older than an event before it.
+                self.queue.push(Resync(registration))
+                self._apply_queue()
+                self.processor.deliver()
+
+    # -------------------------------------------------------------------------------------------------------------- indexes
 
     def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
-        """More indexes, complete at once, and more ``paths`` that heads carry. Objects that are cached are read again (15 us each).
+        """Add indexes, which are complete at once, and ``paths`` that heads carry. Cached objects are read again (15 us each).
 
         Raises:
-            ValueError: an index of that name is there with another source, or a path is malformed or not kept of objects.
-            TypeError: no index can be made of a source, or ``paths`` is no list of texts.
+            ValueError: an index of that name exists with another source, or a path is malformed or not stored of objects.
+            TypeError: a source cannot be indexed by, or ``paths`` is no list of texts.
         """
         check_sources(indexes)
         paths = arguments.paths("paths", paths)
         present = self.store.indexes
         for name, source in indexes.items():
             if name in present and present[name].source != source:
-                raise ValueError(f'{self._what}: index "{name}" exists already, over {present[name].source!r}; choose another name')
+                raise ValueError(f'{self._description}: index "{name}" exists already, over {present[name].source!r}; choose another name')
         new = {name: source for name, source in indexes.items() if name not in present}
-        needed = (path for path in map(path_of, new.values()) if path is not None)
-        wanted = (*self._reader.projection.paths, *needed, *paths)
-        if fresh := dict.fromkeys(path for path in wanted if path not in self._reader.projection.paths):
-            kept = self._scope.keep.fields  # told of already
-            warn_of_unknown(self._scope.kind, (path for path in fresh if path not in kept), self._what)
-            self._reader = self._reading(wanted)
+        indexed = (path for path in map(path_of, new.values()) if path is not None)
+        every = (*self.reader.projection.paths, *indexed, *paths)
+        if added := dict.fromkeys(path for path in every if path not in self.reader.projection.paths):
+            stored = self._scope.keep.fields  # the factory has warned of these
+            warn_of_unknown(self._scope.kind, (path for path in added if path not in stored), self._description)
+            self.reader = self._make_reader(every)
             for head in self.store.heads():
-                self.store.put(self._reader.again(head))
-            self.readers.carry(self._reader)
+                self.store.put(self.reader.again(head))
+            self.readers.carry(self.reader)
         for name, source in new.items():
-            self.readers.add_index(partial(make_index, name, source, self._reader.attributes, self.view.decode))
+            self.readers.add_index(partial(make_index, name, source, self.reader.attributes, self.view.decode))
 
-    def _reading(self, paths: tuple[str, ...]) -> HeadReader:
+    def _make_reader(self, paths: tuple[str, ...]) -> HeadReader:
         kind = self._scope.kind
         return HeadReader(kind.api_version, kind.kind, paths, self.archive, self._shared, self._scope.keep)
 
-    # ------------------------------------------------------------------------------------------------------------ for the feeds
-
-    @property
-    def reader(self) -> HeadReader:
-        return self._reader
-
-    def before(self, namespace: str, name: str) -> Head | None:
-        return self.store.get(namespace, name)
-
-    def listing(self) -> None:
-        self.archive.listing()
-
-    def listed(self, feed: ReflectorTarget, version: str) -> None:
-        """A list at ``version`` is about to replace what there is; the feed is at what it saw before."""
-        self.readers.listed(feed, version)
+    # ------------------------------------------------------------------------------------------------- lists and watches
 
     def replace(self, feed: ReflectorTarget, heads: list[Head], version: str) -> float | None:
-        """This is all there is, in the feed's namespace if it has one. Answers as ``flush``."""
+        """Replace the objects of the feed's namespace, or all of them, by these. Returns as ``flush`` does."""
         self.archive.settle()
-        reader = self._reader
-        current = tuple(head if reader.made(head) else reader.again(head) for head in heads)
+        reader = self.reader
+        current = tuple(head if reader.is_current(head) else reader.again(head) for head in heads)
         namespace = feed.namespace if len(self.feeds) > 1 else None
         self._initial = not feed.synced
-        # The first state that there is needs no events, one for each object and handler at once: it is replayed as fast as a handler goes.
+        # The first state needs no events, one for each object and handler at once: a replay makes them as fast as a handler takes them.
         self._quiet = self._initial and not len(self.store.snapshot(namespace))
         self.queue.push(Replaced(current, version, namespace))
-        heard = self.flush()
-        self.fanout.deliver()
+        received = self.flush()
+        self.processor.deliver()
         self.readers.replaced(feed, version)
         if self._quiet:
-            self.fanout.replay(EventType.ADDED, self.store.snapshot(namespace), self._now)
+            self.processor.replay(_ADDED, self.store.snapshot(namespace), self._now)
         self._initial = self._quiet = False
         if not feed.synced:
             feed.synced = True
-            _log.debug("%s: synced, %s at version %s", feed.what, counted(len(current), "object"), version)
+            _log.debug("%s: synced, %s at version %s", feed.description, counted(len(current), "object"), version)
             if all(each.synced for each in self.feeds):
                 self.synced = True
-                self.fanout.initial_end()
-            self._around.progress.notify()
-        return heard
-
-    def watching(self) -> None:
-        """A watch was opened."""
-        self._usage.look(self._around.clock.now(), len(self.fanout.registrations), self.view.reads, len(self.store))
-
-    def failed(self, error: Exception) -> None:
-        """A request of a feed failed."""
-        self.failures[type(error).__name__] += 1
-        self._around.progress.notify()
+                self.processor.initial_end()
+            self._defaults.progress.notify()
+        return received
 
     def flush(self) -> float | None:
-        """A batch came from the server: apply it. Answers when it came; None if it held nothing, as an error alone does."""
-        something = bool(self.queue)
-        self._apply()
-        return self._now if something else None
+        """Apply the deltas of a batch. Returns the time of its arrival; None for a batch without deltas, such as a lone error."""
+        received = bool(self.queue)
+        self._apply_queue()
+        return self._now if received else None
 
-    def deliver(self) -> None:
-        """A batch of a watch was applied, and there is nothing to be done before handlers are called."""
-        self.fanout.deliver(at_once=True)
+    def check_usage(self) -> None:
+        """Warn if the informer runs without handlers and queries. Called when a watch was opened."""
+        self._usage.look(self._defaults.clock.now(), len(self.processor.registrations), self.view.reads, len(self.store))
 
-    def _apply(self) -> None:
-        """Apply what waits. Store first, handlers after (``Fanout.deliver``): never in between."""
-        self._now = self._around.clock.now()
-        queue, store, tell = self.queue, self.store, self._tell
+    def count_failure(self, error: Exception) -> None:
+        """Count a failed request of a feed, and wake the tasks that wait for a sync."""
+        self.failures[type(error).__name__] += 1
+        self._defaults.progress.notify()
+
+    # --------------------------------------------------------------------------------------------------- from queue to handlers
+
+    def _apply_queue(self) -> None:
+        """Apply the queue's deltas. First the store changes, then handlers get the events; ``Processor.deliver`` calls them later."""
+        self._now = self._defaults.clock.now()
+        queue, store = self.queue, self.store
         while queue:
-            apply(store, queue.pop(), tell, self._replay)
+            delta = queue.pop()
+            if type(delta) is Resync:
+                self._replay(store.snapshot(), delta.handler)
+                continue
+            for change in apply(store, delta):
+                self._dispatch(change)
         if self._shared.full:
             self._shared.sweep(store.heads())
         self.readers.applied()
 
-    def _replay(self, heads: Snapshot, handler: object, /) -> None:
-        self.counts[EventType.RESYNC] += len(heads)
-        self.fanout.replay(EventType.RESYNC, heads, self._now, handler)
-
-    def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
+    def _dispatch(self, change: StoreChange) -> None:
+        """Report a change of the store to readers and handlers."""
+        kind, head = change.type, change.head
         self.counts[kind] += 1
-        if kind is EventType.DELETED or self._laid_over.alert:
-            self.readers.told(head, deleted=kind is EventType.DELETED)
-        if self.fanout.audience and not self._quiet:
-            self.fanout.tell(Event(kind, head, old, self.view, self._initial, tombstone, self._now), handler)
+        if kind is _DELETED or self._overlay.alert:
+            self.readers.record(head, deleted=kind is _DELETED)
+        if self.processor.audience and not self._quiet:
+            event = Event(kind, head, change.old, self.view, self._initial, change.tombstone, self._now)
+            self.processor.offer(event, change.handler)
+
+    def _replay(self, heads: Snapshot, handler: object) -> None:
+        self.counts[_RESYNC] += len(heads)
+        self.processor.replay(_RESYNC, heads, self._now, handler)

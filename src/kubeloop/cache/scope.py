@@ -1,4 +1,4 @@
-"""Scope: everything that makes two informers different, in one value. Equal scopes share one informer: one list and watch, one copy."""
+"""Scope: everything that makes two informers different, in one value; and what all informers of a factory have in common."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from kubeloop.cache.blobs.keeping import LEAN, Retention
-from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
+from kubeloop.cache.blobs.retention import LEAN, Retention
+from kubeloop.cache.deltas.delta_queue import DeltaQueue, InformerQueue, Known
+from kubeloop.cache.tasks.progress import Progress
 from kubeloop.client import ListOptions
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 from kubeloop.meta import Resource, kind_info, names
 from kubeloop.meta.type_checks import described
+from kubeloop.timing import Clock
 
 R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope(Generic[R]):
-    """Which objects an informer has, and through which queue they come.
+class InformerScope(Generic[R]):
+    """The objects of an informer, their stored form and their queue. Equal scopes share one informer: one list and watch, one copy.
 
-    Two are equal, and hash alike, when their informers would be interchangeable; functions are compared by identity.
+    Two scopes are equal, and hash alike, when their informers would be interchangeable; functions are compared by identity.
     ``namespaces`` empty means all of them; several are sorted, each once.
     """
 
@@ -28,10 +30,10 @@ class Scope(Generic[R]):
     namespaces: tuple[str, ...] = ()
     labels: str | None = None
     field_selector: str | None = None
-    #: What is kept of a document.
+    #: The parts of a document that the cache stores.
     keep: Retention = LEAN
-    #: Makes the queue between list and watch and the store, given the store.
-    queue: Callable[[Known], Queue] = field(default=DeltaQueue)
+    #: Makes the queue between list and watch and the store, from the store.
+    queue: Callable[[Known], InformerQueue] = field(default=DeltaQueue)
 
     @classmethod
     def of(
@@ -42,12 +44,12 @@ class Scope(Generic[R]):
         labels: Labels | None = None,
         field_selector: Fields | None = None,
         keep: Retention = LEAN,
-        queue: Callable[[Known], Queue] = DeltaQueue,
-    ) -> Scope[R]:
-        """From what ``Informers.of`` was asked for, however it was spelt.
+        queue: Callable[[Known], InformerQueue] = DeltaQueue,
+    ) -> InformerScope[R]:
+        """Return the scope for the arguments of ``Informers.of``, in canonical form.
 
         Raises:
-            ValueError: a namespace for a cluster-scoped kind, no namespace out of several, one that can be no namespace's name, or a
+            ValueError: a namespace for a cluster-scoped kind, no namespace out of several, an invalid name of a namespace, or a
                 selector that cannot be read or selects nothing.
             TypeError: a namespace that is no text, or no selector. UnknownKind: the class names no kind.
         """
@@ -69,16 +71,16 @@ class Scope(Generic[R]):
 
     @property
     def list_options(self) -> ListOptions:
-        """What each list and watch of it selects."""
+        """The selectors of each list and watch."""
         return ListOptions(labels=self.labels, field_selector=self.field_selector)
 
     @property
     def feeds(self) -> tuple[str | None, ...]:
-        """The namespaces that are listed and watched, each by itself; (None,) is one watch of all of them."""
+        """The namespaces that are listed and watched separately; (None,) is one watch of all of them."""
         return self.namespaces or (None,)
 
-    def what(self, namespace: str | None = None) -> str:
-        """The objects in words, ``pods in namespace "shop"``: all, or those of one of its namespaces."""
+    def describe(self, namespace: str | None = None) -> str:
+        """Return the objects in words, ``pods in namespace "shop"``: all, or those of one of its namespaces."""
         info = kind_info(self.kind)
         plural = info.plural or f"{info.gvk.kind} objects"
         words = [f"{plural}.{info.gvk.group}" if info.gvk.group else plural]
@@ -89,7 +91,7 @@ class Scope(Generic[R]):
             words.append(f"in namespace{'s' if len(names) > 1 else ''} " + ", ".join(f'"{name}"' for name in names))
         if self.keep.metadata_only:
             words[0] = f"metadata of {words[0]}"
-        chosen = [f'{what} "{selector}"' for what, selector in (("labels", self.labels), ("fields", self.field_selector)) if selector]
+        chosen = [f'{kind} "{selector}"' for kind, selector in (("labels", self.labels), ("fields", self.field_selector)) if selector]
         if chosen:
             words += ["with", " and ".join(chosen)]
         if self.keep.fields:
@@ -99,9 +101,26 @@ class Scope(Generic[R]):
         return " ".join(words)
 
 
-def _names(given: object) -> tuple[str, ...]:
-    names: list[object] = [given] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else list(given)
+def _names(value: object) -> tuple[str, ...]:
+    names: list[object] = [value] if isinstance(value, str | Mapping) or not isinstance(value, Iterable) else list(value)
     texts = {name for name in names if isinstance(name, str)}
     if odd := [name for name in names if not isinstance(name, str)]:
-        raise TypeError(f"namespace={described(given)}: {described(odd[0])} is no name; give a name, or a list of names")
+        raise TypeError(f"namespace={described(value)}: {described(odd[0])} is no name; give a name, or a list of names")
     return tuple(sorted(texts))
+
+
+@dataclass(frozen=True, slots=True)
+class InformerDefaults:
+    """Settings and services that all informers of one factory share.
+
+    Attributes:
+        cluster: name of the cluster in keys, logs and metrics.
+        clock: measures all times.
+        progress: wakes tasks that wait for a sync.
+        resync: seconds between resyncs of handlers that set no period; 0 is never.
+    """
+
+    cluster: str
+    clock: Clock
+    progress: Progress
+    resync: float = 0.0

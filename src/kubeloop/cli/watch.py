@@ -189,7 +189,7 @@ def _summary(informer: Informer[Unstructured]) -> str:
     heads = sorted(informer.lister.heads(), key=lambda head: (head.namespace, head.name))
     names = ", ".join(head.name for head in heads[:_NAMED]) + (", …" if len(heads) > _NAMED else "")
     count = "1 object" if len(heads) == 1 else f"{len(heads)} objects" if heads else "none yet"
-    return f"{informer.what}: {count} at version {informer.resource_version}{f' ({names})' if names else ''}; watching"
+    return f"{informer.description}: {count} at version {informer.resource_version}{f' ({names})' if names else ''}; watching"
 
 
 class _Show:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.controller.builder.controller import Controller, ControllerBase, KeyController
-from kubeloop.controller.builder.declaration import DeclarationError
-from kubeloop.controller.builder.surroundings import RunnableContext
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.events import EventRecorder
 from kubeloop.controller.handler.mapping import MapFunc, to_controller, to_field, to_index, to_label, to_owner, to_same_name
 from kubeloop.controller.handler.predicates import (
@@ -20,21 +20,19 @@ from kubeloop.controller.handler.predicates import (
     path_changed,
     resource_version_changed,
 )
-from kubeloop.controller.handler.source import Channel, SourceError
-from kubeloop.controller.handler.watch import Owns, Watch
+from kubeloop.controller.handler.watch import Channel, Owns, SourceError, Watch
 from kubeloop.controller.manager.manager import Manager, ManagerError
 from kubeloop.controller.ownership import OwnershipError, controller_of, is_controlled_by, set_controller_reference, set_owner_reference
 from kubeloop.controller.reader.reader import CacheReader
-from kubeloop.controller.runner.outcome import ReconcileCounts
-from kubeloop.controller.runner.result import Result, TerminalError
-from kubeloop.controller.runner.runnable import Runnable, RunnerStats
+from kubeloop.controller.result import Result, TerminalError
+from kubeloop.controller.runner.runnable import ReconcileCounts, Runnable, RunnerStats
 
 if TYPE_CHECKING:
     from kubeloop.controller.children.children import Children
+    from kubeloop.controller.children.desired import UnplacedChild
     from kubeloop.controller.children.drift import Drift, find_drift
+    from kubeloop.controller.children.readiness import ChildrenState, state_of, wait_for_children
     from kubeloop.controller.children.report import ChildOutcome, ChildrenFailed, ChildrenReport, ForeignChild
-    from kubeloop.controller.children.waiting import ChildrenState, state_of, wait_for_children
-    from kubeloop.controller.children.wanted import UnplacedChild
     from kubeloop.controller.controllerutil.conditions import (
         ConditionsError,
         ConditionView,
@@ -44,16 +42,15 @@ if TYPE_CHECKING:
         set_condition,
     )
     from kubeloop.controller.controllerutil.finalizers import FinalizerError, add_finalizer, has_finalizer, remove_finalizer
-    from kubeloop.controller.controllerutil.status_writer import StatusError, StatusWrite, StatusWriter
-    from kubeloop.controller.controllerutil.write_backoff import WriteBackoff
+    from kubeloop.controller.controllerutil.status_writer import StatusError, StatusWrite, StatusWriter, WriteBackoff
     from kubeloop.controller.decorators.decorators import UNKNOWN, Unknown, every, on_change, on_create, on_delete, on_resume
     from kubeloop.controller.decorators.handler_controller import HandlerController
+    from kubeloop.controller.errors import GraceExceeded
     from kubeloop.controller.manager.background import Background, NotRunnableError
     from kubeloop.controller.manager.clusters import OnCluster, OnEachCluster
     from kubeloop.controller.manager.endpoints import Endpoints
-    from kubeloop.controller.manager.errors import GraceExceeded
     from kubeloop.controller.manager.probes import Unhealthy
-    from kubeloop.controller.manager.scope import CacheScope, KindScope
+    from kubeloop.controller.reader.reader import CacheScope, KindScope
 
 __all__ = [
     "UNKNOWN",
@@ -144,10 +141,10 @@ _LATER = {
     "OnEachCluster": "kubeloop.controller.manager.clusters",
     "OnCluster": "kubeloop.controller.manager.clusters",
     "NotRunnableError": "kubeloop.controller.manager.background",
-    "KindScope": "kubeloop.controller.manager.scope",
-    "GraceExceeded": "kubeloop.controller.manager.errors",
+    "KindScope": "kubeloop.controller.reader.reader",
+    "GraceExceeded": "kubeloop.controller.errors",
     "Endpoints": "kubeloop.controller.manager.endpoints",
-    "CacheScope": "kubeloop.controller.manager.scope",
+    "CacheScope": "kubeloop.controller.reader.reader",
     "Background": "kubeloop.controller.manager.background",
     "Children": "kubeloop.controller.children.children",
     "Drift": "kubeloop.controller.children.drift",
@@ -156,10 +153,10 @@ _LATER = {
     "ChildrenFailed": "kubeloop.controller.children.report",
     "ChildrenReport": "kubeloop.controller.children.report",
     "ForeignChild": "kubeloop.controller.children.report",
-    "ChildrenState": "kubeloop.controller.children.waiting",
-    "state_of": "kubeloop.controller.children.waiting",
-    "wait_for_children": "kubeloop.controller.children.waiting",
-    "UnplacedChild": "kubeloop.controller.children.wanted",
+    "ChildrenState": "kubeloop.controller.children.readiness",
+    "state_of": "kubeloop.controller.children.readiness",
+    "wait_for_children": "kubeloop.controller.children.readiness",
+    "UnplacedChild": "kubeloop.controller.children.desired",
     "ConditionsError": "kubeloop.controller.controllerutil.conditions",
     "ConditionView": "kubeloop.controller.controllerutil.conditions",
     "get_condition": "kubeloop.controller.controllerutil.conditions",
@@ -173,7 +170,7 @@ _LATER = {
     "StatusError": "kubeloop.controller.controllerutil.status_writer",
     "StatusWrite": "kubeloop.controller.controllerutil.status_writer",
     "StatusWriter": "kubeloop.controller.controllerutil.status_writer",
-    "WriteBackoff": "kubeloop.controller.controllerutil.write_backoff",
+    "WriteBackoff": "kubeloop.controller.controllerutil.status_writer",
     "UNKNOWN": "kubeloop.controller.decorators.decorators",
     "Unknown": "kubeloop.controller.decorators.decorators",
     "every": "kubeloop.controller.decorators.decorators",

@@ -13,7 +13,7 @@ class OwnershipError(KubeloopError):
 
 
 def controller_of(obj: Resource | ObjectMeta) -> OwnerReference | None:
-    """The owner that manages ``obj``; None if nobody does."""
+    """Return the owner that manages ``obj``; None if there is none."""
     metadata = obj if isinstance(obj, ObjectMeta) else obj.metadata
     return next((owner for owner in metadata.owner_references if owner.controller), None)
 

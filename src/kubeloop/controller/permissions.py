@@ -59,7 +59,7 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
     found = _Found()
     for controller in controllers:
         cls = controller if isinstance(controller, type) else type(controller)
-        declared = cls.declaration()
+        declared = cls._declaration()
         found.name = declared.name
         found.add(declared.kind, (*READ, "patch", "update"))
         if any(field.encode_name == "status" for field in msgspec.structs.fields(declared.kind)):
@@ -83,7 +83,7 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
 
 def kinds_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any]]]) -> list[type[Resource]]:
     """All kinds that these controllers declare, each once, their own first."""
-    declared = [(one if isinstance(one, type) else type(one)).declaration() for one in controllers]
+    declared = [(one if isinstance(one, type) else type(one))._declaration() for one in controllers]
     kinds = [one.kind for one in declared]
     for one in declared:
         kinds += [*(owned.kind for owned in one.owns), *(watch.kind for watch in one.watches), *one.reads, *one.writes]

@@ -16,7 +16,7 @@ from kubeloop.cache import Event, EventType, Head, Informer, InformerStopped, Re
 from kubeloop.client import Client, DeleteOptions, Propagation
 from kubeloop.client.discovery import ApiResource
 from kubeloop.controller import Result, RunnableContext, RunnerStats
-from kubeloop.controller.runner.outcome import ReconcileCounts
+from kubeloop.controller.runner.runnable import ReconcileCounts
 from kubeloop.controller.runner.workers import Workers
 from kubeloop.controlplane.ownership_graph import FOREGROUND, ORPHAN, Item, Node, Owner, OwnershipGraph
 from kubeloop.meta import (

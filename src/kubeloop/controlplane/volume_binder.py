@@ -16,7 +16,7 @@ from kubeloop.cache import Head
 from kubeloop.client import Client, DeleteOptions
 from kubeloop.controller import KeyController, Result, Watch, path_changed, resource_version_changed
 from kubeloop.controller.events import CoreEvents, EventSink
-from kubeloop.controller.events.writing import Source, Writer
+from kubeloop.controller.events.sinks import EventReporter, EventWriter
 from kubeloop.controlplane.scheduling_facts import (
     BIND_COMPLETED,
     ClaimFacts,
@@ -64,7 +64,7 @@ _FREE = ("status.phase", "spec.claimRef.namespace", "spec.claimRef.name", "spec.
 class _ControllerEvents(CoreEvents):
     """Events in the name of upstream's controller, as ``kubectl describe`` shows it."""
 
-    def writer(self, client: Client, source: Source) -> Writer:
+    def writer(self, client: Client, source: EventReporter) -> EventWriter:
         return CoreEvents.writer(self, client, source._replace(component="persistentvolume-controller"))
 
 

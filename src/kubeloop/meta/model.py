@@ -5,7 +5,6 @@ A model never refuses a field that it does not know; the document that an object
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform
 from weakref import WeakKeyDictionary
 
@@ -90,10 +89,14 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
 
     __list_keys__: ClassVar[dict[str, tuple[str, ...]]] = {}
 
+    # The next four methods import ``kubeloop.codec``, the layer above, when they are called: models alone do not load it.
+    # It is the one import upwards, named in the contract of the layers (pyproject.toml).
+
     def to_dict(self) -> dict[str, Any]:
         """A tree with wire names (``{"nodeName": ...}``), fields at their defaults left out. The caller's own."""
-        tree: dict[str, Any] = _texts().tree_of(self)
-        return tree
+        from kubeloop.codec.texts import tree_of
+
+        return tree_of(self)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
@@ -102,13 +105,15 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
         Raises:
             DecodeError: another kind, or a field of another type; names it.
         """
-        made: Self = _texts().from_tree(cls, content)
-        return made
+        from kubeloop.codec.texts import from_tree
+
+        return from_tree(cls, content)
 
     def to_yaml(self, *, managed_fields: bool = False) -> str:
         """As ``kubectl get -o yaml`` prints it; ``managed_fields`` as its ``--show-managed-fields``. Shows everything, secrets too."""
-        text: str = _texts().yaml_of(self, managed_fields=managed_fields)
-        return text
+        from kubeloop.codec.texts import yaml_of
+
+        return yaml_of(self, managed_fields=managed_fields)
 
     @classmethod
     def from_yaml(cls, text: str | bytes) -> Self:
@@ -117,8 +122,9 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
         Raises:
             DecodeError: not YAML, several documents, or as ``from_dict``.
         """
-        made: Self = _texts().from_yaml(cls, text)
-        return made
+        from kubeloop.codec.texts import from_yaml
+
+        return from_yaml(cls, text)
 
     def __repr__(self) -> str:
         from kubeloop.meta.repr import part_of
@@ -142,11 +148,6 @@ def replace(obj: M, /, **changes: Any) -> M:
     """
     twin: M = obj.__replace__(**changes)
     return twin
-
-
-def _texts() -> Any:
-    # What reads and writes documents is a layer above, which plugs in here by name: a model alone costs nothing of it.
-    return importlib.import_module("kubeloop.codec.texts")
 
 
 class Documented:

@@ -75,12 +75,12 @@ def many(
 
 def cached(informer: Informer[R], name: str, namespace: str | None = None) -> Subject[R]:
     """One object as an informer's lister shows it."""
-    return _OfCache(f'cached {informer.what} "{name}"', informer, lambda: informer.lister.get(name, namespace))
+    return _OfCache(f'cached {informer.description} "{name}"', informer, lambda: informer.lister.get(name, namespace))
 
 
 def all_cached(informer: Informer[R], namespace: str | None = None, labels: Labels | None = None) -> Subject[list[R]]:
     """Objects as an informer's lister shows them, by namespace and name."""
-    return _OfCache(f"cached {informer.what}", informer, lambda: sorted(informer.lister.list(namespace, labels), key=_place))
+    return _OfCache(f"cached {informer.description}", informer, lambda: sorted(informer.lister.list(namespace, labels), key=_place))
 
 
 class _Watched(Subject[T_co], Generic[T_co, R]):

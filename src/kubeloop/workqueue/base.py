@@ -108,7 +108,6 @@ class BaseQueue(ABC, Generic[T]):
         "_limiter",
         "_lined_up",
         "_metrics",
-        "_now",
         "_retries",
         "_stopped",
         "_waiters",
@@ -116,7 +115,6 @@ class BaseQueue(ABC, Generic[T]):
 
     def __init__(self, limiter: Limiter[T], clock: Clock | None, cap: RateCap | None, metrics: QueueMetrics | None) -> None:
         self._clock = clock or SystemClock()
-        self._now = self._clock.now
         self._limiter = limiter
         self._cap = cap
         self._metrics = metrics
@@ -199,7 +197,7 @@ class BaseQueue(ABC, Generic[T]):
     @property
     def figures(self) -> QueueFigures:
         """What metrics show of this queue now. May be asked for in any thread."""
-        now = self._now()
+        now = self._clock.now()
         ages = [now - since for since in self._started()] if self._metrics is not None else []
         return QueueFigures(self._depths(), self._adds, self._delayed_adds, sum(ages), max(ages, default=0.0))
 

@@ -17,7 +17,7 @@ EXCEEDED: Final = "exceeded_cardinality_limit"
 
 
 class QueueMetrics(Protocol):
-    """Is told of each item that is taken and of each that is done, by queues that got it as ``metrics``. It must be quick and not raise."""
+    """Measures a queue's items: called when an item is taken and when it is done. Must be quick and not raise."""
 
     def waited(self, seconds: float) -> None:
         """An item was taken so long after it was added, or after its delay ended. Added while it was worked on, since then."""
@@ -66,7 +66,7 @@ class PriorityLabels:
     """Turns depths by priority into values of a label, few enough for a time-series database.
 
     Guarantees
-        The first 25 priorities that are shown keep a series of their own, 0 when nothing of them waits. All others together are one series.
+        The first 25 priorities that are shown keep their own series, 0 when none of their items waits. All others together are one series.
     """
 
     __slots__ = ("_exceeded", "_known")

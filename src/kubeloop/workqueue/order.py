@@ -17,7 +17,7 @@ class FairOrder(Generic[T]):
 
     Guarantees
         With n tenants waiting, an item that is the first of its tenant is at most n turns away, however many items others have.
-        A tenant that comes anew has its turn after all that wait already. Tenants without items are forgotten.
+        A new tenant has its turn after all waiting ones. Tenants without items are forgotten.
 
     ``tenant`` gives the tenant of an item (``lambda key: key.namespace``). It is asked once, when the item comes; that answer holds as long
     as the item waits, whatever it would say later.
@@ -35,7 +35,7 @@ class FairOrder(Generic[T]):
         self.put(item, added, self._tenant(item))
 
     def put(self, item: T, added: float, tenant: Hashable) -> None:
-        """Last in the line of this tenant, which nobody is asked for."""
+        """Append an item to the line of this tenant, without a call of ``tenant``."""
         line = self._lines.get(tenant)
         if line is None:
             line = self._lines[tenant] = OrderedDict()
@@ -50,7 +50,7 @@ class FairOrder(Generic[T]):
         """The first of the tenant whose turn it is. ``last``, which an OrderedDict has, must be False.
 
         Raises:
-            KeyError: nobody waits.
+            KeyError: no item waits.
         """
         if last:
             raise ValueError("the last one of a fair order is not defined")

@@ -30,13 +30,13 @@ class PriorityQueue(BaseQueue[T]):
     Guarantees
         One entry per item. Added again it keeps the highest priority and the earliest time of all additions; its priority never falls.
         An item that is raised goes to the end of its new level.
-        An item that is being worked on is given to nobody else; added meanwhile, at whatever priority, it is handed out again once after
+        An item in work is not handed out a second time; added meanwhile, at whatever priority, it is handed out again once after
         ``done``, from the place in its level that this addition gave it.
         An item whose delay ends, or that is added without delay before that, joins its level at the end.
         After ``shut_down`` additions are ignored and ``get`` raises at once: what was ready is dropped. During ``drain`` what was ready is
         still handed out (controller-runtime's ShutDownWithDrain does not do that).
         With ``tenant``, tenants take turns within each level: see ``FairOrder``. With ``cap``, all queues that share it hand out no more
-        items a second than it allows. ``metrics`` is told of each item's times: see ``QueueTimes``.
+        items a second than it allows. ``metrics`` gets each item's times: see ``QueueTimes``.
 
     Not guaranteed
         That a low level is ever reached while higher ones always have items.
@@ -112,7 +112,7 @@ class PriorityQueue(BaseQueue[T]):
         if metrics is None:
             self._processing[item] = (priority, 0.0)
         else:
-            now = self._now()
+            now = self._clock.now()
             self._processing[item] = (priority, now)
             metrics.waited(now - added)
         return item
@@ -128,7 +128,7 @@ class PriorityQueue(BaseQueue[T]):
         except KeyError:
             raise ValueError(f"done({item!r}) without a get of it") from None
         if self._metrics is not None:
-            self._metrics.worked(self._now() - started)
+            self._metrics.worked(self._clock.now() - started)
         if self._held and item in self._held:
             self._held.discard(item)
             self._wake_one()
@@ -194,7 +194,7 @@ class PriorityQueue(BaseQueue[T]):
         known = ready.get(item)
         tenant: Hashable = None
         if known is None:
-            added = 0.0 if self._metrics is None else self._now()
+            added = 0.0 if self._metrics is None else self._clock.now()
         elif priority > known:
             tenant, added = self._leave(item, known)
         else:

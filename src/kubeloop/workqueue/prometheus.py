@@ -86,7 +86,7 @@ _Rows = list[tuple[tuple[str, str], _Shown, QueueFigures]]
 
 def _families(rows: _Rows) -> Iterator[Metric]:
     depth = GaugeMetricFamily("workqueue_depth", "Items that are to be handed out, by priority.", labels=(*LABELS, "priority"))
-    adds = CounterMetricFamily("workqueue_adds", "Items added; of one that waited already, nothing.", labels=LABELS)
+    adds = CounterMetricFamily("workqueue_adds", "Items added; an item that waits already is not counted.", labels=LABELS)
     text = "Items added with a delay: failures, and those asked for at a time."
     retries = CounterMetricFamily("workqueue_retries", text, labels=LABELS)
     text = "Seconds of work so far on all items that are being worked on. It grows by the number of stuck workers each second."

@@ -32,7 +32,7 @@ class QueueFigures(NamedTuple):
     """What metrics show of a queue at one moment, with client-go's meanings."""
 
     depths: Mapping[int, int] | int
-    """Items that are to be handed out, those that come back after ``done`` included; by priority, if the queue has priorities."""
+    """Waiting items, including items that come back after ``done``; by priority, if the queue has priorities."""
     adds: int
     delayed_adds: int
     """Calls of ``add_after`` and ``add_rate_limited``, which the metric calls retries; only those with a delay, if there are priorities."""
@@ -100,6 +100,6 @@ class Queue(Protocol[T]):
 
     @property
     def metrics(self) -> QueueMetrics | None:
-        """What is told of each item's times."""
+        """Measures each item's times; None: not measured."""
 
     def __len__(self) -> int: ...

@@ -1,4 +1,4 @@
-"""The queue between event handlers and reconcilers: what is waiting, what is being worked on, what is not due yet.
+"""The queue between event handlers and reconcilers: waiting items, items in work, and items that are not due yet.
 
 It must never hand one item to two workers at a time, nor lose a change that arrives while its item is being worked on.
 """
@@ -25,11 +25,11 @@ class WorkQueue(BaseQueue[T]):
 
     Guarantees
         An item that was added several times before it is taken is handed out once, in the order of its first addition.
-        An item that is being worked on is given to nobody else; added meanwhile, it is handed out again exactly once after ``done``.
+        An item in work is not handed out a second time; added meanwhile, it is handed out again exactly once after ``done``.
         After ``shut_down`` additions are ignored; workers still get everything that waits, and only then ``QueueShutDown``.
         The queue keeps no reference to an item after ``done``.
         With ``tenant``, tenants take turns: see ``FairOrder``. With ``cap``, all queues that share it hand out no more items a second
-        than it allows, while shutting down too. ``metrics`` is told of each item's times: see ``QueueTimes``.
+        than it allows, while shutting down too. ``metrics`` gets each item's times: see ``QueueTimes``.
 
     Not guaranteed
         Which of several waiting workers gets an item. Items that are not due when the queue shuts down: they are dropped.
@@ -68,11 +68,11 @@ class WorkQueue(BaseQueue[T]):
         if self._working and item in self._working:
             if item in self._again:
                 return
-            self._again[item] = 0.0 if self._metrics is None else self._now()
+            self._again[item] = 0.0 if self._metrics is None else self._clock.now()
             self._adds += 1
             return
         self._order.append(item)  # First, for it asks the caller's function for the tenant, which may raise.
-        waiting[item] = 0.0 if self._metrics is None else self._now()
+        waiting[item] = 0.0 if self._metrics is None else self._clock.now()
         self._adds += 1
         if self._waiters:
             self._wake_one()
@@ -91,7 +91,7 @@ class WorkQueue(BaseQueue[T]):
         if metrics is None:
             self._working[item] = 0.0
         else:
-            self._working[item] = now = self._now()
+            self._working[item] = now = self._clock.now()
             metrics.waited(now - added)
         return item
 
@@ -106,7 +106,7 @@ class WorkQueue(BaseQueue[T]):
         except KeyError:
             raise ValueError(f"done({item!r}) without a get of it") from None
         if self._metrics is not None:
-            self._metrics.worked(self._now() - started)
+            self._metrics.worked(self._clock.now() - started)
         if self._again and item in self._again:
             self._waiting[item] = self._again.pop(item)
             self._order.append(item)

@@ -32,11 +32,11 @@ class RateCap:
         self._timer: Timer | None = None
 
     def try_pass(self) -> bool:
-        """Pass now, if that is possible and nobody came before."""
+        """Pass now, if that is possible and no other worker waits."""
         return not self._waiters and self._bucket.try_take()
 
     def line_up(self) -> asyncio.Future[bool]:
-        """True when its turn has come. Whoever does not use that turn gives it back."""
+        """Return a future that is True when the turn has come. A caller that does not use the turn gives it back."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._arm()
@@ -59,7 +59,7 @@ class RateCap:
             self._serve()
 
     def change(self, rate: float, burst: int) -> None:
-        """From now on so many a second, and so many at once; whoever waits is let through at the new rate.
+        """From now on so many a second, and so many at once; waiting workers pass at the new rate.
 
         Raises:
             ValueError: as at first; nothing is changed then.

@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import StringInterner
 from tests.cache.heads import READER
 
@@ -18,7 +18,7 @@ def document(number: int, namespace: str) -> bytes:
 
 
 def test_what_is_packed_comes_out_as_it_was_with_and_without_dictionaries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeloop.cache.blobs.compression.HOLD_LISTING", 1 << 20)
+    monkeypatch.setattr("kubeloop.cache.blobs.blob_store.HOLD_LISTING", 1 << 20)
     archive = BlobStore()
     documents = [document(number, namespace) for namespace in ("one", "two") for number in range(300)]
     archive.listing()

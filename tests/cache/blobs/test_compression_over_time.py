@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from kubeloop.cache.blobs.compression import MAX_DICTIONARIES, PLAIN, BlobStore, Codec, CompressedObject
+from kubeloop.cache.blobs.blob_store import MAX_DICTIONARIES, BlobStore
+from kubeloop.cache.blobs.compression import PLAIN, Codec, CompressedObject
 
 
 class Held:
@@ -25,8 +26,8 @@ class Held:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeloop.cache.blobs.compression.HOLD_LISTING", 256 << 10)
-    monkeypatch.setattr("kubeloop.cache.blobs.compression.HOLD_WATCHING", 256 << 10)
+    monkeypatch.setattr("kubeloop.cache.blobs.blob_store.HOLD_LISTING", 256 << 10)
+    monkeypatch.setattr("kubeloop.cache.blobs.blob_store.HOLD_WATCHING", 256 << 10)
     monkeypatch.setattr("kubeloop.cache.blobs.compression.DICTIONARY_SIZE", 16 << 10)
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.blobs.keeping import Keeper, Retention
+from kubeloop.cache.blobs.retention import DocumentTrimmer, Retention
 from kubeloop.codec.projection import Projection
 from kubeloop.meta import DecodeError
 
@@ -28,7 +28,7 @@ def pod(**metadata: Any) -> JSON:
 
 def kept(keep: Retention, document: bytes, kind: str = "Pod") -> bytes:
     projected = Projection().object(document)
-    return bytes(Keeper(keep, "v1", kind).document(projected, memoryview(document)))
+    return bytes(DocumentTrimmer(keep, "v1", kind).document(projected, memoryview(document)))
 
 
 def without(tree: JSON) -> JSON:
@@ -198,12 +198,12 @@ def test_paths_that_are_kept_can_be_indexed() -> None:
 
 def test_paths_that_disagree_whether_a_field_is_a_list_are_refused() -> None:
     with pytest.raises(ValueError, match="disagree"):
-        Keeper(Retention(fields=("spec.containers[*].image", "spec.containers.image")), "v1", "Pod")
+        DocumentTrimmer(Retention(fields=("spec.containers[*].image", "spec.containers.image")), "v1", "Pod")
 
 
 def test_what_is_no_object_is_refused_however_it_is_kept() -> None:
     with pytest.raises(DecodeError):
-        Keeper(Retention(fields=("spec",)), "v1", "Pod").document(Projection().object(b"{}"), b"[1]")
+        DocumentTrimmer(Retention(fields=("spec",)), "v1", "Pod").document(Projection().object(b"{}"), b"[1]")
 
 
 # ------------------------------------------------------------------------------------------------------------------- transform

@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informers
-from kubeloop.cache.blobs.keeping import Retention
+from kubeloop.cache.blobs.retention import Retention
 from kubeloop.client import Client
 from kubeloop.codec import document_of
 from kubeloop.meta import IncompleteObject, ObjectMeta, PartialObject, Unstructured

@@ -7,7 +7,7 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import Informers, Sorted
-from kubeloop.cache.blobs.known_paths import warn_of_unknown
+from kubeloop.cache.blobs.retention import warn_of_unknown
 from kubeloop.client import Client
 from kubeloop.meta import Resource, Unstructured
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from kubeloop.cache.blobs.compression import PLAIN, BlobStore, Codec, CompressedObject
-from kubeloop.cache.blobs.recent import Recent
+from kubeloop.cache.blobs.blob_store import BlobStore
+from kubeloop.cache.blobs.compression import PLAIN, Codec, CompressedObject, RecentDocuments
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from kubeloop.cache.blobs.recent import Recent
     ],
 )
 def test_kept(sizes: list[int], kept: list[int]) -> None:
-    recent = Recent(100)
+    recent = RecentDocuments(100)
     for number, size in enumerate(sizes):
         recent.put(b"%d" % number, bytes([number]) * size)
     assert [number for number in range(len(sizes)) if recent.get(b"%d" % number) is not None] == kept
@@ -26,7 +26,7 @@ def test_kept(sizes: list[int], kept: list[int]) -> None:
 
 
 def test_the_same_blob_counts_once() -> None:
-    recent = Recent(100)
+    recent = RecentDocuments(100)
     for _ in range(50):
         recent.put(b"blob", memoryview(b"x" * 20))
     assert recent.get(b"blob") == b"x" * 20
@@ -36,7 +36,7 @@ def test_the_same_blob_counts_once() -> None:
 @pytest.mark.parametrize("limit", [pytest.param(0, id="not kept"), pytest.param(1 << 16, id="kept")])
 def test_what_is_read_is_what_was_packed(limit: int) -> None:
     archive = BlobStore(random.Random(1))
-    archive.recent = Recent(limit) if limit else None
+    archive.recent = RecentDocuments(limit) if limit else None
     codec = Codec(None)
     codec.expected = 0.9
     before = CompressedObject(codec, codec.compress(b'{"a": 0}' * 9))

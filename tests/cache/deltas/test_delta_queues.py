@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.deltas.delta_fifo import DeltaFifo
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, DeltaQueue, Known, Queue, Removed, Replaced, Resync
+from kubeloop.cache.deltas.delta_queue import Delta, DeltaQueue, InformerQueue, Known, Removed, Replaced, Resync, Upserted, VersionBookmark
 from kubeloop.cache.handlers.event import EventType
-from kubeloop.cache.pipeline import apply
-from kubeloop.cache.store.store import Snapshot, Store
+from kubeloop.cache.pipeline import StoreChange, apply
+from kubeloop.cache.store.store import Store
 
 READER = HeadReader("v1", "Pod", (), BlobStore(), StringInterner())
 BOTH = pytest.mark.parametrize("queue", [pytest.param(DeltaQueue, id="in order"), pytest.param(DeltaFifo, id="by object")])
-Make = Callable[[Known], Queue]
+Make = Callable[[Known], InformerQueue]
 Told = tuple[str, str, bool]
 
 
@@ -48,22 +48,27 @@ class Line:
         """Applies all that waits; what was told meanwhile."""
         before = len(self.told)
         while self.queue:
-            apply(self.store, self.queue.pop(), self.tell, self.replay)
+            self.apply(self.queue.pop())
         return self.told[before:]
 
-    def tell(self, kind: EventType, now: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
+    def apply(self, delta: Delta) -> None:
+        """As the pipeline does: a resync is a replay of the store."""
+        if isinstance(delta, Resync):
+            for each in self.store.snapshot():
+                self.see(StoreChange(EventType.RESYNC, each, each, False, delta.handler))
+        for change in apply(self.store, delta):
+            self.see(change)
+
+    def see(self, change: StoreChange) -> None:
+        kind, now = change.type, change.head
         shown = self.store.get(now.namespace, now.name)
         seen = (
             shown is None if kind == "deleted" else shown is not None and int(shown.resource_version or 0) >= int(now.resource_version or 0)
         )
         assert seen, "the store shows that state or a later one before it is told [E58]"
         if kind == "resync":
-            self.resynced.append(handler)
-        self.told.append((kind.value, f"{now.name}@{now.resource_version}", tombstone))
-
-    def replay(self, heads: Snapshot, handler: object, /) -> None:
-        for each in heads:
-            self.tell(EventType.RESYNC, each, each, False, handler)
+            self.resynced.append(change.handler)
+        self.told.append((kind.value, f"{now.name}@{now.resource_version}", change.tombstone))
 
     @property
     def names(self) -> set[str]:
@@ -79,13 +84,13 @@ class Line:
     [
         pytest.param(
             (),
-            [Changed(head("a", 1)), Changed(head("a", 2)), Removed(head("a", 3))],
+            [Upserted(head("a", 1)), Upserted(head("a", 2)), Removed(head("a", 3))],
             ["added a@1", "updated a@2", "deleted a@3"],
             id="add, update and delete of one object are three deltas, none merged [D44]",
         ),
         pytest.param(
             ("a@1",),
-            [Removed(head("a", 2)), Changed(head("a", 3))],
+            [Removed(head("a", 2)), Upserted(head("a", 3))],
             ["deleted a@2", "added a@3"],
             id="an object made again after its deletion is both",
         ),
@@ -97,7 +102,7 @@ class Line:
         ),
         pytest.param(
             (),
-            [Changed(head("a", 1)), Changed(head("a", 2)), Replaced((), "5")],
+            [Upserted(head("a", 1)), Upserted(head("a", 2)), Replaced((), "5")],
             ["added a@1", "updated a@2", "deleted a@2 tombstone"],
             id="a list deletes what only waited in the queue, with its newest state [D46]",
         ),
@@ -124,7 +129,7 @@ class Line:
         pytest.param((), [Replaced((), "3")], [], id="an empty list is a list: it sets the version"),
         pytest.param(
             (),
-            [Changed(head("a", 1)), Replaced((head("a", 2), head("a", 3)), "5")],
+            [Upserted(head("a", 1)), Replaced((head("a", 2), head("a", 3)), "5")],
             ["added a@1", "updated a@2", "updated a@3"],
             id="an object that a list names twice has its last state",
         ),
@@ -147,10 +152,10 @@ def test_the_store_is_at_the_version_of_what_came_last_be_it_list_event_or_bookm
     versions: list[str] = []
     for delta in (
         Replaced((head("a", 1),), "5"),
-        Changed(head("a", 6)),
+        Upserted(head("a", 6)),
         Removed(head("a", 7)),
-        Bookmark("8"),
-        Bookmark(""),
+        VersionBookmark("8"),
+        VersionBookmark(""),
         Removed(head("ghost", 9)),
         Resync(None),
     ):
@@ -163,7 +168,7 @@ def test_the_store_is_at_the_version_of_what_came_last_be_it_list_event_or_bookm
 def test_an_object_without_a_version_leaves_the_version_of_the_store_as_it_is(queue: Make) -> None:
     """[E66]"""
     line = Line(queue)
-    line.push(Replaced((), "5"), Changed(msgspec.structs.replace(head("a", 1), resource_version=""))).drain()
+    line.push(Replaced((), "5"), Upserted(msgspec.structs.replace(head("a", 1), resource_version=""))).drain()
     assert line.store.version == "5"
     assert len(line.store) == 1
 
@@ -185,7 +190,7 @@ def test_an_empty_queue_says_so_at_once_nobody_waits_on_it_and_nothing_has_to_be
 
 @BOTH
 def test_of_every_delta_that_waits_len_knows(queue: Make) -> None:
-    line = Line(queue).push(Changed(head("a", 1)), Changed(head("b", 2)), Removed(head("b", 3)), Bookmark("4"))
+    line = Line(queue).push(Upserted(head("a", 1)), Upserted(head("b", 2)), Removed(head("b", 3)), VersionBookmark("4"))
     popped = 0
     while left := len(line.queue):
         line.queue.pop()
@@ -199,7 +204,7 @@ def test_of_every_delta_that_waits_len_knows(queue: Make) -> None:
 
 def test_in_order_nothing_overtakes_over_all_objects() -> None:
     """[D44]"""
-    line = Line(DeltaQueue).push(Changed(head("a", 1)), Changed(head("b", 2)), Changed(head("a", 3)), Removed(head("a", 4)))
+    line = Line(DeltaQueue).push(Upserted(head("a", 1)), Upserted(head("b", 2)), Upserted(head("a", 3)), Removed(head("a", 4)))
     assert [name for _, name, _ in line.drain()] == ["a@1", "b@2", "a@3", "a@4"]
 
 
@@ -210,26 +215,26 @@ def test_in_order_a_deletion_of_an_object_that_nobody_knows_is_told() -> None:
 
 def test_in_order_a_list_a_resync_and_a_bookmark_are_one_delta_each() -> None:
     """Each is popped alone: there are no batches that would have to be bounded or kept apart. [D50, D53]"""
-    deltas: list[Delta] = [Replaced((head("a", 1), head("b", 2)), "3"), Resync(None), Bookmark("4")]
+    deltas: list[Delta] = [Replaced((head("a", 1), head("b", 2)), "3"), Resync(None), VersionBookmark("4")]
     line = Line(DeltaQueue).push(*deltas)
     assert [line.queue.pop() for _ in range(3)] == deltas
 
 
 def test_in_order_the_version_follows_each_delta() -> None:
-    line = Line(DeltaQueue).push(Changed(head("a", 1)), Changed(head("b", 2)))
-    apply(line.store, line.queue.pop(), line.tell, line.replay)
+    line = Line(DeltaQueue).push(Upserted(head("a", 1)), Upserted(head("b", 2)))
+    line.apply(line.queue.pop())
     assert line.store.version == "1"
 
 
 def test_by_object_a_burst_on_one_key_is_kept_together_and_comes_out_at_once() -> None:
     """Row 87 of the reference table. [D57]"""
     fifo = DeltaFifo(Store())
-    for delta in (Changed(head("a", 1)), Changed(head("b", 2)), Changed(head("a", 3)), Removed(head("a", 4))):
+    for delta in (Upserted(head("a", 1)), Upserted(head("b", 2)), Upserted(head("a", 3)), Removed(head("a", 4))):
         fifo.push(delta)
-    assert [delta.head.resource_version for delta in fifo.waiting("ns", "a") if isinstance(delta, Changed | Removed)] == ["1", "3", "4"]
+    assert [delta.head.resource_version for delta in fifo.waiting("ns", "a") if isinstance(delta, Upserted | Removed)] == ["1", "3", "4"]
     popped = [fifo.pop() for _ in range(4)]
-    assert [delta.head.resource_version for delta in popped if isinstance(delta, Changed | Removed)] == ["1", "3", "4", "2"]
-    assert fifo.pop() == Bookmark("4")
+    assert [delta.head.resource_version for delta in popped if isinstance(delta, Upserted | Removed)] == ["1", "3", "4", "2"]
+    assert fifo.pop() == VersionBookmark("4")
 
 
 def test_by_object_a_deletion_of_an_object_that_nobody_knows_is_dropped() -> None:
@@ -249,7 +254,7 @@ def test_by_object_a_deletion_of_an_object_that_nobody_knows_is_dropped() -> Non
 )
 def test_by_object_duplicate_deletions(deletions: list[tuple[int, bool]], left: tuple[int, bool]) -> None:
     fifo = DeltaFifo(Store())
-    fifo.push(Changed(head("a", 1)))
+    fifo.push(Upserted(head("a", 1)))
     for version, tombstone in deletions:
         fifo.push(Removed(head("a", version), tombstone))
     last = fifo.waiting("ns", "a")[-1]
@@ -261,35 +266,35 @@ def test_by_object_a_resync_leaves_out_what_has_news_waiting() -> None:
     """[D57]"""
     line = Line(DeltaFifo)
     line.push(Replaced((head("a", 1), head("b", 2)), "2")).drain()
-    told = line.push(Changed(head("a", 3)), Resync("handler")).drain()
+    told = line.push(Upserted(head("a", 3)), Resync("handler")).drain()
     assert told == [("updated", "a@3", False), ("resync", "b@2", False)]
     assert line.resynced == ["handler"]
 
 
 def test_by_object_what_is_on_its_way_out_is_known() -> None:
     """Between two pops the store shows less than was popped and pushed."""
-    line = Line(DeltaFifo).push(Changed(head("a", 1)), Changed(head("a", 2)))
+    line = Line(DeltaFifo).push(Upserted(head("a", 1)), Upserted(head("a", 2)))
     first = line.queue.pop()
     line.push(Replaced((), "5"))
-    apply(line.store, first, line.tell, line.replay)
+    line.apply(first)
     assert line.drain() == [("updated", "a@2", False), ("deleted", "a@2", True)]
-    line.push(Changed(head("a", 6)), Removed(head("a", 7)))
-    apply(line.store, line.queue.pop(), line.tell, line.replay)
+    line.push(Upserted(head("a", 6)), Removed(head("a", 7)))
+    line.apply(line.queue.pop())
     assert line.push(Replaced((), "8")).drain() == [("deleted", "a@7", False)], "its deletion is on its way: no second one"
 
 
-@pytest.mark.parametrize("last", [Removed(head("a", 4)), Changed(head("a", 4))])
+@pytest.mark.parametrize("last", [Removed(head("a", 4)), Upserted(head("a", 4))])
 def test_by_object_a_resync_leaves_out_what_is_on_its_way_out(last: Delta) -> None:
     line = Line(DeltaFifo)
-    line.push(Changed(head("a", 3)), last)
-    apply(line.store, line.queue.pop(), line.tell, line.replay)
+    line.push(Upserted(head("a", 3)), last)
+    line.apply(line.queue.pop())
     assert [kind for kind, _, _ in line.push(Resync(None)).drain()] == ["deleted" if isinstance(last, Removed) else "updated"]
 
 
 def test_by_object_the_version_comes_when_nothing_is_left_behind_it() -> None:
-    line = Line(DeltaFifo).push(Changed(head("a", 1)), Changed(head("b", 2)), Changed(head("a", 9)))
+    line = Line(DeltaFifo).push(Upserted(head("a", 1)), Upserted(head("b", 2)), Upserted(head("a", 9)))
     for _ in range(3):
-        apply(line.store, line.queue.pop(), line.tell, line.replay)
+        line.apply(line.queue.pop())
         assert line.store.version == ""
     line.drain()
     assert line.store.version == "9"
@@ -319,12 +324,12 @@ def test_whatever_happens_both_end_with_the_same_store_and_tell_each_object_a_hi
         if what == "drain":
             for line in lines:
                 for _ in range(min(argument, len(line.queue))):
-                    apply(line.store, line.queue.pop(), line.tell, line.replay)
+                    line.apply(line.queue.pop())
             continue
         delta: Delta
         if what == "change":
             model[argument] = version
-            delta = Changed(head(argument, version))
+            delta = Upserted(head(argument, version))
         elif what == "remove":
             # A server sends deletions of what it had.
             if argument not in model:
@@ -335,11 +340,11 @@ def test_whatever_happens_both_end_with_the_same_store_and_tell_each_object_a_hi
             model = dict.fromkeys(argument, version)
             delta = Replaced(tuple(head(name, version) for name in argument), str(version))
         else:
-            delta = Resync(None) if what == "resync" else Bookmark(str(version))
+            delta = Resync(None) if what == "resync" else VersionBookmark(str(version))
         for line in lines:
             line.push(delta)
     for line in lines:
-        line.push(Bookmark(str(version + 1))).drain()
+        line.push(VersionBookmark(str(version + 1))).drain()
         assert line.names == {f"{name}@{at}" for name, at in model.items()}
         assert line.store.version == str(version + 1)
         alive: dict[str, int] = {}

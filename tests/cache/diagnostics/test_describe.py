@@ -67,7 +67,7 @@ async def test_an_informer_that_cannot_sync_says_why(source: Source, api: Client
         assert "scope all (app=web)" in text
         assert text.splitlines()[1].endswith("  not synced: Forbidden [1]")
         assert text.count("[1]") == 2, "in the row of the first informer, and before its note"
-        note = f"[1] {maps.what}: {maps.failure}"
+        note = f"[1] {maps.description}: {maps.failure}"
         assert " ".join(text.split()).endswith(note)
         assert "configmaps is forbidden" in note
         written = io.StringIO()

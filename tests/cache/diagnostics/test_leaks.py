@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informers
-from kubeloop.cache.diagnostics.leaks import MANY, UNUSED_AFTER, DuplicateInformerCheck, Usage
+from kubeloop.cache.leaks import MANY, UNUSED_AFTER, DuplicateInformerCheck, UsageMonitor
 from kubeloop.client import Client
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until
@@ -136,7 +136,7 @@ def test_kinds_and_names_pile_up_apart() -> None:
     ],
 )
 def test_unused(looks: list[tuple[float, int, int]], told: int, caplog: pytest.LogCaptureFixture) -> None:
-    usage = Usage("pods in all namespaces", 0.0)
+    usage = UsageMonitor("pods in all namespaces", 0.0)
     for now, handlers, reads in looks:
         usage.look(now, handlers, reads, objects=7)
     assert len(warned(caplog)) == told

@@ -120,7 +120,7 @@ async def test_lag_is_the_time_since_the_server_last_showed_that_the_cache_is_cu
 
 async def test_of_several_namespaces_the_one_that_lags_most_counts(api: Client, clock: FakeClock) -> None:
     maps = informers_of(api, clock).of(ConfigMap, namespace=["a", "b"])
-    first, second = maps.feeds
+    first, second = maps._runner.feeds
     first.replace([], "1")
     assert maps.stats.lag is None
     await clock.advance(3)
@@ -288,7 +288,7 @@ async def test_version(api: Client, clock: FakeClock, registry: CollectorRegistr
     informers.metrics(registry)
     maps = informers.of(ConfigMap)
     if version:
-        maps.feeds[0].replace([], version)
+        maps._runner.feeds[0].replace([], version)
     assert value(registry, "informer_store_resource_version") == shown
 
 

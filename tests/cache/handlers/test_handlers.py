@@ -269,9 +269,11 @@ async def test_an_error_in_the_block_leaves_it_as_it_is(api: Client, clock: Fake
 
 
 async def test_a_defect_in_a_background_task_ends_the_block_with_its_error(api: Client, clock: FakeClock) -> None:
+    """Handlers are contained where they run; an error of our own code is not swallowed. [E67]"""
+
     async def block() -> None:
         async with informers_of(api, clock) as informers:
-            informers.of(ConfigMap).feeds[0].listwatch._rng = None  # type: ignore[assignment]  # the defect
+            informers.of(ConfigMap)._runner.feeds[0].listwatch._rng = None  # type: ignore[assignment]  # the defect
             await asyncio.Event().wait()
 
     with pytest.raises(AttributeError):

@@ -12,14 +12,14 @@ import pytest
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import Event, EventType
 from kubeloop.cache.handlers.registration import Callbacks, Registration
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Store
 from kubeloop.cache.tasks.progress import Progress
 from kubeloop.timing import FakeClock
 from kubeloop.transport import log_context, logger_with_context
 from tests.cache.heads import head
 
-VIEW: View[Pod] = View(Store(), Pod, "test")
+VIEW: CacheView[Pod] = CacheView(Store(), Pod, "test")
 _log = logger_with_context("tests.handlers")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, InformerStopped, Registration
-from kubeloop.cache.tasks.waiting import all_synced
+from kubeloop.cache.tasks.progress import all_synced
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, Forbidden
 from kubeloop.timing import FakeClock
@@ -202,7 +202,7 @@ async def test_a_stopped_informer_takes_no_handler_cannot_start_again_and_says_s
     with pytest.raises(InformerStopped, match="the informer of configmaps in all namespaces has stopped; handlers must be added before"):
         maps.on_event(added=lambda _: None, name="late")
     assert "handler late was not added: the informer of configmaps in all namespaces has stopped" in caplog.text
-    await maps.stop()
+    await maps._runner.stop()
     with pytest.raises(InformerStopped):
         await informers.wait_synced()
     await informers.__aexit__()
@@ -213,7 +213,7 @@ async def test_an_informer_that_was_never_started_stops_at_once(api: Client, clo
     """[F82]"""
     maps = informers_of(api, clock).of(ConfigMap)
     maps.on_event(added=lambda _: None, resync=5)
-    await maps.stop()
+    await maps._runner.stop()
     assert maps.stopped
     assert clock.waiting == 0
     with pytest.raises(InformerStopped, match="has stopped; it had not synced"):
@@ -426,19 +426,19 @@ async def test_no_two_informers_and_no_two_handlers_of_one_have_the_same_name(ap
         return [strip]
 
     names = [
-        informers.of(ConfigMap).what,
-        informers.of(ConfigMap, labels="app=web").what,
-        informers.of(ConfigMap, namespace=["shop", "ops", "shop"]).what,
-        informers.of(ConfigMap, fields=["data.k"]).what,
-        informers.of(ConfigMap, managed_fields=True).what,
-        *(informers.of(ConfigMap, transform=transforms()[0]).what for _ in range(2)),  # type: ignore[arg-type]  # it is never called
+        informers.of(ConfigMap).description,
+        informers.of(ConfigMap, labels="app=web").description,
+        informers.of(ConfigMap, namespace=["shop", "ops", "shop"]).description,
+        informers.of(ConfigMap, fields=["data.k"]).description,
+        informers.of(ConfigMap, managed_fields=True).description,
+        *(informers.of(ConfigMap, transform=transforms()[0]).description for _ in range(2)),  # type: ignore[arg-type]  # it is never called
     ]
     assert len(set(names)) == len(names)
     assert all(names)
     assert names[2] == 'configmaps in namespaces "ops", "shop"'
     again = informers.of(ConfigMap, managed_fields=True)
     await informers.remove(again)
-    assert informers.of(ConfigMap, managed_fields=True).what == again.what, "a name is free again when its informer has gone"
+    assert informers.of(ConfigMap, managed_fields=True).description == again.description, "a name is free again when its informer has gone"
 
     maps = informers.of(ConfigMap)
     first, second = maps.on_event(added=print), maps.on_event(added=print)

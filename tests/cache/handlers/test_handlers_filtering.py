@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.cache import Event, HandlerFailed, Head
-from kubeloop.cache.handlers.event import EventType
-from kubeloop.cache.handlers.filtering import Filter
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.handlers.event import EventFilter, EventType
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Store
 from kubeloop.client import Client
 from kubeloop.timing import FakeClock
@@ -22,7 +21,7 @@ from tests.cache.heads import head
 from tests.cache.source import Source, until
 
 ADDED, UPDATED, DELETED, RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
-VIEW: View[Pod] = View(Store(), Pod, "test")
+VIEW: CacheView[Pod] = CacheView(Store(), Pod, "test")
 
 
 def event(kind: EventType, new: Head, old: Head | None = None, initial: bool = False) -> Event[Pod]:
@@ -48,7 +47,7 @@ OUT, IN, IN_LATER = head("a", 1, node="n1"), head("a", 2, node="mine"), head("a"
     ],
 )
 def test_a_predicate_turns(history: list[Event[Pod]], told: list[str]) -> None:
-    shown = Filter[Pod](lambda each: each.value("spec.nodeName") == "mine")
+    shown = EventFilter[Pod](lambda each: each.value("spec.nodeName") == "mine")
     answers = [answer for one in history if (answer := shown(one)) is not None]
     assert [f"{'initial ' if one.initial else ''}{one.type.value} {one.head.resource_version}" for one in answers] == told
 
@@ -64,7 +63,7 @@ def test_a_predicate_that_changes_its_mind_or_raises_never_adds_twice_nor_ends_w
             raise RuntimeError("boom")
         return opinion
 
-    shown = Filter[Pod](fickle)
+    shown = EventFilter[Pod](fickle)
     now: Head | None = None
     known = False
     for version, (step, says) in enumerate(steps, start=1):
@@ -101,7 +100,7 @@ async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_
         source.put(name, label_app=name[:-2], team="x")
     async with informers_of(api, clock) as informers:
         maps = informers.of(ConfigMap, paths=["data.team"])
-        monkeypatch.setattr(View, "decode", decode)
+        monkeypatch.setattr(CacheView, "decode", decode)
         web, team = Seen(), Seen()
         maps.on_event(added=web, updated=web, deleted=web, where=lambda each: each.labels.get("app") == "web")
         maps.on_event(added=team, updated=team, deleted=team, where=lambda each: each.value("data.team") == "x")

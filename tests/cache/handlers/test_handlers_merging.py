@@ -12,12 +12,12 @@ from kubeloop.api.core.v1 import Pod
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.handlers.buffer import Buffer, Replay, merge
 from kubeloop.cache.handlers.event import Event, EventType
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Store
 from tests.cache.heads import head
 
 ADDED, UPDATED, DELETED, RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
-VIEW: View[Pod] = View(Store(), Pod, "test")
+VIEW: CacheView[Pod] = CacheView(Store(), Pod, "test")
 ONE, TWO, THREE, OTHER = head("a", 1), head("a", 2), head("a", 3), head("a", 4, uid="another")
 
 

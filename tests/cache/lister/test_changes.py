@@ -82,7 +82,7 @@ def test_own_writes_are_told_before_the_watch_and_once_more_after_it() -> None:
             lambda w: (w.listed([], "1000"), w.listed([], "5")),
             "990",
             ChangesForgotten,
-            "version 990 is ahead of the cache, which is at 5: .* before the server began anew: list everything",
+            "version 990 is ahead of the cache, which is at 5: .* before the server lost its history: list everything",
             id="the server began anew",
         ),
         pytest.param(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kubeloop.api.core.v1 import Namespace, Pod, Secret
-from kubeloop.cache.lister.readers import Membership
+from kubeloop.cache.lister.readers import DocumentSelector
 from kubeloop.client import Client
 from kubeloop.codec import encode
 from kubeloop.meta import ObjectMeta
@@ -44,12 +44,12 @@ DOCUMENT: dict[str, Any] = {
     ],
 )
 def test_a_document_is_selected(labels: str | None, fields: str | None, expected: bool | None) -> None:
-    assert Membership(labels, fields).of(msgspec.json.encode(DOCUMENT)) is expected
+    assert DocumentSelector(labels, fields).of(msgspec.json.encode(DOCUMENT)) is expected
 
 
 def test_labels_that_are_null_are_none() -> None:
     document = {**DOCUMENT, "metadata": {"name": "a", "labels": None}}
-    assert Membership("!app", None).of(msgspec.json.encode(document)) is True
+    assert DocumentSelector("!app", None).of(msgspec.json.encode(document)) is True
 
 
 PODS = ["spec.nodeName=n1", "spec.nodeName=", "spec.restartPolicy=Always", "spec.schedulerName=default-scheduler", "spec.hostNetwork=false"]
@@ -70,6 +70,6 @@ async def test_the_server_selects_the_same_objects(client: Client, namespace: st
         where, own = (None, {namespace}) if kind is Namespace else (namespace, {"bound", "free", "s"})
         everything: list[Any] = await client.list(kind, namespace=where)
         selected: list[Any] = await client.list(kind, namespace=where, field_selector=selector)
-        membership = Membership(None, selector)
+        membership = DocumentSelector(None, selector)
         judged = {each.metadata.name for each in everything if membership.of(encode(each))}
         assert judged & own == {each.metadata.name for each in selected} & own, selector

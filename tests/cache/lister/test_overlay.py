@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import HeadReader, StringInterner
 from kubeloop.cache.lister.overlay import PATIENCE
 from tests.cache.own_world import World, document

@@ -201,12 +201,12 @@ class World:
     @property
     def lists(self) -> Counter[str]:
         """How often everything was asked for, by reason."""
-        return sum((feed.listwatch.lists for view in self.views for feed in view.informer.feeds), Counter())
+        return sum((feed.listwatch.lists for view in self.views for feed in view.informer._runner.feeds), Counter())
 
     @property
     def restarts(self) -> Counter[str]:
         """How often a watch was opened again, by reason."""
-        return sum((feed.listwatch.restarts for view in self.views for feed in view.informer.feeds), Counter())
+        return sum((feed.listwatch.restarts for view in self.views for feed in view.informer._runner.feeds), Counter())
 
     async def do(self, step: Step) -> None:
         """Take a step: write, fail, let time pass, or change who listens."""
@@ -263,9 +263,9 @@ class World:
         """Everybody has seen that versions began anew. Once they had passed the old ones, nobody could: that is not promised."""
         self.proxy.thaw()
         await self.proxy.accept()
-        feeds = [feed for view in self.views for feed in view.informer.feeds]
+        feeds = [feed for view in self.views for feed in view.informer._runner.feeds]
         if not await self._until(lambda: all(0 < int(feed.version or "0") <= revision for feed in feeds)):
-            self._violations += [f"{feed.what} is at {feed.version}, the server came back at {revision}" for feed in feeds]
+            self._violations += [f"{feed.description} is at {feed.version}, the server came back at {revision}" for feed in feeds]
 
     def _forget(self) -> None:
         self._forgetful = True

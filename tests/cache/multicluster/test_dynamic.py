@@ -12,10 +12,9 @@ import pytest
 
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.cache import Event, Informer, Informers
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import HeadReader, StringInterner
-from kubeloop.cache.multicluster.dynamic import DynamicInformers
-from kubeloop.cache.multicluster.served_kinds import PATHS, ServedKind, priority, served_kind
+from kubeloop.cache.multicluster.dynamic import PATHS, DynamicInformers, ServedKind, priority, served_kind
 from kubeloop.client import Client
 from kubeloop.codec import decode
 from kubeloop.meta import NotFound, Unstructured

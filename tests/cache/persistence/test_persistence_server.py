@@ -40,7 +40,7 @@ async def test_a_restart_resumes_where_it_ended_and_objects_that_were_loaded_are
         await until(lambda: len(seen) == 5)
         assert sorted(seen[:3]) == ["initial added a", "initial added b", "initial added c"]
         assert seen[3:] == ["deleted b", "added d"]
-        assert not maps.feeds[0].listwatch.lists, "nothing was listed"
+        assert not maps._runner.feeds[0].listwatch.lists, "nothing was listed"
         found = maps.lister.get("a")
         assert found is not None
         found.data["k"] = "changed"

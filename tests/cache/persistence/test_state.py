@@ -16,13 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.blobs.keeping import LEAN
+from kubeloop.cache.blobs.retention import LEAN
 from kubeloop.cache.persistence import state as state_module
-from kubeloop.cache.persistence.folder import Folder
-from kubeloop.cache.persistence.records import Damaged
-from kubeloop.cache.persistence.state import Header, Stamp, StateReader, write_state
+from kubeloop.cache.persistence.state import Stamp, StateHeader, StateReader, write_state
+from kubeloop.cache.persistence.state_file import CorruptStateFile, Folder
 
 JSON = dict[str, Any]
 PATHS = ("spec.nodeName", "spec.ports[*]", "spec.extra")
@@ -60,7 +59,7 @@ def heads(made_by: HeadReader, trees: list[JSON]) -> list[Head]:
 
 
 def saved(made: list[Head], made_by: HeadReader) -> bytes:
-    return b"".join(write_state(Header(STAMP, "99", len(made)), made, made_by))
+    return b"".join(write_state(StateHeader(STAMP, "99", len(made)), made, made_by))
 
 
 def restored(content: bytes) -> list[Head]:
@@ -104,7 +103,7 @@ def test_no_byte_can_be_changed_without_notice() -> None:
     content = saved(heads(made_by, [pod(number) | {"spec": {}} for number in range(3)]), made_by)
     for place in range(len(content)):
         for changed in (content[place] ^ 1, content[place] ^ 0x80, 0 if content[place] else 255):
-            with pytest.raises(Damaged):
+            with pytest.raises(CorruptStateFile):
                 restored(content[:place] + bytes([changed]) + content[place + 1 :])
 
 
@@ -112,7 +111,7 @@ def test_no_byte_can_be_missing_without_notice() -> None:
     made_by = reader()
     content = saved(heads(made_by, [pod(number) | {"spec": {}} for number in range(3)]), made_by)
     for length in range(len(content)):
-        with pytest.raises(Damaged):
+        with pytest.raises(CorruptStateFile):
             restored(content[:length])
 
 
@@ -120,7 +119,7 @@ def test_a_record_of_another_file_does_not_fit() -> None:
     made_by = reader()
     one, two = (saved(heads(made_by, [pod(number) | {"spec": {}}]), made_by) for number in (1, 2))
     assert len(one) == len(two)
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptStateFile):
         restored(one[:-200] + two[-200:])
 
 
@@ -145,7 +144,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_half_of_a_new_one(tmp_pat
 KILLED = """
 import sys, time
 from pathlib import Path
-from kubeloop.cache.persistence.folder import Folder
+from kubeloop.cache.persistence.state_file import Folder
 folder = Folder(Path(sys.argv[1])); folder.open()
 with folder.writing("a.state") as file:
     file.write(b"new"); file.flush(); print("half", flush=True); time.sleep(60)

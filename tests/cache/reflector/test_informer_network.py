@@ -82,7 +82,7 @@ class Around:
     @property
     def lists(self) -> int:
         """How often everything was asked for."""
-        return sum(feed.listwatch.lists.total() for feed in self.maps.feeds)
+        return sum(feed.listwatch.lists.total() for feed in self.maps._runner.feeds)
 
 
 @asynccontextmanager

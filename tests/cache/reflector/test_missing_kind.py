@@ -8,9 +8,8 @@ import pytest
 
 from kubeloop import Resource, custom_resource
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache.reflector.failures import install_advice
-from kubeloop.cache.reflector.reporter import ReflectorReporter
-from kubeloop.cache.reflector.steps import Install, List, Reason, Stream
+from kubeloop.cache.reflector.reporter import ReflectorReporter, install_advice
+from kubeloop.cache.reflector.steps import ListPage, Reason, ReplaceStore, WatchList
 from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.meta import Unstructured
 from kubeloop.meta.errors import NotFound
@@ -51,13 +50,13 @@ def test_a_missing_kind_is_one_warning_with_the_command_then_a_short_line_a_try_
     caplog.set_level(logging.INFO)
     telling = ReflectorReporter("missings", None, Missing)
     sink: ReflectorStore = _Sink()  # type: ignore[assignment]
-    stream, listing = Stream(version="", pause=True, why=Reason.FIRST), List(version="", limit=0, why=Reason.FALLBACK)
+    stream, listing = WatchList(version="", pause=True, why=Reason.FIRST), ListPage(version="", limit=0, why=Reason.FALLBACK)
     for _ in range(3):
         telling.failed(NotFound(Status(code=404)), "the state cannot be streamed")
         telling.next(listing, 0.0)
         telling.failed(NotFound(Status(code=404)), "cannot list", sink, "list")
         telling.next(stream, 2.0)
-    telling.next(Install(version="5"), 0.0)
+    telling.next(ReplaceStore(version="5"), 0.0)
     first, *others = [record.getMessage() for record in caplog.records]
     assert COMMAND in first
     assert [text.partition(";")[0] for text in others] == [

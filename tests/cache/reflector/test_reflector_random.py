@@ -7,24 +7,24 @@ from hypothesis import strategies as st
 
 from kubeloop.cache.reflector.reflector import VERY_SHORT, begin, next_step
 from kubeloop.cache.reflector.steps import (
+    ContinueWatch,
     FailureClass,
-    Follow,
-    Install,
-    Installed,
-    List,
     ListFailed,
+    ListPage,
+    OpenWatch,
     Outcome,
-    Page,
+    PageListed,
+    ReplaceStore,
     Step,
-    Stream,
+    StoreReplaced,
     Streamed,
     StreamEnd,
     StreamEnded,
     StreamFailed,
-    Watch,
-    WatchEnded,
     WatchError,
     WatchFailed,
+    WatchFinished,
+    WatchList,
 )
 
 #: Failures in a row that may be answered without a pause: 410 at the version, 410 at the newest, a page that expires, the list whole.
@@ -36,35 +36,35 @@ LASTED = st.sampled_from([0.1, 400.0])
 ENDINGS = st.sampled_from(StreamEnd)
 EVENTS = st.integers(0, 2)
 
-LISTS = st.one_of(st.builds(Page, VERSIONS, st.sampled_from(["", "more"])), st.builds(ListFailed, TROUBLES))
+LISTS = st.one_of(st.builds(PageListed, VERSIONS, st.sampled_from(["", "more"])), st.builds(ListFailed, TROUBLES))
 STREAMS = st.one_of(st.builds(Streamed, VERSIONS), st.builds(StreamFailed, TROUBLES), st.builds(StreamEnded, ENDINGS, EVENTS, LASTED))
-FOLLOWS = st.one_of(st.builds(WatchEnded, VERSIONS, EVENTS, LASTED, ENDINGS), st.builds(WatchError, VERSIONS, TROUBLES))
+FOLLOWS = st.one_of(st.builds(WatchFinished, VERSIONS, EVENTS, LASTED, ENDINGS), st.builds(WatchError, VERSIONS, TROUBLES))
 WATCHES = st.one_of(FOLLOWS, st.builds(WatchFailed, TROUBLES))
 
 
 def outcome_of(step: Step, data: st.DataObject, newest: int) -> Outcome:
     """A random outcome that fits. Versions rise with time, as a server's do."""
     match step:
-        case Install():
-            return Installed()
-        case List():
+        case ReplaceStore():
+            return StoreReplaced()
+        case ListPage():
             outcome: Outcome = data.draw(LISTS)
-        case Stream():
+        case WatchList():
             outcome = data.draw(STREAMS)
-        case Follow():
+        case ContinueWatch():
             outcome = data.draw(FOLLOWS)
-        case Watch():
+        case OpenWatch():
             outcome = data.draw(WATCHES)
     version = getattr(outcome, "version", "")
     if version != "new":
         return outcome
     match outcome:
-        case Page():
-            return Page(str(newest), outcome.token)
+        case PageListed():
+            return PageListed(str(newest), outcome.token)
         case Streamed():
             return Streamed(str(newest))
-        case WatchEnded():
-            return WatchEnded(str(newest), max(outcome.events, 1), outcome.lasted, outcome.how)
+        case WatchFinished():
+            return WatchFinished(str(newest), max(outcome.events, 1), outcome.lasted, outcome.how)
         case WatchError():
             return WatchError(str(newest), outcome.trouble)
         case _:
@@ -80,7 +80,7 @@ def is_failure(outcome: Outcome) -> bool:
             return outcome.how is not StreamEnd.SILENT
         case WatchError():
             return outcome.version in ("", "0")
-        case WatchEnded():
+        case WatchFinished():
             return outcome.version in ("", "0") and outcome.lasted < VERY_SHORT and outcome.how is not StreamEnd.SILENT
         case _:
             return False
@@ -99,22 +99,22 @@ def test_whatever_happens_it_goes_on_never_goes_back_and_never_runs_hot(
         before = step
         state, step = next_step(state, outcome, now=float(number))
         assert step is not None, "it never stops"
-        holds = holds or isinstance(before, Install)
-        if isinstance(step, Watch | Follow):
+        holds = holds or isinstance(before, ReplaceStore)
+        if isinstance(step, OpenWatch | ContinueWatch):
             assert holds, "a watch needs a state to begin from"
             assert int(step.version or 0) >= known, "a watch never begins before what was seen"
             known = int(step.version or 0)
-        elif isinstance(step, Install):
+        elif isinstance(step, ReplaceStore):
             # The newest that the server has; only after it refused the version known may that be less.
             assert int(step.version or 0) >= known
-        elif known and not (isinstance(step, List) and step.token):
+        elif known and not (isinstance(step, ListPage) and step.token):
             assert step.version != "0", "what was seen is not forgotten"
             assert not step.version or int(step.version) >= known
             if step.version == "":
                 assert state.unavailable, "the newest is asked for only when the version known was refused"
-        assert isinstance(before, Stream | Install) or not isinstance(step, Follow), "only a stream can be followed"
+        assert isinstance(before, WatchList | ReplaceStore) or not isinstance(step, ContinueWatch), "only a stream can be followed"
 
-        requests = 0 if step.pause else requests + isinstance(step, Stream | List | Watch)
+        requests = 0 if step.pause else requests + isinstance(step, WatchList | ListPage | OpenWatch)
         at_once = 0 if step.pause or not is_failure(outcome) else at_once + 1
         assert at_once <= AT_ONCE, "a server in trouble is not asked again and again without a pause"
 
@@ -136,13 +136,13 @@ def test_failures_alone_always_come_to_a_pause(outcomes: list[Outcome], streams:
 
 def fits(step: Step, outcome: Outcome) -> bool:
     match step:
-        case List():
+        case ListPage():
             return isinstance(outcome, ListFailed)
-        case Stream():
+        case WatchList():
             return isinstance(outcome, StreamFailed | StreamEnded)
-        case Watch():
-            return isinstance(outcome, WatchFailed | WatchError | WatchEnded)
-        case Follow():
-            return isinstance(outcome, WatchError | WatchEnded)
-        case Install():
+        case OpenWatch():
+            return isinstance(outcome, WatchFailed | WatchError | WatchFinished)
+        case ContinueWatch():
+            return isinstance(outcome, WatchError | WatchFinished)
+        case ReplaceStore():
             return False

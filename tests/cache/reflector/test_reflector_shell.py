@@ -12,7 +12,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informers, WatchPolicy
-from kubeloop.cache.reflector.failures import diagnosis, is_too_large, trouble_of, wait_of
+from kubeloop.cache.reflector.reporter import diagnosis, is_too_large, trouble_of, wait_of
 from kubeloop.cache.reflector.steps import FailureClass
 from kubeloop.client import Client
 from kubeloop.meta import ApiError, ConnectionRefused, Forbidden, NotFound, Status, TransportError
@@ -276,7 +276,7 @@ async def test_after_an_error_event_the_watch_is_closed_by_the_client_before_any
         source.error_event(status(500, "StoreReadError"))
         await until(lambda: source.watches == 0)
         assert clock.waiting == 1
-        assert not maps.feeds[0].listwatch.watching
+        assert not maps._runner.feeds[0].listwatch.watching
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -307,7 +307,7 @@ async def test_internal_errors_inside_the_window_only_open_the_watch_again_B19(s
             await clock.advance(4)
         await until(lambda: source.watches == 1)
         assert len(source.asked("list", "limit")) == 1
-        assert maps.feeds[0].listwatch.restarts == {"internal": 2}
+        assert maps._runner.feeds[0].listwatch.restarts == {"internal": 2}
         await clock.advance(40)
         source.error_event(status(500, "InternalError"))
         await paused(source, clock)
@@ -393,7 +393,7 @@ async def test_a_normal_end_of_a_watch_is_no_warning_B29(
 
 async def test_lists_and_restarts_are_counted_by_reason(source: Source, api: Client, clock: FakeClock) -> None:
     async with informed(api, clock, LISTS) as (maps, seen):
-        listwatch = maps.feeds[0].listwatch
+        listwatch = maps._runner.feeds[0].listwatch
         await until(lambda: source.watches == 1)
         source.put("a")
         await until(lambda: seen.events)

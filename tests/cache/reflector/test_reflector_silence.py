@@ -58,7 +58,7 @@ async def test_a_watch_whose_bookmarks_came_regularly_is_abandoned_when_they_sto
         await clock.advance(2)
         await until(lambda: source.asked("check", "resourceVersion") == ["13"])
         assert source.asked("watch", "resourceVersion")[-1] == "13"
-        assert maps.feeds[0].listwatch.restarts == {"silent": 1}
+        assert maps._runner.feeds[0].listwatch.restarts == {"silent": 1}
         assert "abandoned; watching again at once" in caplog.text
 
 

@@ -115,7 +115,7 @@ async def test_after_the_end_the_same_stream_goes_on_as_the_watch_C35(source: So
         await until(lambda: len(seen.events) == 3)
         assert seen.lines == ["added a", "added b", "deleted a"]
         assert [kind for kind, _ in source.requests] == ["stream"], "one request, no list"
-        assert maps.feeds[0].listwatch.lists == {"first": 1}
+        assert maps._runner.feeds[0].listwatch.lists == {"first": 1}
 
 
 async def test_events_in_the_same_packet_as_the_end_are_not_lost_C35(source: Source, api: Client, clock: FakeClock) -> None:
@@ -150,7 +150,7 @@ async def test_a_stream_closed_after_its_end_is_followed_by_an_ordinary_watch_C3
         source.close_watches()
         await until(lambda: source.asked("watch", *ASKED) == [("", "", "11", "true")])
         assert len(source.asked("stream", "limit")) == 1
-        assert maps.feeds[0].listwatch.restarts == {"ended": 1}
+        assert maps._runner.feeds[0].listwatch.restarts == {"ended": 1}
 
 
 async def test_429_is_retried_as_a_stream_C38(source: Source, api: Client, clock: FakeClock) -> None:
@@ -195,7 +195,7 @@ async def test_a_refused_stream_is_listed_in_the_same_round_C39(
         await clock.advance(2)
         await until(lambda: source.watches == 1)
         assert source.requests[3][0] == ("list" if remembered else "stream")
-        assert maps.feeds[0].listwatch.lists["fallback"] == 1
+        assert maps._runner.feeds[0].listwatch.lists["fallback"] == 1
 
 
 async def test_while_the_end_is_missing_a_warning_comes_every_10_seconds_and_the_deadline_says_so_C41(
@@ -234,7 +234,7 @@ async def test_a_server_that_never_ends_its_initial_events_is_listed_after_a_min
         await clock.advance(2)
         await until(lambda: seen.events)
         assert source.asked("list", "resourceVersion") == ["0"]
-        assert maps.feeds[0].listwatch.lists == {"first": 1, "fallback": 1}
+        assert maps._runner.feeds[0].listwatch.lists == {"first": 1, "fallback": 1}
 
 
 async def test_a_transform_runs_once_for_each_state_also_of_streamed_objects_C42(source: Source, api: Client, clock: FakeClock) -> None:
@@ -274,7 +274,7 @@ async def test_a_410_in_the_stream_is_no_failure_and_everything_is_asked_for_aft
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
         await clock.advance(2)
         await until(lambda: source.watches == 1)
-        assert maps.feeds[0].listwatch.lists == {"first": 1, "expired": 1}
+        assert maps._runner.feeds[0].listwatch.lists == {"first": 1, "expired": 1}
 
 
 async def test_a_consistent_state_is_compared_and_nothing_happens_C43(source: Source, api: Client, clock: FakeClock) -> None:

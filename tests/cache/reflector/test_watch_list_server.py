@@ -34,7 +34,7 @@ async def test_the_first_state_comes_as_one_stream_that_goes_on_as_the_watch_C31
         await client.delete(ConfigMap, "a", namespace=namespace)
         await client.create(config_map("d"))
         await until(lambda: sorted(head.name for head in maps.lister.heads()) == ["b", "c", "d"])
-        listwatch = maps.feeds[0].listwatch
+        listwatch = maps._runner.feeds[0].listwatch
         assert (listwatch.lists, listwatch.restarts, listwatch.watches) == ({"first": 1}, {}, 1)
 
 
@@ -48,7 +48,7 @@ async def test_a_stream_of_metadata_and_of_nothing_ends_too_C33(client: Client, 
         assert len(nothing.lister) == 0
         assert nothing.resource_version not in ("", "0")
         for informer in (metadata, nothing):
-            assert informer.feeds[0].listwatch.lists == {"first": 1}
+            assert informer._runner.feeds[0].listwatch.lists == {"first": 1}
 
 
 async def test_states_streamed_under_a_storm_of_writes_are_those_listed_at_their_version_C43(client: Client, namespace: str) -> None:
@@ -68,7 +68,7 @@ async def test_states_streamed_under_a_storm_of_writes_are_those_listed_at_their
                 async with Informers(client, policy=WatchPolicy(check_consistency=True)) as informers:
                     maps = informers.of(ConfigMap, namespace=namespace)
                     await informers.wait_synced(30)
-                    assert maps.feeds[0].listwatch.lists == {"first": 1}
+                    assert maps._runner.feeds[0].listwatch.lists == {"first": 1}
         finally:
             done.set()
 

@@ -25,7 +25,7 @@ from kubeloop.cache import (
     meta_namespace_key,
     split_meta_namespace_key,
 )
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Store
 from kubeloop.meta import ObjectKey, ObjectMeta
 from kubeloop.timing import FakeClock
@@ -246,7 +246,7 @@ def test_what_has_no_name_or_a_slash_in_it_has_no_key(obj: object) -> None:
 def test_an_event_is_its_objects_key_tombstone_or_not() -> None:
     """client-go's key functions unwrap tombstones; here none are wrapped. [E63]"""
     gone = head("a", namespace="b")
-    event = Event(EventType.DELETED, gone, gone, View(Store(), Pod, "cluster"), tombstone=True)
+    event = Event(EventType.DELETED, gone, gone, CacheView(Store(), Pod, "cluster"), tombstone=True)
     assert [meta_namespace_key(each) for each in (gone, event, event.key)] == ["b/a"] * 3
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from kubeloop.cache import ByLabel, Sorted, UnknownIndex
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.store.index import Index
-from kubeloop.cache.store.postings import FEW, Postings
+from kubeloop.cache.store.index import FEW, Index, Postings
 from kubeloop.cache.store.sorted_index import BUCKET
 from kubeloop.meta import Unstructured
 from tests.cache.heads import head, rank_of, store
@@ -283,7 +282,7 @@ def test_a_function_that_changes_its_mind_leaves_no_object_behind_under_its_old_
 
 def test_postings_take_no_container_for_one_item_and_a_tuple_for_a_few() -> None:
     postings: Postings[str] = Postings()
-    inner = postings._found
+    inner = postings._items
     for number in range(FEW + 1):
         postings.add("v", str(number))
         postings.add("v", str(number))
@@ -309,7 +308,7 @@ def test_the_garbage_collector_traverses_no_object_for_each_cached_one() -> None
     gc.collect()
     index = into.indexes["node"]
     assert isinstance(index, Index)
-    found = index._postings._found
+    found = index._postings._items
     assert {type(each) for each in found.values()} >= {tuple, dict}
     parts = into.snapshot("ns")._parts
     assert not any(gc.is_tracked(each) for part in parts for each in part.values())

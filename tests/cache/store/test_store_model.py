@@ -10,14 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kubeloop.cache import ByLabel, Snapshot, Sorted
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced
-from kubeloop.cache.handlers.event import EventType
+from kubeloop.cache.deltas.delta_queue import Delta, Removed, Replaced, Upserted, VersionBookmark
 from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import IndexSource, make_index
 from kubeloop.codec import decode
 from kubeloop.meta import Unstructured
-from tests.cache.heads import READER, head, store, unreplayed
+from tests.cache.heads import READER, head, store
 
 Key = tuple[str, str]
 Facts = dict[str, Any]
@@ -90,42 +89,38 @@ class Against(RuleBasedStateMachine):
         labels = None if facts["team"] is None else {"team": facts["team"]}
         return head(key[1], self.version, key[0], labels, **{name: facts[name] for name in ("node", "ports", "rank")})
 
-    def tell(self, kind: EventType, now: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
-        key = (now.namespace, now.name)
-        if kind == "deleted":
-            assert self.alive.pop(key) is not None
-        else:
-            assert (kind == "added") == (key not in self.alive)
-            self.alive[key] = now.resource_version
+    def apply(self, delta: Delta) -> None:
+        for change in apply(self.store, delta):
+            key = (change.head.namespace, change.head.name)
+            if change.type == "deleted":
+                assert self.alive.pop(key) is not None
+            else:
+                assert (change.type == "added") == (key not in self.alive)
+                self.alive[key] = change.head.resource_version
 
     @rule(key=KEYS, facts=FACTS)
     def change(self, key: Key, facts: Facts) -> None:
         self.version += 1
-        apply(self.store, Changed(self.make(key, facts)), self.tell, unreplayed)
+        self.apply(Upserted(self.make(key, facts)))
         self.model[key] = (str(self.version), facts)
 
     @rule(key=KEYS)
     def remove(self, key: Key) -> None:
         if key in self.model:
             self.version += 1
-            apply(self.store, Removed(self.make(key, self.model.pop(key)[1])), self.tell, unreplayed)
+            self.apply(Removed(self.make(key, self.model.pop(key)[1])))
 
     @rule(objects=st.dictionaries(KEYS, FACTS, max_size=6), scope=st.sampled_from([None, "x"]))
     def replace(self, objects: dict[Key, Facts], scope: str | None) -> None:
         self.version += 1
-        apply(
-            self.store,
-            Replaced(tuple(self.make(key, facts) for key, facts in objects.items()), str(self.version), scope),
-            self.tell,
-            unreplayed,
-        )
+        self.apply(Replaced(tuple(self.make(key, facts) for key, facts in objects.items()), str(self.version), scope))
         new = {key: (str(self.version), facts) for key, facts in objects.items() if scope in (None, key[0])}
         self.model = {key: state for key, state in self.model.items() if scope not in (None, key[0])} | new
 
     @rule()
     def bookmark(self) -> None:
         self.version += 1
-        apply(self.store, Bookmark(str(self.version)), self.tell, unreplayed)
+        self.apply(VersionBookmark(str(self.version)))
 
     @rule(kind=st.sampled_from(sorted(KINDS)))
     def add_index(self, kind: str) -> None:

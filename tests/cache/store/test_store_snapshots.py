@@ -6,7 +6,6 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from kubeloop.cache.deltas.delta_queue import Replaced
 from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.cow_map import PART, CowMap
 from kubeloop.cache.store.index import Index
-from tests.cache.heads import head, store, unreplayed
+from tests.cache.heads import head, store
 
 
 @pytest.mark.parametrize("namespace", [None, "ns"])
@@ -179,16 +178,14 @@ def test_threads_that_read_while_the_loop_writes_see_each_list_and_index_of_one_
                     wrong.append(repr(error))
                 read[0] += 1
 
-    def untold(*_: Any) -> None: ...
-
-    apply(into, Replaced((always, *lists[0]), "0"), untold, unreplayed)
+    apply(into, Replaced((always, *lists[0]), "0"))
     threads = [threading.Thread(target=reader) for _ in range(3)]
     for thread in threads:
         thread.start()
     for generation, heads in enumerate(lists, start=1):
         now[0] = generation
-        apply(into, Replaced(heads, str(generation), scope="ns"), untold, unreplayed)
-        apply(into, Replaced(heads, str(generation), scope="ns"), untold, unreplayed)
+        apply(into, Replaced(heads, str(generation), scope="ns"))
+        apply(into, Replaced(heads, str(generation), scope="ns"))
     done.set()
     for thread in threads:
         thread.join()

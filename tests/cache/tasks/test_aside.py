@@ -8,8 +8,7 @@ import threading
 
 import pytest
 
-from kubeloop.cache.blobs.compression import BlobStore
-from kubeloop.cache.tasks.offload import in_slices, in_thread
+from kubeloop.cache.blobs.blob_store import BlobStore, in_slices, in_thread
 
 
 async def test_work_in_a_thread_ends_on_the_loop() -> None:
@@ -46,7 +45,7 @@ async def test_between_slices_others_run() -> None:
 
 
 async def test_an_archive_trains_while_the_loop_goes_on_and_then_compresses_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeloop.cache.blobs.compression.SLICE", 100)
+    monkeypatch.setattr("kubeloop.cache.blobs.blob_store.SLICE", 100)
     archive = BlobStore()
     archive.listing()
     common = random.Random(1).randbytes(1000).hex()

@@ -100,7 +100,7 @@ async def cluster() -> AsyncIterator[OwnServer]:
 async def test_what_a_program_may_be(cluster: OwnServer, found: Any, names: list[str]) -> None:
     manager = await manager_of(found, RunOptions(target="m:app", grace=7.0), cluster.client())
     assert [one.name for one in manager.runnables] == names
-    assert [type(one).declaration().name for one in controllers_of(manager)] == [name for name in names if name != "background"]
+    assert [type(one)._declaration().name for one in controllers_of(manager)] == [name for name in names if name != "background"]
     assert manager.grace == 7.0
     assert manager.elector is None
 
@@ -164,7 +164,7 @@ async def test_settings_hold_but_for_the_election_and_the_namespace_that_is_name
     async with manager:
         assert manager.stats[0].workers == 3
         (informer,) = manager.informers
-        assert 'in namespace "default"' in informer.what
+        assert 'in namespace "default"' in informer.description
     electing = RunOptions(target="m:app", settings=str(file), leader_election=True)
     assert (await manager_of(Maps, electing, cluster.client())).elector is not None
 

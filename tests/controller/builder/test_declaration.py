@@ -27,7 +27,7 @@ class Plain(Controller[ConfigMap]):
 
 
 def test_the_kind_comes_from_the_class_and_the_name_from_the_kind() -> None:
-    declared = Plain.declaration()
+    declared = Plain._declaration()
     assert (declared.kind, declared.name, declared.workers, declared.owns) == (ConfigMap, "configmap", 1, ())
 
 
@@ -44,7 +44,7 @@ def test_declarations_may_be_keywords_of_the_class() -> None:
     ):
         async def reconcile(self, config: ConfigMap) -> Result | None: ...
 
-    declared = Declared.declaration()
+    declared = Declared._declaration()
     assert ([owned.kind for owned in declared.owns], declared.workers, declared.timeout, declared.name) == (
         [Secret, Deployment],
         4,
@@ -66,15 +66,15 @@ def test_declarations_may_be_attributes_and_are_inherited() -> None:
     class Child(Parent, workers=5):
         pass
 
-    assert (Child.declaration().kind, Child.declaration().owns, Child.declaration().workers) == (ConfigMap, (Owns(Secret),), 5)
-    assert Parent.declaration().workers == 3
+    assert (Child._declaration().kind, Child._declaration().owns, Child._declaration().workers) == (ConfigMap, (Owns(Secret),), 5)
+    assert Parent._declaration().workers == 3
 
 
 def test_a_key_controller_takes_keys() -> None:
     class ByKey(KeyController[ConfigMap]):
         async def reconcile(self, key: ObjectKey) -> None: ...
 
-    assert ByKey.declaration().kind is ConfigMap
+    assert ByKey._declaration().kind is ConfigMap
 
 
 def test_a_controller_that_takes_a_key_is_told_which_base_to_use() -> None:
@@ -89,7 +89,7 @@ def test_a_controller_without_a_kind_is_told_how_to_name_one() -> None:
         async def reconcile(self, obj: object) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"write class Nameless\(Controller\[Foo\]\)"):
-        Nameless.declaration()
+        Nameless._declaration()
 
 
 def test_a_kind_that_is_none_is_refused() -> None:

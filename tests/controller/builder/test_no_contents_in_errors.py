@@ -10,7 +10,7 @@ import pytest
 
 from kubeloop.api.core.v1 import Secret
 from kubeloop.controller import Children, Controller, Result, add_finalizer
-from kubeloop.controller.handler.source import Channel
+from kubeloop.controller.handler.watch import Channel
 from kubeloop.meta import ObjectKey, parse_time
 
 TREE: Any = {"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "hunter2"}}

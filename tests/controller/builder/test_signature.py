@@ -48,7 +48,7 @@ def _generates(self: Any, obj: ConfigMap) -> Iterator[int]:
 )
 def test_accepted(base: Any, function: Any) -> None:
     made: Any = type("Right", base.__mro_entries__(()), {"reconcile": function, "__orig_bases__": (base,)})
-    assert made.declaration().kind is ConfigMap
+    assert made._declaration().kind is ConfigMap
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_an_index_of_a_kind_that_is_not_kept_is_refused() -> None:
         async def reconcile(self, config: ConfigMap) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"Indexed: indexes names Pod, of which it keeps nothing; .*reads=\[Pod\]"):
-        Indexed.declaration()
+        Indexed._declaration()
     Indexed.reads = [Pod]
-    assert Indexed.declaration().indexes == {Pod: {"node": "spec.nodeName"}}
+    assert Indexed._declaration().indexes == {Pod: {"node": "spec.nodeName"}}
 
 
 def test_sources_may_be_the_instances_own_and_are_checked_too() -> None:

@@ -22,8 +22,8 @@ from kubeloop.api.rbac.v1 import ClusterRole
 from kubeloop.client import Client, Write
 from kubeloop.controller import OwnershipError, set_controller_reference
 from kubeloop.controller.children.children import Children
+from kubeloop.controller.children.desired import SET_LABEL, UnplacedChild
 from kubeloop.controller.children.report import ChildrenFailed, ForeignChild
-from kubeloop.controller.children.wanted import SET_LABEL, UnplacedChild
 from kubeloop.meta import Conflict, LabelSelector, NotFound, ObjectMeta, Quantity, Unstructured
 
 pytestmark = pytest.mark.server

@@ -54,7 +54,7 @@ async def test_what_differs_is_told_by_path_and_as_a_diff(client: Client, owner:
     await children.apply(owner, [config("a", k="1", old="x"), web(), service()])
     await client.set_scale(Deployment, "web", 1)
     found = await find_drift(children, owner, [config("a", k="2"), web(), config("new", k="1")], ask=ask)
-    assert [(one.title.replace(client.namespace, "NS"), one.what, one.paths) for one in found] == [
+    assert [(one.title.replace(client.namespace, "NS"), one.drift_kind, one.paths) for one in found] == [
         ("ConfigMap NS/a", "changed", (".data.k", ".data.old")),
         ("ConfigMap NS/new", "missing", ()),
         ("Deployment NS/web", "changed", (".spec.replicas",)),

@@ -10,8 +10,8 @@ from kubeloop.api.core.v1 import ConfigMap, PersistentVolumeClaim, Pod, Service
 from kubeloop.client import Client
 from kubeloop.controller import Controller, Manager, Result
 from kubeloop.controller.children.children import Children
-from kubeloop.controller.children.reading import Reader
-from kubeloop.controller.children.waiting import state_of, wait_for_children
+from kubeloop.controller.children.lookup import ChildReader
+from kubeloop.controller.children.readiness import state_of, wait_for_children
 from kubeloop.meta import DeadlineError, ObjectMeta, Unstructured, WaitFailed
 
 
@@ -69,13 +69,13 @@ def test_a_reconcile_returns_on_the_state() -> None:
 async def test_children_that_nobody_caches_are_watched(client: Client) -> None:
     made = [await client.create(ConfigMap(metadata=ObjectMeta(name=name))) for name in ("a", "b")]
     until = {ConfigMap: "jsonpath={.data.done}=yes"}
-    waiting = asyncio.create_task(wait_for_children(Reader(client, None), made, timeout=30, until=until))
+    waiting = asyncio.create_task(wait_for_children(ChildReader(client, None), made, timeout=30, until=until))
     for name in ("a", "b"):
         await client.patch(ConfigMap, name, {"data": {"done": "yes"}})
     await waiting
     missing = ConfigMap(metadata=ObjectMeta(name="c"))
     with pytest.raises(DeadlineError, match=r'1 of 1 children are not ready: ConfigMap "c" .* it was not there'):
-        await wait_for_children(Reader(client, None), [missing], timeout=0.05)
+        await wait_for_children(ChildReader(client, None), [missing], timeout=0.05)
 
 
 class Holder(Controller[Service], owns=[ConfigMap, PersistentVolumeClaim, Job]):

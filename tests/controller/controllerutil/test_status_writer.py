@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from kubeloop.api.core.v1 import ConfigMap, Container, Pod, PodSpec
 from kubeloop.client import Client
 from kubeloop.controller.controllerutil.conditions import get_condition, remove_condition, set_condition
-from kubeloop.controller.controllerutil.status_writer import BothChanged, StatusError, StatusWriter, three_way
-from kubeloop.controller.controllerutil.write_backoff import WriteBackoff
+from kubeloop.controller.controllerutil.status_writer import BothChanged, StatusError, StatusWriter, WriteBackoff, three_way
 from kubeloop.meta import IncompleteObject, NotFound, ObjectMeta, Unstructured
 
 

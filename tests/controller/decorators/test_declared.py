@@ -6,10 +6,10 @@ import pytest
 
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.controller import Controller, DeclarationError
-from kubeloop.controller.decorators.declared import handlers_of
 from kubeloop.controller.decorators.decorators import every, on_change, on_create, on_delete, on_resume
 from kubeloop.controller.decorators.handler_controller import HandlerController
-from kubeloop.controller.decorators.record import Record, UnreadableRecord, Value, read_record, watched
+from kubeloop.controller.decorators.handlers import handlers_of
+from kubeloop.controller.decorators.progress import HandlerRecord, UnreadableRecord, Value, read_record, watched
 from kubeloop.meta import Resource, Unstructured
 
 
@@ -172,7 +172,7 @@ def test_handlers_are_inherited_and_overridden() -> None:
 
 @pytest.mark.parametrize("value", [None, 3, 0, True, "text", "", [1, {"a": None}], {"b": 1, "a": [2]}, "x" * 5000])
 def test_a_value_is_known_again(value: Any) -> None:
-    record = Record(["a"], {"h": Value.of(value, 3)}, ["g"])
+    record = HandlerRecord(["a"], {"h": Value.of(value, 3)}, ["g"])
     again = read_record(record.text())
     assert again == record
     assert again.seen["h"].is_of(value)
@@ -185,7 +185,7 @@ def test_one_and_true_are_two_values() -> None:
 
 
 def test_many_values_share_the_record() -> None:
-    record = Record([], {str(number): Value.of("x" * 900, 200) for number in range(200)})
+    record = HandlerRecord([], {str(number): Value.of("x" * 900, 200) for number in range(200)})
     assert len(record.text()) < 16 * 1024
 
 

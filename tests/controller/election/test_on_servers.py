@@ -11,7 +11,7 @@ from kubeloop.api.coordination.v1 import Lease
 from kubeloop.client import Client
 from kubeloop.controller.election import LeaderElector, LeaseConfig
 from kubeloop.controller.sharding import ShardConfig, ShardMember
-from kubeloop.controller.sharding.slots import SLOTS
+from kubeloop.controller.sharding.membership import SLOTS
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Hook, Outcome, SentRequest
 

@@ -11,7 +11,16 @@ import pytest
 from kubeloop.api.coordination.v1 import Lease, LeaseSpec
 from kubeloop.codec import decode, encode
 from kubeloop.controller.election import LeaseConfig, LeaseRecord
-from kubeloop.controller.election.rules import Held, Refused, Seen, Write, after_coordinated_read, after_read, released, renewed
+from kubeloop.controller.election.lease import (
+    LeaseHeld,
+    LeaseObservation,
+    LeaseRefused,
+    LeaseWrite,
+    after_coordinated_read,
+    after_read,
+    released,
+    renewed,
+)
 from kubeloop.meta import ConfigError
 
 WALL = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -82,25 +91,25 @@ def test_a_release_has_no_holder_lasts_a_second_and_keeps_transitions() -> None:
 
 
 DAYS = timedelta(days=9)
-TAKEN = Write(LeaseRecord("me", 20, WALL, WALL, 4), renewal=False)
+TAKEN = LeaseWrite(LeaseRecord("me", 20, WALL, WALL, 4), renewal=False)
 
 
 @pytest.mark.parametrize(
     ("record", "age", "expected"),
     [
-        pytest.param(OTHERS, 14.9, Held("other"), id="held by another and seen to change 14.9 s ago: not taken (I121)"),
+        pytest.param(OTHERS, 14.9, LeaseHeld("other"), id="held by another and seen to change 14.9 s ago: not taken (I121)"),
         pytest.param(OTHERS, 15.0, TAKEN, id="held by another and not seen to change for its 15 s: taken, transitions raised (I122)"),
         pytest.param(replace(OTHERS, duration=1), 1.0, TAKEN, id="the record's own duration counts, not that of this candidate (I123)"),
-        pytest.param(replace(OTHERS, renewed=WALL - DAYS), 0.0, Held("other"), id="renewed days ago, it says: not taken (I123)"),
+        pytest.param(replace(OTHERS, renewed=WALL - DAYS), 0.0, LeaseHeld("other"), id="renewed days ago, it says: not taken (I123)"),
         pytest.param(replace(OTHERS, renewed=WALL + DAYS), 15.0, TAKEN, id="renewed in the future, it says: taken (I123)"),
-        pytest.param(replace(OTHERS, renewed=None), 0.0, Held("other"), id="held without a time: not taken before it expires (I121)"),
+        pytest.param(replace(OTHERS, renewed=None), 0.0, LeaseHeld("other"), id="held without a time: not taken before it expires (I121)"),
         pytest.param(replace(OTHERS, holder=""), 0.0, TAKEN, id="held by nobody: taken at once (I121)"),
-        pytest.param(MINE, 0.0, Write(renewed(MINE, 20, WALL), renewal=True), id="held by itself: renewed (I121)"),
-        pytest.param(MINE, 99.0, Write(renewed(MINE, 20, WALL), renewal=True), id="held by itself and expired: renewed (I121)"),
+        pytest.param(MINE, 0.0, LeaseWrite(renewed(MINE, 20, WALL), renewal=True), id="held by itself: renewed (I121)"),
+        pytest.param(MINE, 99.0, LeaseWrite(renewed(MINE, 20, WALL), renewal=True), id="held by itself and expired: renewed (I121)"),
     ],
 )
-def test_what_is_read_decides(record: LeaseRecord, age: float, expected: Write | Held) -> None:
-    assert after_read(Seen(record, 100.0), "me", 20, 100.0 + age, WALL) == expected
+def test_what_is_read_decides(record: LeaseRecord, age: float, expected: LeaseWrite | LeaseHeld) -> None:
+    assert after_read(LeaseObservation(record, 100.0), "me", 20, 100.0 + age, WALL) == expected
 
 
 def test_a_renewal_keeps_the_time_of_acquisition_and_transitions() -> None:
@@ -111,7 +120,7 @@ def test_a_renewal_keeps_the_time_of_acquisition_and_transitions() -> None:
 
 def test_reading_a_record_again_does_not_make_it_younger() -> None:
     """Behaviour I123."""
-    seen = Seen(OTHERS, 100.0)
+    seen = LeaseObservation(OTHERS, 100.0)
     assert seen.next(replace(OTHERS), 110.0) is seen
     assert seen.next(replace(OTHERS, renewed=WALL - timedelta(days=1)), 110.0).at == 110.0
 
@@ -119,21 +128,26 @@ def test_reading_a_record_again_does_not_make_it_younger() -> None:
 @pytest.mark.parametrize(
     ("record", "age", "expected"),
     [
-        pytest.param(MINE, 1.0, Write(renewed(MINE, 15, WALL), renewal=True), id="what the server gave to this candidate is renewed"),
+        pytest.param(MINE, 1.0, LeaseWrite(renewed(MINE, 15, WALL), renewal=True), id="what the server gave to this candidate is renewed"),
         pytest.param(
             replace(MINE, strategy="OldestEmulationVersion"),
             1.0,
-            Write(renewed(replace(MINE, strategy="OldestEmulationVersion"), 15, WALL), renewal=True),
+            LeaseWrite(renewed(replace(MINE, strategy="OldestEmulationVersion"), 15, WALL), renewal=True),
             id="a renewal keeps the strategy",
         ),
         pytest.param(
-            replace(MINE, preferred="other"), 1.0, Refused('the server asks to hand over to "other"'), id="a preferred holder ends the term"
+            replace(MINE, preferred="other"),
+            1.0,
+            LeaseRefused('the server asks to hand over to "other"'),
+            id="a preferred holder ends the term",
         ),
-        pytest.param(MINE, 15.0, Refused("the lease has expired; the server chooses anew"), id="an expired lease is not renewed"),
-        pytest.param(OTHERS, 99.0, Held("other"), id="an expired lease of another is not taken: the server chooses"),
-        pytest.param(LeaseRecord(), 0.0, Refused("the server has not chosen a holder yet"), id="an empty lease is not taken"),
+        pytest.param(MINE, 15.0, LeaseRefused("the lease has expired; the server chooses again"), id="an expired lease is not renewed"),
+        pytest.param(OTHERS, 99.0, LeaseHeld("other"), id="an expired lease of another is not taken: the server chooses"),
+        pytest.param(LeaseRecord(), 0.0, LeaseRefused("the server has not chosen a holder yet"), id="an empty lease is not taken"),
     ],
 )
-def test_in_a_coordinated_election_the_server_chooses(record: LeaseRecord, age: float, expected: Write | Held | Refused) -> None:
+def test_in_a_coordinated_election_the_server_chooses(
+    record: LeaseRecord, age: float, expected: LeaseWrite | LeaseHeld | LeaseRefused
+) -> None:
     """Behaviour I130."""
-    assert after_coordinated_read(Seen(record, 100.0), "me", 15, 100.0 + age, WALL) == expected
+    assert after_coordinated_read(LeaseObservation(record, 100.0), "me", 15, 100.0 + age, WALL) == expected

@@ -10,24 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeloop.controller.events.correlation import CoreCorrelator, Limits, Verdict, Write
-from kubeloop.controller.events.occurrence import Occurrence, Subject
-from kubeloop.controller.events.recent import Recent
+from kubeloop.controller.events.correlation import CoreCorrelator, CorrelationResult, EventLimits, EventWrite, LruDict
+from kubeloop.controller.events.occurrence import EventSubject, Occurrence
 from kubeloop.timing import FakeClock
 
-POD = Subject("v1", "Pod", "shop", "web-0", "u", "7")
+POD = EventSubject("v1", "Pod", "shop", "web-0", "u", "7")
 PREFIX = "(combined from similar events): "
 
 
-def happened(message: str = "m", reason: str = "R", kind: str = "Normal", subject: Subject = POD) -> Occurrence:
+def happened(message: str = "m", reason: str = "R", kind: str = "Normal", subject: EventSubject = POD) -> Occurrence:
     return Occurrence(subject, kind, reason, message, datetime(2026, 1, 1, tzinfo=UTC))
 
 
-async def told(occurrences: Sequence[Occurrence], interval: float, limits: Limits | None = None) -> Verdict:
+async def told(occurrences: Sequence[Occurrence], interval: float, limits: EventLimits | None = None) -> CorrelationResult:
     """What becomes of the last of them, ``interval`` seconds apart."""
     clock = FakeClock()
-    correlator = CoreCorrelator(limits or Limits(), clock)
-    verdict = Verdict()
+    correlator = CoreCorrelator(limits or EventLimits(), clock)
+    verdict = CorrelationResult()
     for occurrence in occurrences:
         verdict = correlator.observe(occurrence)
         await clock.advance(interval)
@@ -39,7 +38,7 @@ OTHER = happened("snowflake", "Unique")
 NEAR = POD._replace(field_path="spec.containers{one}")
 
 
-def similar(number: int, subject: Subject = POD) -> list[Occurrence]:
+def similar(number: int, subject: EventSubject = POD) -> list[Occurrence]:
     return [happened(f"similar {each}", "Similar", subject=subject) for each in range(number)]
 
 
@@ -104,7 +103,7 @@ def similar(number: int, subject: Subject = POD) -> list[Occurrence]:
 async def test_what_becomes_of_an_event(occurrences: list[Occurrence], interval: float, message: str | None, count: int) -> None:
     verdict = await told(occurrences, interval)
     if message is None:
-        assert verdict == Verdict(spam=True)
+        assert verdict == CorrelationResult(spam=True)
         return
     (write,) = verdict.writes
     assert (write.occurrence.message, write.count, write.exists) == (message, count, count > 1)
@@ -112,7 +111,7 @@ async def test_what_becomes_of_an_event(occurrences: list[Occurrence], interval:
 
 async def test_j133_after_a_burst_of_25_one_event_passes_in_300_seconds_and_shows_what_was_dropped_in_its_count() -> None:
     clock = FakeClock()
-    correlator = CoreCorrelator(Limits(), clock)
+    correlator = CoreCorrelator(EventLimits(), clock)
     assert [correlator.observe(SAME).spam for _ in range(30)] == [False] * 25 + [True] * 5
     await clock.advance(299)
     assert correlator.observe(SAME).spam
@@ -123,13 +122,15 @@ async def test_j133_after_a_burst_of_25_one_event_passes_in_300_seconds_and_show
 
 
 async def test_j133_the_key_of_the_spam_filter_can_be_replaced() -> None:
-    by_reason = Limits(spam_key=lambda occurrence: occurrence.reason)
+    by_reason = EventLimits(spam_key=lambda occurrence: occurrence.reason)
     assert (await told([SAME] * 26, 0, by_reason)).spam
     assert not (await told([*[SAME] * 25, OTHER], 0, by_reason)).spam
 
 
 async def test_j132_what_is_similar_and_what_a_combined_event_says_can_be_replaced() -> None:
-    limits = Limits(similar=2, similar_key=lambda occurrence: occurrence.type, message=lambda occurrence: f"many: {occurrence.message}")
+    limits = EventLimits(
+        similar=2, similar_key=lambda occurrence: occurrence.type, message=lambda occurrence: f"many: {occurrence.message}"
+    )
     (write,) = (await told([happened("a", "A"), happened("b", "B")], 0, limits)).writes
     assert write.occurrence.message == "many: b"
 
@@ -141,11 +142,11 @@ async def test_a_combined_message_is_cut_to_what_a_server_takes() -> None:
 
 async def test_the_first_event_keeps_its_name_and_time_and_the_count_rises() -> None:
     names = iter(["first", "second"])
-    correlator = CoreCorrelator(Limits(), FakeClock(), lambda _: next(names))
+    correlator = CoreCorrelator(EventLimits(), FakeClock(), lambda _: next(names))
     later = SAME._replace(time=datetime(2026, 1, 2, tzinfo=UTC))
     (one,), (two,) = correlator.observe(SAME).writes, correlator.observe(later).writes
-    assert one == Write("shop", "first", SAME, 1, SAME.time, SAME.time, exists=False)
-    assert two == Write("shop", "first", later, 2, SAME.time, later.time, exists=True)
+    assert one == EventWrite("shop", "first", SAME, 1, SAME.time, SAME.time, exists=False)
+    assert two == EventWrite("shop", "first", later, 2, SAME.time, later.time, exists=True)
 
 
 @pytest.mark.parametrize(("namespace", "expected"), [("shop", "shop"), ("", "default")])
@@ -157,20 +158,20 @@ async def test_j137_an_event_lives_beside_its_object_and_in_default_for_a_cluste
 @pytest.mark.parametrize(
     ("limits", "name"),
     [
-        pytest.param(lambda: Limits(burst=0), "burst", id="a burst of nothing"),
-        pytest.param(lambda: Limits(refill=0), "refill", id="a refill in no time"),
-        pytest.param(lambda: Limits(similar=0), "similar", id="no similar ones"),
-        pytest.param(lambda: Limits(interval=-1), "interval", id="an interval in the past"),
-        pytest.param(lambda: Limits(capacity=0), "capacity", id="no memory"),
+        pytest.param(lambda: EventLimits(burst=0), "burst", id="a burst of nothing"),
+        pytest.param(lambda: EventLimits(refill=0), "refill", id="a refill in no time"),
+        pytest.param(lambda: EventLimits(similar=0), "similar", id="no similar ones"),
+        pytest.param(lambda: EventLimits(interval=-1), "interval", id="an interval in the past"),
+        pytest.param(lambda: EventLimits(capacity=0), "capacity", id="no memory"),
     ],
 )
-def test_limits_that_make_no_sense_are_refused_by_name(limits: Callable[[], Limits], name: str) -> None:
+def test_limits_that_make_no_sense_are_refused_by_name(limits: Callable[[], EventLimits], name: str) -> None:
     with pytest.raises(ValueError, match=f"Limits: {name} must be above 0"):
         limits()
 
 
 async def test_the_memory_is_bounded_and_an_event_that_was_forgotten_is_created_anew() -> None:
-    limits = Limits(capacity=2)
+    limits = EventLimits(capacity=2)
     subjects = [POD._replace(uid=str(each)) for each in range(3)]
     (write,) = (await told([happened(subject=each) for each in (*subjects, subjects[0])], 0, limits)).writes
     assert (write.count, write.exists) == (1, False)
@@ -178,7 +179,7 @@ async def test_the_memory_is_bounded_and_an_event_that_was_forgotten_is_created_
 
 @given(st.lists(st.tuples(st.sampled_from("gp"), st.integers(0, 5)), max_size=40), st.integers(1, 4))
 def test_recent_keeps_what_was_used_last(steps: list[tuple[str, int]], capacity: int) -> None:
-    recent: Recent[int, str] = Recent(capacity)
+    recent: LruDict[int, str] = LruDict(capacity)
     model: list[int] = []
     for step, key in steps:
         if step == "g":
@@ -194,11 +195,11 @@ def test_recent_keeps_what_was_used_last(steps: list[tuple[str, int]], capacity:
 
 def test_a_memory_needs_room() -> None:
     with pytest.raises(ValueError, match="room for at least 1"):
-        Recent(0)
+        LruDict(0)
 
 
 async def test_a_storm_about_many_objects_costs_bounded_memory() -> None:
-    correlator = CoreCorrelator(Limits(capacity=16), FakeClock())
+    correlator = CoreCorrelator(EventLimits(capacity=16), FakeClock())
     for each in range(2000):
         correlator.observe(happened(str(each), subject=POD._replace(uid=str(each % 500))))
     memories = (correlator._counted, correlator._similar._groups, correlator._filter._buckets)
@@ -208,7 +209,7 @@ async def test_a_storm_about_many_objects_costs_bounded_memory() -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 400)), max_size=60))
 def test_j133_no_more_than_the_burst_and_the_refill_passes_in_any_order_of_events(steps: list[tuple[int, int]]) -> None:
     clock, now, passed = FakeClock(), 0.0, 0
-    correlator = CoreCorrelator(Limits(burst=3), clock)
+    correlator = CoreCorrelator(EventLimits(burst=3), clock)
     for message, seconds in steps:
         clock._now += seconds
         now += seconds

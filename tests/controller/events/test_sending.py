@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kubeloop.controller.events.correlation import Correlator, Limits, Write
-from kubeloop.controller.events.occurrence import Occurrence, Subject
-from kubeloop.controller.events.sending import PAUSE, QUEUE, TRIES, EventSender
+from kubeloop.controller.events.correlation import Correlator, EventLimits, EventWrite
+from kubeloop.controller.events.occurrence import EventSubject, Occurrence
+from kubeloop.controller.events.sender import PAUSE, QUEUE, TRIES, EventSender
 from kubeloop.controller.events.sinks import CoreEvents, SeriesEvents
 from kubeloop.meta import (
     AlreadyExists,
@@ -28,7 +28,7 @@ from kubeloop.meta import (
 )
 from kubeloop.timing import FakeClock
 
-HAPPENED = Occurrence(Subject("v1", "Pod", "shop", "p", "u"), "Normal", "R", "m", datetime(2026, 1, 1, tzinfo=UTC))
+HAPPENED = Occurrence(EventSubject("v1", "Pod", "shop", "p", "u"), "Normal", "R", "m", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def refusal(kind: type[ApiError]) -> ApiError:
@@ -40,9 +40,9 @@ class ScriptedWriter:
     """Answers as it is told, then accepts everything."""
 
     script: list[Exception] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
+    writes: list[EventWrite] = field(default_factory=list)
 
-    async def write(self, write: Write) -> None:
+    async def write(self, write: EventWrite) -> None:
         self.writes.append(write)
         if self.script:
             raise self.script.pop(0)
@@ -56,7 +56,7 @@ class NoChance(random.Random):
 
 
 def sender_of(writer: ScriptedWriter, clock: FakeClock, correlator: Correlator | None = None) -> EventSender:
-    return EventSender("events-test", correlator or CoreEvents(limits=Limits()).correlator(clock), writer, clock=clock, rng=NoChance())
+    return EventSender("events-test", correlator or CoreEvents(limits=EventLimits()).correlator(clock), writer, clock=clock, rng=NoChance())
 
 
 async def until_idle(clock: FakeClock) -> list[float]:
@@ -144,7 +144,7 @@ async def test_j136_the_end_stops_a_pause_and_tries_once_more_each_that_waits() 
 
 async def test_j136_what_a_server_does_not_answer_is_dropped_at_the_end_of_the_flush() -> None:
     class Silent(ScriptedWriter):
-        async def write(self, write: Write) -> None:
+        async def write(self, write: EventWrite) -> None:
             await asyncio.Event().wait()
 
     clock = FakeClock()
@@ -191,7 +191,7 @@ async def test_a_key_function_that_raises_costs_one_event() -> None:
         return {"R": "key"}[occurrence.reason]
 
     clock, writer = FakeClock(), ScriptedWriter()
-    sender = sender_of(writer, clock, CoreEvents(limits=Limits(spam_key=broken)).correlator(clock))
+    sender = sender_of(writer, clock, CoreEvents(limits=EventLimits(spam_key=broken)).correlator(clock))
     sender.start()
     sender.put(HAPPENED._replace(reason="Other"))
     sender.put(HAPPENED)

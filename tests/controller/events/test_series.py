@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeloop.controller.events.correlation import Verdict
-from kubeloop.controller.events.occurrence import Occurrence, Subject
+from kubeloop.controller.events.correlation import CorrelationResult
+from kubeloop.controller.events.occurrence import EventSubject, Occurrence
 from kubeloop.controller.events.series import SeriesCorrelator
 from kubeloop.timing import FakeClock
 
-POD = Subject("v1", "Pod", "shop", "web-0", "u", "7")
-NODE = Subject("v1", "Node", "", "n1", "un")
+POD = EventSubject("v1", "Pod", "shop", "web-0", "u", "7")
+NODE = EventSubject("v1", "Node", "", "n1", "un")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BOUND = Occurrence(POD, "Normal", "Scheduled", "assigned", START, "Binding", NODE)
 MINUTE = 60.0
@@ -27,7 +27,7 @@ def test_j138_the_first_is_created_the_second_starts_a_series_with_count_2_and_i
     later = BOUND._replace(time=START + timedelta(seconds=5))
     (second,) = correlator.observe(later).writes
     assert (second.count, second.exists, second.name, second.first, second.last) == (2, True, first.name, START, later.time)
-    assert [correlator.observe(BOUND) for _ in range(3)] == [Verdict()] * 3
+    assert [correlator.observe(BOUND) for _ in range(3)] == [CorrelationResult()] * 3
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, EventType, Head
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import HeadReader, StringInterner
 from kubeloop.controller import Predicate, to_field, to_label, to_owner
-from kubeloop.controller.handler.mapping import MapFunc, MapHead, MappingError, Target
-from kubeloop.controller.handler.routing import Debouncer, Route, handler_of
+from kubeloop.controller.handler.mapping import MapFunc, MapHead, MappingError, MapTarget
+from kubeloop.controller.handler.routing import Debouncer, Enqueuer, Route, handler_of
 from kubeloop.meta import ObjectKey
 from kubeloop.timing import FakeClock
+from kubeloop.workqueue import PriorityQueue
 
 _READER = HeadReader("v1", "Pod", ("spec.node", "spec.in", "spec.names[*]"), BlobStore(), StringInterner())
 _NOWHERE = cast("Any", None)
@@ -42,12 +43,16 @@ class Added:
     def __init__(self, *routes: Route) -> None:
         self.keys: list[ObjectKey] = []
         self.priorities: list[int] = []
-        self.noted: list[Event[Any]] = []
-        self.handle = handler_of(list(routes), self._add, "here", self.noted.append)
+        self._enqueuer = Enqueuer(self, "here")
+        self.handle = handler_of(list(routes), self._enqueuer, "here")
 
-    def _add(self, key: ObjectKey, priority: int) -> None:
-        self.keys.append(key)
+    def add(self, item: ObjectKey, *, priority: int = 0) -> None:
+        self.keys.append(item)
         self.priorities.append(priority)
+
+    @property
+    def noted(self) -> list[Event[Any]]:
+        return [] if self._enqueuer.last_event is None else [self._enqueuer.last_event]
 
     @property
     def names(self) -> list[str]:
@@ -166,7 +171,7 @@ def test_all_predicates_of_a_route_must_agree(others: bool) -> None:
 )
 def test_mapping(mapping: MapFunc, namespaced: bool, expected: list[str]) -> None:
     state = head(labels={"of": "web", "in": "bank"}, spec={"node": "n1", "in": "bank", "names": ["a", "b", ""]})
-    bound: MapHead = mapping.bind(Target(namespaced, _NOWHERE))
+    bound: MapHead = mapping.bind(MapTarget(namespaced, _NOWHERE))
     found = bound(state)
     assert not inspect.isawaitable(found)
     assert [str(key) for key in found] == expected
@@ -183,7 +188,7 @@ async def test_a_mapping_that_gives_something_else_than_keys_is_named_and_costs_
     async def later(head: Head) -> Any:
         return given
 
-    added = Added(Route(later if awaited else lambda head: given, what="Shops, the watch of Pod"), Route(None))
+    added = Added(Route(later if awaited else lambda head: given, owner="Shops, the watch of Pod"), Route(None))
 
     async def handle() -> None:
         found = added.handle(event(EventType.ADDED, head()))
@@ -211,10 +216,15 @@ async def test_a_mapping_that_gives_something_else_than_keys_is_named_and_costs_
 async def test_a_debounce(changes: list[tuple[int, str, int]], added: list[tuple[int, str, int]]) -> None:
     clock = FakeClock()
     started, found = clock.now(), list[tuple[float, str, int]]()
-    debouncer = Debouncer(lambda key, priority: found.append((clock.now() - started, key.name, priority)), 5, clock)
+
+    class Queue:
+        def add(self, item: ObjectKey, *, priority: int = 0) -> None:
+            found.append((clock.now() - started, item.name, priority))
+
+    debouncer = Debouncer(Queue(), 5, clock)
     for at, name, priority in changes:
         await clock.advance(started + at - clock.now())
-        debouncer.add(ObjectKey("", "ns", name), priority)
+        debouncer.add(ObjectKey("", "ns", name), priority=priority)
     assert len(debouncer) > 0
     await clock.advance(100)
     assert found == added
@@ -223,9 +233,9 @@ async def test_a_debounce(changes: list[tuple[int, str, int]], added: list[tuple
 
 async def test_a_closed_debounce_adds_nothing() -> None:
     """T233"""
-    clock, found = FakeClock(), list[ObjectKey]()
-    debouncer = Debouncer(lambda key, _: found.append(key), 5, clock)
-    debouncer.add(ObjectKey("", "ns", "a"), 0)
+    clock, queue = FakeClock(), PriorityQueue[ObjectKey]()
+    debouncer = Debouncer(queue, 5, clock)
+    debouncer.add(ObjectKey("", "ns", "a"))
     debouncer.close()
     await clock.advance(100)
-    assert (found, len(debouncer), clock.waiting) == ([], 0, 0)
+    assert (len(queue), len(debouncer), clock.waiting) == (0, 0, 0)

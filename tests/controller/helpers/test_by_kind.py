@@ -334,14 +334,14 @@ async def children(client: Client, case: Case) -> None:
         sets = Children(client, field_manager=MANAGER, kinds=[case.cls], mode=mode, name=mode)
         wanted = case.make(f"{mode}-child")
         [missing] = await find_drift(sets, owner, [case.make(f"{mode}-child")])
-        assert missing.what == "missing"
+        assert missing.drift_kind == "missing"
         assert str(await sets.apply(owner, [wanted], dry_run=True)) == "1 created (dry run)"
         assert str(await sets.apply(owner, [wanted])) == "1 created"
         assert str(await sets.apply(owner, [case.make(f"{mode}-child")])) == "1 unchanged"
         case.change(other := case.make(f"{mode}-child", labels={"a": "b"}))
         for ask in (True, False):
             [drift] = await find_drift(sets, owner, [other], ask=ask)
-            assert drift.what == "changed"
+            assert drift.drift_kind == "changed"
             assert str(drift)
         assert str(await sets.apply(owner, [other])) == "1 updated"
         state = state_of([await client.get(case.cls, f"{mode}-child")])

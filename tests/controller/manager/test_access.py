@@ -20,7 +20,7 @@ from kubeloop.controller import Manager
 from kubeloop.controller.manager.access import BearerToken, ClientCertificates, KubernetesAccess
 from kubeloop.controller.manager.certificates import OwnCertificate
 from kubeloop.controller.manager.endpoints import Endpoints
-from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.pki import CertificateAuthority
 from kubeloop.serving.answer import Answer

@@ -7,7 +7,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.client import Client
 from kubeloop.controller import Controller, DeclarationError, Manager, ManagerError, Result
-from kubeloop.controller.manager.errors import GraceExceeded
+from kubeloop.controller.errors import GraceExceeded
 from kubeloop.meta import DeadlineError, Forbidden, ObjectMeta, Status
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock

@@ -13,10 +13,10 @@ import pytest
 
 from kubeloop.client import Client
 from kubeloop.controller import Manager, ManagerError, RunnableContext, RunnerStats
+from kubeloop.controller.errors import GraceExceeded
 from kubeloop.controller.manager.background import Background, NotRunnableError
-from kubeloop.controller.manager.errors import GraceExceeded
-from kubeloop.controller.manager.group import Entry, Group
-from kubeloop.controller.runner.outcome import ReconcileCounts
+from kubeloop.controller.manager.group import Group, GroupEntry
+from kubeloop.controller.runner.runnable import ReconcileCounts
 from kubeloop.meta import KubeloopError
 from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport
@@ -389,8 +389,8 @@ async def test_what_does_not_end_when_it_is_cancelled_is_named_and_waited_for(cl
     cluster = next(iter(Manager(client).clusters.values()))
     work = Background(stubborn)
     await work.connect(cluster.surroundings)
-    group = Group(lambda _: None, patience=0.01)
-    group.launch([Entry(work, cluster)])
+    group = Group(lambda _: None, grace=0.01)
+    group.launch([GroupEntry(work, cluster)])
     await asyncio.sleep(0)
     ending = asyncio.create_task(group.stop(0))
     async with asyncio.timeout(20):

@@ -3,12 +3,14 @@
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Node, Pod, Secret
-from kubeloop.controller.manager.scope import ALL_NAMESPACES, CacheScope, KindScope, Selection
+from kubeloop.controller.reader.reader import ALL_NAMESPACES, CacheScope, InformerSelection, KindScope
 from kubeloop.meta import Resource
 
 
-def selection(namespace: str | tuple[str, ...] | None = None, labels: str | None = None, field_selector: str | None = None) -> Selection:
-    return Selection(namespace=namespace, labels=labels, field_selector=field_selector)
+def selection(
+    namespace: str | tuple[str, ...] | None = None, labels: str | None = None, field_selector: str | None = None
+) -> InformerSelection:
+    return InformerSelection(namespace=namespace, labels=labels, field_selector=field_selector)
 
 
 SCOPE = CacheScope(
@@ -31,7 +33,7 @@ SCOPE = CacheScope(
         pytest.param(Node, False, selection(None, "pool=gpu"), id="namespaces do not concern a cluster-scoped kind, selectors do"),
     ],
 )
-def test_selection(kind: type[Resource], namespaced: bool, expected: Selection) -> None:
+def test_selection(kind: type[Resource], namespaced: bool, expected: InformerSelection) -> None:
     assert SCOPE.select(kind, namespaced=namespaced) == expected
 
 

@@ -18,7 +18,7 @@ from kubeloop.client import Client
 from kubeloop.controller import Controller, Manager
 from kubeloop.controller.manager.logs import JsonFormatter, LogOutput, TextFormatter
 from kubeloop.controller.manager.settings import ManagerSettings, SettingsFile
-from kubeloop.controller.manager.settings.governing import PERIOD, Reloader, WorkersByName
+from kubeloop.controller.manager.settings.reloader import PERIOD, Reloader, WorkersByName
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.testing import HandlerServer
 from kubeloop.timing import FakeClock, TokenBucket

@@ -11,7 +11,7 @@ from kubeloop.api.core.v1 import ConfigMap, Namespace, Node, Secret, ServiceAcco
 from kubeloop.cache import OutsideScope, UnreadPath
 from kubeloop.client import Client
 from kubeloop.controller import CacheReader, DeclarationError, KeyController, Manager, Owns, Watch, to_same_name
-from kubeloop.controller.manager.scope import CacheScope, KindScope
+from kubeloop.controller.reader.reader import CacheScope, KindScope
 from kubeloop.meta import KubeloopError, ObjectKey, ObjectMeta
 from kubeloop.testing import HandlerServer
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from kubeloop.controller.runner.result import Result
+from kubeloop.controller.result import Result
 from kubeloop.controller.runner.workers import Workers
 from kubeloop.meta import ObjectKey
 from kubeloop.timing import FakeClock

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.controller.runner.result import Result, TerminalError
+from kubeloop.controller.result import Result, TerminalError
 from kubeloop.meta import Conflict, KubeloopError, ObjectKey, Status
 from kubeloop.timing import FakeClock, TimeLimit
 from tests.controller.runner.bench import KEY, OTHER, Bench

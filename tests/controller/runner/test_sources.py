@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.controller import Channel, SourceError
-from kubeloop.controller.runner.sources import Sources
+from kubeloop.controller.runner.watches import ChannelReader
 from kubeloop.meta import ObjectKey, ObjectMeta
 from kubeloop.timing import FakeClock
 
@@ -24,7 +24,7 @@ class Taken:
     def __init__(self, *channels: Channel[Any]) -> None:
         self.clock = FakeClock()
         self.added: list[tuple[str, int]] = []
-        self.sources = Sources("Fed", channels, lambda key, after, priority: self.added.append((str(key), priority)), self.clock)
+        self.sources = ChannelReader("Fed", channels, lambda key, after, priority: self.added.append((str(key), priority)), self.clock)
 
     async def __aenter__(self) -> Self:
         self.sources.start()

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from kubeloop.controller.runner.threads import ThreadExecutor
+from kubeloop.controller.threads import ThreadExecutor
 
 _ABOUT: ContextVar[str] = ContextVar("about", default="")
 

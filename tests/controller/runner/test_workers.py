@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.controller.runner.result import Result, TerminalError
+from kubeloop.controller.result import Result, TerminalError
 from kubeloop.meta import KubeloopError, ObjectKey
 from kubeloop.transport import LogContext, logger_with_context
 from tests.controller.runner.bench import KEY, OTHER, Bench

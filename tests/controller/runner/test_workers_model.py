@@ -9,7 +9,7 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.controller.runner.result import Result, TerminalError
+from kubeloop.controller.result import Result, TerminalError
 from kubeloop.meta import KubeloopError, ObjectKey
 from tests.controller.runner.bench import Bench
 

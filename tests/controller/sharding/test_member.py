@@ -12,7 +12,7 @@ from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.controller.election import LeaseLost
 from kubeloop.controller.election.fence import checked
 from kubeloop.controller.sharding import Ownership, ShardConfig, ShardMember
-from kubeloop.controller.sharding.slots import SLOTS
+from kubeloop.controller.sharding.membership import SLOTS
 from kubeloop.meta import NotFound, ObjectKey, ObjectMeta
 from kubeloop.testing import HandlerServer
 from tests.controller.election.candidates import StallingClock, of

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.controller.sharding.membership import Declared, Membership
-from kubeloop.controller.sharding.slots import SLOTS
+from kubeloop.controller.sharding.membership import SLOTS, DeclaredMember, Membership
 
 LEASE, RENEW, CANCEL = 15.0, 10.0, 1.0
 #: Slots in which work is done. They belong to different members in most views.
@@ -46,7 +45,7 @@ class Member:
     base: int = 0  # The version of its lease that it knows of; 0: it has none.
     writing: Sent | None = None
     listing: bool = False  # The write was acknowledged, the list is next.
-    list_sent: tuple[float, dict[str, Declared]] | None = None
+    list_sent: tuple[float, dict[str, DeclaredMember]] | None = None
     running: list[int] = field(default_factory=list)
     leaving: bool = False
     over: bool = False
@@ -87,8 +86,8 @@ class World:
     def now(self, one: Member) -> float:
         return self.time * one.speed
 
-    def declared(self) -> dict[str, Declared]:
-        return {name: Declared(it.view, str(it.mark), 1.0 if it.left else LEASE, it.left) for name, it in self.leases.items()}
+    def declared(self) -> dict[str, DeclaredMember]:
+        return {name: DeclaredMember(it.view, str(it.mark), 1.0 if it.left else LEASE, it.left) for name, it in self.leases.items()}
 
     # What members do
 

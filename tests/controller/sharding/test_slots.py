@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeloop.controller.sharding import ShardConfig, by_namespace, by_object
-from kubeloop.controller.sharding.slots import EVERY_SLOT, SLOTS, claim, slot_of
+from kubeloop.controller.sharding.membership import EVERY_SLOT, SLOTS, claim, slot_of
 from kubeloop.meta import ConfigError, ObjectKey
 
 THREE = frozenset(("a", "b", "c"))

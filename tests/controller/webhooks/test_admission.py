@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.controller.webhooks import AdmissionRequest, Denied, ReviewMalformed, User, Warnings, Webhooks
+from kubeloop.controller.webhooks import AdmissionRequest, AdmissionUser, Denied, ReviewMalformed, Warnings, Webhooks
 from kubeloop.meta import ApiError, NotFound, Unstructured
 from kubeloop.meta.field_error import invalid, required
 from kubeloop.meta.status import Status, StatusDetails
@@ -71,7 +71,7 @@ async def test_a_hook_sees_the_whole_request_typed() -> None:
         "a",
         "shop",
     )
-    assert request.user == User("ann", "7", ("devs",), {"a": ["b"]})
+    assert request.user == AdmissionUser("ann", "7", ("devs",), {"a": ["b"]})
     assert request.options["fieldManager"] == "me"
     assert str(request.resource) == str(hooks.hook(check).gvr)
     assert request.asked_kind is not None

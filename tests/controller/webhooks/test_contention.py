@@ -9,7 +9,7 @@ import pytest
 from kubeloop.api.admissionregistration.v1 import ValidatingWebhookConfiguration
 from kubeloop.client import Client
 from kubeloop.controller.webhooks import Url, Webhooks
-from kubeloop.controller.webhooks.registering import Registrar, registered
+from kubeloop.controller.webhooks.registration import Registrar, registered
 from kubeloop.testing import HandlerServer, eventually, one
 from kubeloop.timing import FakeClock
 from tests.controller.webhooks.foos import Foo

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.controller.builder.declaration import DeclarationError
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.webhooks import Denied, ReviewMalformed, Webhooks
 from kubeloop.meta import DecodeError, ObjectMeta, Unstructured
 from kubeloop.types import JSONObject

@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.api.admissionregistration.v1 import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from kubeloop.api.core.v1 import Pod
-from kubeloop.controller.builder.declaration import DeclarationError
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.webhooks import AdmissionRequest, HookOptions, Webhooks
 from kubeloop.controller.webhooks.configurations import Service, Url
 from kubeloop.meta import ConfigError, LabelSelector, Unstructured

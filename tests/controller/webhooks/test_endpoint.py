@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kubeloop.controller.builder.declaration import DeclarationError
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.webhooks import CertificateFiles, Register, Webhooks, WebhookServer
 from kubeloop.meta import ConfigError
 from kubeloop.pki import CertificateAuthority

@@ -165,7 +165,7 @@ async def test_a_clock_that_is_wrong_is_told_of_and_nothing_is_renewed_by_it(
     async with served(client, hooks, namespace, name=name) as right:
         async with served(client, hooks, namespace, name=name, clock=ago(1000)) as wrong:
             assert wrong.serving == right.serving
-        assert "this clock is wrong, or that of whoever made them was" in caplog.text
+        assert "this clock is wrong, or the clock of their maker was" in caplog.text
 
 
 def _other_key() -> bytes:

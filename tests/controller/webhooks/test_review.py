@@ -7,8 +7,8 @@ import base64
 
 import pytest
 
-from kubeloop.controller.webhooks import AdmissionRequest, Denied, User, Warnings, Webhooks
-from kubeloop.controller.webhooks.injection import bundle_patch, conversion_patch, definition_bundle_patch
+from kubeloop.controller.webhooks import AdmissionRequest, AdmissionUser, Denied, Warnings, Webhooks
+from kubeloop.controller.webhooks.session import bundle_patch, conversion_patch, definition_bundle_patch
 from kubeloop.merge.json_patch import json_patch
 from kubeloop.meta import ObjectMeta
 from kubeloop.types import JSONObject
@@ -46,7 +46,7 @@ async def test_a_refusal_names_its_fields() -> None:
     refused = await hooks.review(check, large, old=small)
     assert (refused.allowed, refused.object, refused.fields) == (False, None, ("spec.size",))
     assert "cannot be changed" in refused.message
-    allowed = await hooks.review(check, small, old=small, user=User("ann"))
+    allowed = await hooks.review(check, small, old=small, user=AdmissionUser("ann"))
     assert (allowed.allowed, allowed.warnings, allowed.message) == (True, ("hello ann",), "")
 
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from kubeloop.api.admissionregistration.v1 import ValidatingWebhookConfiguration
 from kubeloop.api.core.v1 import Secret
 from kubeloop.controller.webhooks import ManagedCertificates, Register, Webhooks, WebhookServer
-from kubeloop.controller.webhooks.patience import waited_for
+from kubeloop.controller.webhooks.server import waited_for
 from kubeloop.meta import ConfigError, Forbidden, KubeloopError, ServiceUnavailable, Status, TransportError, UntrustedCertificate
 from kubeloop.testing import HandlerServer, driven, on
 from kubeloop.timing import FakeClock

@@ -1,1 +1,1 @@
-"""What is kept of an object, decoded and packed."""
+"""The stored form of objects: a decoded head beside a compressed document."""

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, cast
 import msgspec
 from msgspec import Struct, defstruct
 
-from kubeloop.cache.blobs.compression import BlobStore, CompressedObject
-from kubeloop.cache.blobs.keeping import LEAN, Keeper, Retention
+from kubeloop.cache.blobs.blob_store import BlobStore
+from kubeloop.cache.blobs.compression import CompressedObject
+from kubeloop.cache.blobs.retention import LEAN, DocumentTrimmer, Retention
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta.time import parse_time
 
@@ -73,7 +74,7 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         return self._packed
 
     def packed_anew(self, packed: CompressedObject) -> None:
-        """For the archive: the same document, packed otherwise. Nobody can tell, so the head is still what it was."""
+        """Replace the stored form of the same document. Called by the blob store; readers see no difference."""
         msgspec.structs.force_setattr(self, "_packed", packed)
 
     @property
@@ -121,7 +122,7 @@ class StringInterner:
     """Values that many objects have in common, kept once: label sets, owner lists, namespaces.
 
     A value is found by its bytes as the server wrote them, so that equal sets are not even decoded twice. What no object uses any more
-    is swept out when the tables have doubled, so that objects with labels of their own do not make it grow for ever.
+    is swept out when the tables have doubled, so that objects with unique labels do not make it grow without bound.
     """
 
     __slots__ = ("_labels", "_limit", "_owners", "_strings")
@@ -171,7 +172,7 @@ def _read_labels(raw: bytes, share: Callable[[str], str]) -> Mapping[str, str]:
 
 
 class HeadReader:
-    """Makes heads of projected objects: shares what is alike, packs what is kept of the document.
+    """Makes heads of projected objects: shares equal values, compresses the stored part of the document.
 
     ``paths`` are read beside the head's own fields; each becomes a field of the head's class, so that none costs a container.
 
@@ -183,9 +184,7 @@ class HeadReader:
         self, api_version: str, kind: str, paths: tuple[str, ...], archive: BlobStore, shared: StringInterner, keep: Retention = LEAN
     ) -> None:
         keep.check(paths)
-        self.keeper = Keeper(keep, api_version, kind)
-        self.expects = self.keeper.expects
-        self._document = self.keeper.document
+        self.keeper = DocumentTrimmer(keep, api_version, kind)
         self._transforms = self.keeper.transforms
         self.projection = Projection(paths)
         self.archive = archive
@@ -194,31 +193,30 @@ class HeadReader:
         self.kind = kind
         #: Path to the attribute of a head that holds its value. Stays valid when paths are added behind these.
         self.attributes = names = {path: f"value{number}_" for number, path in enumerate(self.projection.paths)}
-        made = defstruct(
+        head_class = defstruct(
             "Head", [(name, Any) for name in names.values()], bases=(Head,), namespace={"paths": names}, frozen=True, gc=False, eq=False
         )
-        self._class = made
-        self._read = self.projection.values
-        self._make = cast("Callable[..., Head]", made)
+        self._class = head_class
+        self._make = cast("Callable[..., Head]", head_class)
 
     def _values(self, projected: Projected) -> list[Any]:
         share = self.shared.string
-        return [share(value) if type(value) is str else value for value in self._read(projected)]
+        return [share(value) if type(value) is str else value for value in self.projection.values(projected)]
 
     def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
         """``before`` is the state of the same object that the store has, if any: strings that did not change are taken from it."""
-        kept = self._document(projected, document)
+        stored = self.keeper.document(projected, document)
         if self._transforms:
-            projected = self.projection.object(kept)
+            projected = self.projection.object(stored)
         metadata = projected.metadata
         shared = self.shared
         if before is None:
             name, uid, namespace = metadata.name, metadata.uid, shared.string(metadata.namespace)
-            packed = self.archive.pack(kept, namespace)
+            packed = self.archive.pack(stored, namespace)
         else:
             name, namespace = before.name, before.namespace
             uid = before.uid if before.uid == metadata.uid else metadata.uid
-            packed = self.archive.pack(kept, namespace, before._packed)
+            packed = self.archive.pack(stored, namespace, before._packed)
         return self._make(
             namespace,
             name,
@@ -236,7 +234,7 @@ class HeadReader:
         """Heads of their fields' values in order, those of the paths last."""
         return list(starmap(self._make, rows))
 
-    def made(self, head: Head) -> bool:
+    def is_current(self, head: Head) -> bool:
         """Whether the head has this reader's paths."""
         return type(head) is self._class
 

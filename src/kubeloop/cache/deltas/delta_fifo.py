@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Known, Removed, Replaced, Resync, Sync
+from kubeloop.cache.deltas.delta_queue import Delta, Known, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
 
 _Key = tuple[str, str]
-_Part = Changed | Removed | Sync
+_Part = Upserted | Removed | Sync
 
 
 class DeltaFifo:
@@ -20,7 +20,7 @@ class DeltaFifo:
 
     Guarantees
         All deltas of an object that wait come out together and in their order; none is merged with another, except that of two
-        deletions in a row one is left, the one that was seen rather than made up (a tombstone).
+        deletions in a row one is left, the observed deletion rather than a tombstone.
         A deletion of an object that neither the store nor the queue knows is dropped. A list becomes a deletion (tombstone) of each
         object that it lacks, be it in the store or only in the queue, and then a change of each that it has. A resync leaves out what
         has deltas waiting: they are news enough.
@@ -33,12 +33,12 @@ class DeltaFifo:
         A delta and an entry for each object of a list, where ``DeltaQueue`` has one for all of it.
     """
 
-    def __init__(self, known: Known) -> None:
-        """``known``: the store that the deltas are applied to."""
-        self._known = known
+    def __init__(self, store: Known) -> None:
+        """``store``: the store that the deltas are applied to."""
+        self._store = store
         self._waiting: dict[_Key, list[_Part]] = {}
         self._order: deque[_Key] = deque()
-        #: What is left of the object that is coming out.
+        #: The rest of the deltas of the object that ``pop`` has begun to return.
         self._coming: deque[_Part] = deque()
         self._version = ""
         self._count = 0
@@ -46,8 +46,8 @@ class DeltaFifo:
     def push(self, delta: Delta) -> None:
         """Put a delta behind all others of its object."""
         match delta:
-            case Changed(head):
-                self._add(head, Changed(head, ordered=False))
+            case Upserted(head):
+                self._add(head, Upserted(head, ordered=False))
                 self._version = head.resource_version or self._version
             case Removed(head, tombstone):
                 self._remove(head, tombstone)
@@ -58,10 +58,10 @@ class DeltaFifo:
             case Replaced():
                 self._replace(delta)
             case Resync(handler):
-                for head in self._known.heads():
+                for head in self._store.heads():
                     if self._last((head.namespace, head.name)) is None:
                         self._add(head, Sync(head, handler))
-            case Bookmark(version):
+            case VersionBookmark(version):
                 self._version = version or self._version
 
     def pop(self) -> Delta:
@@ -74,7 +74,7 @@ class DeltaFifo:
         if not self._version:
             raise IndexError("no delta waits")
         version, self._version = self._version, ""
-        return Bookmark(version)
+        return VersionBookmark(version)
 
     def waiting(self, namespace: str, name: str) -> tuple[Delta, ...]:
         """What waits of one object, oldest first."""
@@ -96,7 +96,7 @@ class DeltaFifo:
     def _remove(self, head: Head, tombstone: bool) -> None:
         key = (head.namespace, head.name)
         last = self._last(key)
-        if last is None and self._known.get(*key) is None:
+        if last is None and self._store.get(*key) is None:
             return
         if not isinstance(last, Removed):
             self._add(head, Removed(head, tombstone, ordered=False))
@@ -116,12 +116,12 @@ class DeltaFifo:
         heads = [head for head in delta.heads if scope is None or head.namespace == scope]
         present = {(head.namespace, head.name) for head in heads}
         # Behaviour D46: also what the store does not have yet must go, or it would come out of the queue and stay for ever.
-        newest = {(head.namespace, head.name): head for head in self._known.heads(scope)}
+        newest = {(head.namespace, head.name): head for head in self._store.heads(scope)}
         newest.update(((each.head.namespace, each.head.name), each.head) for each in self._coming)
         newest.update((key, parts[-1].head) for key, parts in self._waiting.items())
         for key, head in newest.items():
             if key not in present and scope in (None, key[0]):
                 self._remove(head, tombstone=True)
         for head in heads:
-            self._add(head, Changed(head, ordered=False))
+            self._add(head, Upserted(head, ordered=False))
         self._version = delta.version or self._version

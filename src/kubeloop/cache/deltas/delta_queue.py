@@ -6,7 +6,6 @@ After client-go's RealFIFO in its atomic mode (behaviours D44-D53). It neither k
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -14,10 +13,10 @@ from msgspec import Struct
 from kubeloop.cache.blobs.head import Head
 
 
-class Changed(Struct, frozen=True, gc=False):
+class Upserted(Struct, frozen=True, gc=False):
     """An object was added or modified; which of both, the store decides.
 
-    ``ordered``: it comes in the order of arrival, so that whoever has applied it has everything up to its version.
+    ``ordered``: deltas arrive in order, so that a store that has applied this one has everything up to its version.
     """
 
     head: Head
@@ -25,7 +24,7 @@ class Changed(Struct, frozen=True, gc=False):
 
 
 class Removed(Struct, frozen=True, gc=False):
-    """An object was deleted; ``head`` is its final state, of a ``tombstone`` the last one known. ``ordered``: as of ``Changed``."""
+    """An object was deleted; ``head`` is its final state, of a ``tombstone`` the last one known. ``ordered``: as of ``Upserted``."""
 
     head: Head
     tombstone: bool = False
@@ -53,13 +52,13 @@ class Sync(Struct, frozen=True):
     handler: object
 
 
-class Bookmark(Struct, frozen=True, gc=False):
+class VersionBookmark(Struct, frozen=True, gc=False):
     """Nothing changed up to ``version``."""
 
     version: str
 
 
-Delta = Changed | Removed | Replaced | Resync | Sync | Bookmark
+Delta = Upserted | Removed | Replaced | Resync | Sync | VersionBookmark
 
 
 class Known(Protocol):
@@ -72,7 +71,7 @@ class Known(Protocol):
         """Everything, or everything in a namespace."""
 
 
-class Queue(Protocol):
+class InformerQueue(Protocol):
     """What lies between list and watch and the store.
 
     Guarantees (of every implementation)
@@ -80,16 +79,14 @@ class Queue(Protocol):
         at the same version, as if each had been applied at once.
     """
 
-    @property
-    def push(self) -> Callable[[Delta], None]:
+    def push(self, delta: Delta, /) -> None:
         """Put a delta behind all others of its object."""
 
-    @property
-    def pop(self) -> Callable[[], Delta]:
-        """The next delta. Raises IndexError if there is none."""
+    def pop(self) -> Delta:
+        """Remove the next delta and return it. Raises IndexError if there is none."""
 
     def __len__(self) -> int:
-        """How many deltas ``pop`` has yet to give."""
+        """The number of deltas that wait."""
 
 
 class DeltaQueue:
@@ -99,14 +96,18 @@ class DeltaQueue:
         Every delta is popped exactly once, in arrival order. A list, a resync and a bookmark are one delta each.
     """
 
-    __slots__ = ("_waiting", "pop", "push")
+    __slots__ = ("_waiting",)
 
     def __init__(self, _known: Known | None = None) -> None:
         self._waiting: deque[Delta] = deque()
-        #: Put a delta behind all others.
-        self.push: Callable[[Delta], None] = self._waiting.append
-        #: The oldest delta. Raises IndexError if there is none.
-        self.pop: Callable[[], Delta] = self._waiting.popleft
+
+    def push(self, delta: Delta, /) -> None:
+        """Put a delta behind all others."""
+        self._waiting.append(delta)
+
+    def pop(self) -> Delta:
+        """Remove the oldest delta and return it. Raises IndexError if there is none."""
+        return self._waiting.popleft()
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -42,18 +42,18 @@ class Description:
         """One for each informer, as text, in the order of ``headings``."""
         several = len(self.headings) > len(_HEADINGS)
         marks = self._marks()
-        made = [_row(stats, f" [{marks[at]}]" if at in marks else "") for at, stats in enumerate(self.stats)]
-        return [(stats.cluster, *row) if several else row for stats, row in zip(self.stats, made, strict=True)]
+        cells = [_row(stats, f" [{marks[at]}]" if at in marks else "") for at, stats in enumerate(self.stats)]
+        return [(stats.cluster, *row) if several else row for stats, row in zip(self.stats, cells, strict=True)]
 
     def notes(self) -> list[str]:
         """Below the table: of each informer whose last request failed, why, in full; the STATE column has its number."""
         several = len(self.headings) > len(_HEADINGS)
-        found = []
+        tree = []
         for at, mark in self._marks().items():
             stats = self.stats[at]
-            where = f'cluster "{stats.cluster}": ' if several else ""
-            found.append(f"[{mark}] {where}{stats.what}: {stats.failure}")
-        return found
+            prefix = f'cluster "{stats.cluster}": ' if several else ""
+            tree.append(f"[{mark}] {prefix}{stats.description}: {stats.failure}")
+        return tree
 
     def _marks(self) -> dict[int, int]:
         """Place of an informer to the number of its note."""
@@ -73,11 +73,11 @@ class Description:
         cells = [(f"{row['CLUSTER']}/{row['KIND']}" if several else row["KIND"], *(row[name] for name in _SHORT)) for row in rows]
         heading, *lines = aligned(headings, cells, right=_NUMERIC, width=width)
         blocks = [heading]
-        for row, own in zip(rows, lines, strict=True):
+        for row, first_lines in zip(rows, lines, strict=True):
             counts = f"events {row['EVENTS']}; lists {row['LISTS']}; restarts {row['RESTARTS']}"
             scope = re.sub(r",(?=\S)", ", ", row["SCOPE"])  # a selector's parts may go over several lines
             details = [f"scope {scope}; stored {row['STORED']}; {counts}", f"handlers: {row['HANDLERS']}"]
-            blocks.append([*own, *(line for text in details for line in folded(text, width, "  "))])
+            blocks.append([*first_lines, *(line for text in details for line in folded(text, width, "  "))])
         return [*blocks, *(folded(note, width) for note in self.notes())]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -92,8 +92,8 @@ class Description:
         styles = ["bold underline", *(_styles(stats)["STATE"] for stats in self.stats)]
         for at, block in enumerate(blocks):
             for number, line in enumerate(block):
-                own = at < len(styles) and (number == 0 or not line.startswith("  "))
-                yield Text(line, style=styles[at] if own else "dim", no_wrap=True, overflow="ignore")
+                first_lines = at < len(styles) and (number == 0 or not line.startswith("  "))
+                yield Text(line, style=styles[at] if first_lines else "dim", no_wrap=True, overflow="ignore")
 
     def _table(self) -> Table:
         from rich.table import Table
@@ -152,12 +152,12 @@ def state(stats: InformerStats) -> str:
 
 def _row(stats: InformerStats, mark: str) -> tuple[str, ...]:
     scope = ", ".join(stats.namespaces) or "all"
-    about = "" if stats.exact else "~"
+    sign = "" if stats.exact else "~"
     return (
         f"{stats.resource}.{stats.group}" if stats.group else stats.resource,
         f"{scope} ({stats.selection})" if stats.selection else scope,
         f"{stats.objects:,}",
-        f"{about}{size(stats.stored_bytes)} of {size(stats.raw_bytes)} ({stats.ratio:.1f}x)",
+        f"{sign}{size(stats.stored_bytes)} of {size(stats.raw_bytes)} ({stats.ratio:.1f}x)",
         f"{stats.events:,}",
         "-" if stats.lag is None else duration(stats.lag),
         state(stats) + mark,
@@ -194,12 +194,12 @@ def _styles(stats: InformerStats) -> dict[str, str]:
 
 def _tree(stats: InformerStats) -> dict[str, Any]:
     # Not asdict: it copies mappings of other types than dict by calling them.
-    found: dict[str, Any] = {field.name: getattr(stats, field.name) for field in dataclasses.fields(stats)}
-    for name, value in found.items():
+    tree: dict[str, Any] = {field.name: getattr(stats, field.name) for field in dataclasses.fields(stats)}
+    for name, value in tree.items():
         if isinstance(value, Mapping):
-            found[name] = dict(value)
-    found["namespaces"] = list(stats.namespaces)
-    found["feeds"] = [dataclasses.asdict(feed) for feed in stats.feeds]
-    found["handlers"] = [dataclasses.asdict(handler) for handler in stats.handlers]
-    found |= {"events": stats.events, "ratio": round(stats.ratio, 2)}
-    return found
+            tree[name] = dict(value)
+    tree["namespaces"] = list(stats.namespaces)
+    tree["feeds"] = [dataclasses.asdict(feed) for feed in stats.feeds]
+    tree["handlers"] = [dataclasses.asdict(handler) for handler in stats.handlers]
+    tree |= {"events": stats.events, "ratio": round(stats.ratio, 2)}
+    return tree

@@ -25,7 +25,7 @@ LONGEST = 80
 DIGITS = 15
 
 
-class Source(Protocol):
+class StatsSource(Protocol):
     """Informers that are shown."""
 
     def measure(self) -> Sequence[InformerStats]: ...
@@ -40,9 +40,9 @@ class InformerMetrics(Collector):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._sources: dict[tuple[str, str], Source] = {}
+        self._sources: dict[tuple[str, str], StatsSource] = {}
 
-    def add(self, name: str, cluster: str, source: Source) -> None:
+    def add(self, name: str, cluster: str, source: StatsSource) -> None:
         """Show ``source`` from now on.
 
         Raises:
@@ -69,19 +69,19 @@ class InformerMetrics(Collector):
         return _families([])
 
     def collect(self) -> Iterable[Metric]:
-        found: list[tuple[tuple[str, ...], InformerStats]] = []
+        measured: list[tuple[tuple[str, ...], InformerStats]] = []
         for (name, _), source in list(self._sources.items()):
-            found += _labelled(name, source.measure())
-        return _families(found)
+            measured += _labelled(name, source.measure())
+        return _families(measured)
 
 
 def metrics_of(registry: CollectorRegistry | None) -> InformerMetrics:
     """The collector of a registry, None for prometheus_client's default one."""
     registry = REGISTRY if registry is None else registry
-    found = _COLLECTORS.get(registry)
-    if found is None:
-        found = _COLLECTORS[registry] = InformerMetrics(registry)
-    return found
+    measured = _COLLECTORS.get(registry)
+    if measured is None:
+        measured = _COLLECTORS[registry] = InformerMetrics(registry)
+    return measured
 
 
 # Belongs to the registries, which have no place for it: several informers can be shown by one registry only through one collector.
@@ -183,9 +183,9 @@ def _handlers(rows: _Handlers) -> Iterator[Metric]:
 def _gauge(name: str, text: str, rows: _Rows, value: Callable[[InformerStats], float | None]) -> Metric:
     family = GaugeMetricFamily(name, text, labels=LABELS)
     for labels, stats in rows:
-        found = value(stats)
-        if found is not None:
-            family.add_metric(labels, found)
+        measured = value(stats)
+        if measured is not None:
+            family.add_metric(labels, measured)
     return family
 
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
-from kubeloop.cache.reflector_target import ReflectorTarget
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.pipeline import ReflectorTarget
+from kubeloop.cache.scope import InformerScope
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import kind_info
 
@@ -76,9 +76,9 @@ class InformerStats:
     kind: str
     resource: str
     namespaces: tuple[str, ...]
-    #: Selectors and what is kept of objects, in short; "" for everything.
+    #: Selectors and stored parts of objects, in short; "" for everything.
     selection: str
-    what: str
+    description: str
     objects: int
     stored_bytes: int
     raw_bytes: int
@@ -131,7 +131,7 @@ class InformerStats:
 
     @property
     def failure(self) -> str:
-        """Why the last request failed, of one that did; "" while all is well."""
+        """Why the last request of a list or watch failed; "" after successes."""
         return next((feed.failure for feed in self.feeds if feed.failure), "")
 
     @property
@@ -156,7 +156,7 @@ class Measured(Protocol):
     def oldest(self, now: float) -> float: ...
 
 
-def identity(scope: Scope[Any], cluster: str, what: str) -> dict[str, Any]:
+def identity(scope: InformerScope[Any], cluster: str, description: str) -> dict[str, Any]:
     """The fields of ``InformerStats`` that say whose numbers they are."""
     info = kind_info(scope.kind)
     gvk = info.gvk
@@ -168,7 +168,7 @@ def identity(scope: Scope[Any], cluster: str, what: str) -> dict[str, Any]:
         "resource": info.plural or gvk.kind.lower(),
         "namespaces": scope.namespaces,
         "selection": _selection(scope),
-        "what": what,
+        "description": description,
     }
 
 
@@ -227,7 +227,7 @@ def _oldest(handler: Measured, now: float) -> float:
         return 0.0
 
 
-def _selection(scope: Scope[Any]) -> str:
+def _selection(scope: InformerScope[Any]) -> str:
     keep = scope.keep
     parts = [
         scope.labels or "",

@@ -1,1 +1,1 @@
-"""Who is told of changes, and how."""
+"""Handlers of events: their buffers, their tasks, and the processor that distributes events to them."""

@@ -10,7 +10,7 @@ import msgspec
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.handlers.event import Event, EventType
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import Resource
 
@@ -21,8 +21,8 @@ def merge(first: Event[R], second: Event[R]) -> tuple[Event[R], ...]:
     """The events that tell a handler, which has seen neither, as much of the object as both: none, one, or both.
 
     Guarantees
-        Who hears the answer has heard of every object that is there, of the end of each that it knew, and of no end of one that it did
-        not. States in between are lost, which is the purpose. The merged event keeps the first one's place and age.
+        A handler that gets the result has seen every present object, a deletion of each known object, and no deletion of an unknown
+        one. States in between are lost, which is the purpose. The merged event keeps the first event's place and age.
 
     The rules
         added + updated is added with the new state; added + deleted is nothing: the handler never knew of it.
@@ -55,7 +55,7 @@ class Replay(Generic[R]):
 
     __slots__ = ("_heads", "_left", "_view", "kind", "received")
 
-    def __init__(self, kind: EventType, heads: Snapshot | Sequence[Head], view: View[R], received: float) -> None:
+    def __init__(self, kind: EventType, heads: Snapshot | Sequence[Head], view: CacheView[R], received: float) -> None:
         """``kind``: ADDED for what a handler begins with, RESYNC for what it is shown again."""
         self._heads = iter(heads)
         self._left = len(heads)
@@ -91,7 +91,7 @@ class Buffer(Generic[R]):
     Guarantees
         Every event is taken once, in the order of its coming; a replay stands where it was put, what came after it comes after it.
         With ``merging`` a change of an object whose last change still waits becomes one with it where that loses nothing but states in
-        between (see ``merge``): at most two changes of an object wait then, unless it was found made anew or a replay stands between. The
+        between (see ``merge``): at most two changes of an object wait then, unless it was recreated or a replay stands between. The
         order of the changes of one object holds, that between different objects does not.
     """
 
@@ -116,7 +116,7 @@ class Buffer(Generic[R]):
 
     @property
     def changes(self) -> int:
-        """Events that wait because something changed: what tells a slow handler from one that has just begun."""
+        """Events of changes that wait, without replays: the number by which a slow handler differs from a new one."""
         return len(self._entries) - self._empty - self._marks
 
     @property
@@ -205,14 +205,14 @@ class Buffer(Generic[R]):
     def _merge(self, last: dict[tuple[str, str], _Place[R]], event: Event[R]) -> None:
         key = (event.head.namespace, event.head.name)
         place = last.get(key)
-        left = (event,) if place is None or place.event is None else merge(place.event, event)
-        if len(left) == 2 or place is None or place.event is None:
+        merged = (event,) if place is None or place.event is None else merge(place.event, event)
+        if len(merged) == 2 or place is None or place.event is None:
             last[key] = place = _Place(event, place)
             self._entries.append(place)
             return
         self.merged += 1
-        if left:
-            place.event = left[0]
+        if merged:
+            place.event = merged[0]
             return
         self._empty += 1
         place.event = None

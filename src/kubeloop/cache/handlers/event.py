@@ -1,14 +1,16 @@
-"""Event: what a handler is told. Cheap: it names states; objects are decoded when somebody reads them."""
+"""Events of handlers, and the filter that shows a handler only the objects that a predicate accepts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.meta import ObjectKey, Resource, Unstructured
 
 R = TypeVar("R", bound=Resource)
@@ -36,7 +38,7 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
     type: EventType
     head: Head
     old: Head | None
-    view: View[R]
+    view: CacheView[R]
     initial: bool = False
     tombstone: bool = False
     received: float = 0.0
@@ -54,7 +56,7 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
         return self.view.decode(self.head)
 
     def unstructured(self) -> Unstructured:
-        """The object as ``head`` has it, as a tree: also one that does not fit its type."""
+        """Return the object of ``head`` as a tree, even if it does not fit its type."""
         return self.view.unstructured(self.head)
 
     def old_object(self) -> R | None:
@@ -64,3 +66,58 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
             DecodeError: as ``object``.
         """
         return None if self.old is None else self.view.decode(self.old)
+
+
+#: Sees heads, so that nothing is decoded; fields that a head lacks come with ``paths=`` (``head.value("spec.nodeName")``).
+Predicate = Callable[[Head], bool]
+
+
+class EventFilter(Generic[R]):
+    """Shows a handler the objects that a predicate accepts, as if there were no others.
+
+    Guarantees
+        An object that begins to match is "added" (not ``initial``); an object that ceases to match is "deleted", with the state before as
+        ``head`` (the state that the handler knows); the handler gets no event of other objects. The filter compares with the events that
+        this handler got, not with the predicate's present answer for an old state: a predicate may change its answer, or raise, and still
+        no object is added twice, and none is deleted that was not added. A new answer shows with the object's next change or resync.
+
+    Raises
+        Whatever the predicate raises. The object then counts as it did before: a known one stays known, an unknown one unknown.
+
+    Cost
+        One call for each event, and one set entry for each object that matches.
+    """
+
+    __slots__ = ("_matches", "_shown")
+
+    def __init__(self, matches: Predicate) -> None:
+        self._matches = matches
+        #: Names of the objects that the handler knows, by namespace.
+        self._shown: dict[str, set[str]] = {}
+
+    def __call__(self, event: Event[R]) -> Event[R] | None:
+        """The event as the handler must see it; None: not at all."""
+        head = event.head
+        names = self._shown.get(head.namespace)
+        known = names is not None and head.name in names
+        if event.type is EventType.DELETED:
+            if not known:
+                return None
+            self._forget(head)
+            return event
+        if self._matches(head):
+            if known:
+                # Never twice: a replay shows what it has to show as added.
+                return event if event.type is not EventType.ADDED else msgspec.structs.replace(event, type=EventType.UPDATED, old=head)
+            self._shown.setdefault(head.namespace, set()).add(head.name)
+            return event if event.type is EventType.ADDED else msgspec.structs.replace(event, type=EventType.ADDED, old=None)
+        if not known:
+            return None
+        self._forget(head)
+        return msgspec.structs.replace(event, type=EventType.DELETED, head=head if event.old is None else event.old)
+
+    def _forget(self, head: Head) -> None:
+        names = self._shown[head.namespace]
+        names.discard(head.name)
+        if not names:
+            del self._shown[head.namespace]

@@ -1,64 +1,53 @@
-"""Fan-out: who hears of an informer's changes. Each handler has a buffer and a resync pace of its own; none waits for another."""
+"""Processor: the handlers of one informer. Each has a buffer, so that no handler waits for another."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
-from kubeloop.cache.diagnostics.leaks import DuplicateInformerCheck
 from kubeloop.cache.handlers.buffer import Replay
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.registration import Callbacks, Registration
-from kubeloop.cache.lister.view import View
-from kubeloop.cache.persistence import Persistence
+from kubeloop.cache.leaks import DuplicateInformerCheck
+from kubeloop.cache.lister.view import CacheView
+from kubeloop.cache.scope import InformerDefaults
 from kubeloop.cache.store.store import Snapshot
-from kubeloop.cache.tasks.progress import Progress
 from kubeloop.meta import Resource
 from kubeloop.meta.type_checks import described
-from kubeloop.timing import Clock
 from kubeloop.transport import log_context, logger_with_context
 
 R = TypeVar("R", bound=Resource)
 Create = Callable[[Coroutine[object, object, None], str], "asyncio.Task[None]"]
+"""Starts a task with a name."""
 
-#: A handler that asks for resyncs more often gets them this often, in seconds.
+#: The shortest resync period in seconds. A handler that asks for a shorter one gets this one.
 MIN_RESYNC = 1.0
 
 _log = logger_with_context("kubeloop.cache")
 
 
-@dataclass(frozen=True, slots=True)
-class InformerDefaults:
-    """What all informers of one factory share. ``resync``: period in seconds of handlers that name none; 0 is never.
+class Processor(Generic[R]):
+    """Distributes the events of one informer to its handlers. Handler names are unique: a second "web" is "web#2"."""
 
-    ``persistence``: where states of the past come from.
-    """
+    def __init__(self, description: str, defaults: InformerDefaults, view: CacheView[R], informer_synced: Callable[[], bool]) -> None:
+        """Make a processor without handlers.
 
-    cluster: str
-    clock: Clock
-    progress: Progress
-    resync: float = 0.0
-    persistence: Persistence | None = None
-
-
-class Fanout(Generic[R]):
-    """The handlers of one informer. Their names are unique: a second "web" is "web#2"."""
-
-    def __init__(
-        self, what: str, around: InformerDefaults, view: View[R], synced: Callable[[], bool], resync: Callable[[Registration[R]], None]
-    ) -> None:
-        """``view`` is for events. ``synced``: whether the informer is; raises where waiting is hopeless. ``resync``: a handler's is due."""
-        self._what = what
-        self._around = around
+        Args:
+            description: the informer's objects in words, for logs.
+            defaults: clock, progress and cluster of the informer.
+            view: decodes the objects of replayed events.
+            informer_synced: whether the informer has synced; raises if it never will.
+        """
+        self._description = description
+        self._defaults = defaults
         self._view = view
-        self._synced = synced
-        self._resync = resync
+        self._informer_synced = informer_synced
         self._create: Create | None = None
-        #: The handlers that have not been removed; another list after each change.
+        #: The handlers that have not been removed. Replaced, not changed: a handler may be added or removed while events are offered.
         self.audience: list[Registration[R]] = []
-        self._piles = DuplicateInformerCheck()
+        self._duplicates = DuplicateInformerCheck()
 
     @property
     def registrations(self) -> list[Registration[R]]:
@@ -70,90 +59,90 @@ class Fanout(Generic[R]):
         """Events that wait for the slowest handler."""
         return max((registration.pending for registration in self.audience), default=0)
 
-    def add(self, calls: Callbacks[R]) -> Registration[R]:
-        """A new handler; it hears nothing before it is told.
+    def add(self, callbacks: Callbacks[R]) -> Registration[R]:
+        """Add a handler. It gets no event before ``offer`` or ``replay``.
 
         Raises:
-            TypeError: one of its functions is none.
+            TypeError: one of the functions is not callable.
         """
-        functions: dict[str, object] = {"added": calls.added, "updated": calls.updated, "deleted": calls.deleted, "where": calls.where}
-        for what, function in functions.items():
+        functions: dict[str, object] = {
+            "added": callbacks.added,
+            "updated": callbacks.updated,
+            "deleted": callbacks.deleted,
+            "where": callbacks.where,
+        }
+        for argument, function in functions.items():
             if function is not None and not callable(function):
-                wanted = "head" if what == "where" else "event"
+                parameter = "head" if argument == "where" else "event"
                 raise TypeError(
-                    f"{what}={described(function)} is no function; give one that takes the {wanted}: {what}=lambda {wanted}: ..."
+                    f"{argument}={described(function)} is no function; "
+                    f"give a function of the {parameter}: {argument}=lambda {parameter}: ..."
                 )
-        first = next((handler for handler in (calls.added, calls.updated, calls.deleted) if handler is not None), None)
-        name = self._unique(calls.name or str(getattr(first, "__qualname__", first)))
-        period = calls.resync
+        first = next((handler for handler in (callbacks.added, callbacks.updated, callbacks.deleted) if handler is not None), None)
+        name = self._unique(callbacks.name or str(getattr(first, "__qualname__", first)))
+        period = callbacks.resync
         if 0 < period < MIN_RESYNC:
-            _log.warning("handler %s of %s: a resync every %g s is too often; it is every %g s", name, self._what, period, MIN_RESYNC)
+            _log.warning(
+                "handler %s of %s: a resync every %g s is too often; it is every %g s", name, self._description, period, MIN_RESYNC
+            )
             period = MIN_RESYNC
-        calls = replace(calls, name=name, resync=max(period, 0.0))
-        registration = Registration(calls, self._around.clock, self._around.progress, self._synced, self._removed)
-        # Another list, not this one changed: a handler may be added or removed while events are told.
+        callbacks = replace(callbacks, name=name, resync=max(period, 0.0))
+        registration = Registration(callbacks, self._defaults.clock, self._defaults.progress, self._informer_synced, self._discard)
         self.audience = [*self.audience, registration]
         if self._create is not None:
-            if calls.resync:
-                _log.info("handler %s of %s came late; its resyncs are every %g s from now", name, self._what, calls.resync)
+            if callbacks.resync:
+                _log.info("handler %s of %s came late; its resyncs are every %g s from now", name, self._description, callbacks.resync)
             self._start(self._create, registration)
         return registration
 
     def start(self, create: Create) -> None:
-        """Run the handlers that are here, and those that come, in tasks made by ``create``."""
+        """Run the present handlers, and handlers that are added later, in tasks made by ``create``."""
         self._create = create
         for registration in self.audience:
             self._start(create, registration)
 
     def stop(self) -> None:
-        """Drop what waits, and let no handler be called again."""
+        """Drop the events that wait, and remove all handlers."""
         for registration in self.audience:
             registration.remove()
 
-    def tell(self, event: Event[R], handler: object = None) -> None:
-        """All handlers, or one, hear of it when their turn comes; after ``deliver``."""
+    def offer(self, event: Event[R], handler: object = None) -> None:
+        """Put an event into the buffer of one handler, or of all; ``deliver`` wakes them."""
         for registration in self.audience:
             if handler is None or handler is registration:
                 registration.offer(event)
 
     def deliver(self, *, at_once: bool = False) -> None:
-        """That was all that is to be told for now. ``at_once``: whoever is free may be called here and now."""
+        """Wake the handlers that have events. ``at_once``: a handler that is idle may be called immediately."""
         for registration in self.audience:
             registration.deliver(at_once=at_once)
 
     def replay(self, kind: EventType, heads: Snapshot, received: float, handler: object = None) -> None:
-        """All handlers, or one, hear of each of these, one after the other."""
+        """Offer each of these objects to one handler, or to all, as an event of that type."""
         for registration in self.audience:
             if handler is None or handler is registration:
                 registration.replay(Replay(kind, heads, self._view, received))
 
     def initial_end(self) -> None:
-        """What all handlers were told so far is their initial state."""
+        """Mark the end of the initial state in the buffer of each handler."""
         for registration in self.audience:
             registration.initial_end()
 
     def _unique(self, name: str) -> str:
         taken = {registration.name for registration in self.audience}
-        number, wanted = 1, name
+        number, base = 1, name
         while name in taken:
             number += 1
-            name = f"{wanted}#{number}"
-        self._piles.handlers(wanted, number, self._what)
+            name = f"{base}#{number}"
+        self._duplicates.handlers(base, number, self._description)
         return name
 
-    def _removed(self, registration: Registration[R]) -> None:
+    def _discard(self, registration: Registration[R]) -> None:
         self.audience = [each for each in self.audience if each is not registration]
 
     def _start(self, create: Create, registration: Registration[R]) -> None:
-        create(self._handle(registration), f"kubeloop handler {registration.name} of {self._what}")
-        if registration.resync:
-            registration.timer = create(self._resyncs(registration), f"kubeloop resync of {self._what}")
+        create(self._handle(registration), f"kubeloop handler {registration.name} of {self._description}")
 
     async def _handle(self, registration: Registration[R]) -> None:
-        with log_context(cluster=self._around.cluster, informer=self._what, handler=registration.name):
+        with log_context(cluster=self._defaults.cluster, informer=self._description, handler=registration.name):
             await registration.run()
-
-    async def _resyncs(self, registration: Registration[R]) -> None:
-        while registration.active:
-            await self._around.clock.sleep(registration.resync)
-            self._resync(registration)

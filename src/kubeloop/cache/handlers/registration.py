@@ -1,4 +1,4 @@
-"""Registration: one handler's place in an informer, with a buffer of its own, so that a slow handler delays nobody else."""
+"""Registration: one handler of an informer. It has its own buffer, so that a slow handler delays no other."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kubeloop.cache.handlers.buffer import Buffer, Replay
-from kubeloop.cache.handlers.event import Event, EventType
-from kubeloop.cache.handlers.filtering import Filter, Predicate
+from kubeloop.cache.handlers.event import Event, EventFilter, EventType, Predicate
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
-from kubeloop.cache.tasks.progress import Progress
+from kubeloop.cache.tasks.progress import InformerStopped, Progress
 from kubeloop.meta import KubeloopError, Resource
 from kubeloop.meta.failure_log import FailureLog, times
 from kubeloop.timing import Clock, Timer
@@ -21,7 +20,7 @@ from kubeloop.transport import log_field, logger_with_context
 
 R = TypeVar("R", bound=Resource)
 #: A plain function runs on the loop and should return soon; an ``async`` one is awaited, in both cases one event after the other.
-#: (A plain one is told of an event that came alone before the watch is read on; of many, and of all else, in a task.)
+#: (A plain function gets a single event before the watch is read on; several events, and all others, in a task.)
 Handler = Callable[[Event[R]], object]
 
 #: More waiting changes than this are worth a warning: the handler is slower than the changes come. Another one each time they double.
@@ -35,10 +34,6 @@ TURN = 100
 TURN_SECONDS = 0.005
 
 _log = logger_with_context("kubeloop.cache")
-
-
-class InformerStopped(KubeloopError):
-    """The informer, or the handler, has stopped: nothing more comes from it, and it takes no more handlers."""
 
 
 class HandlerFailed(KubeloopError):
@@ -85,26 +80,26 @@ class Registration(Generic[R]):
 
     def __init__(
         self,
-        calls: Callbacks[R],
+        callbacks: Callbacks[R],
         clock: Clock,
         progress: Progress,
         informer_synced: Callable[[], bool],
         removed: Callable[[Registration[R]], None],
     ) -> None:
-        """``informer_synced`` raises where waiting is hopeless; ``removed`` is told when this ends."""
-        self.name = calls.name
-        self.resync = calls.resync
+        """``informer_synced`` raises where waiting is hopeless; ``removed`` is called when the registration ends."""
+        self.name = callbacks.name
+        self.resync = callbacks.resync
         self.synced = False
-        self.meter = HandlerMeter(calls.name)
+        self.meter = HandlerMeter(callbacks.name)
         #: What makes its resyncs; ends with it.
         self.timer: asyncio.Task[None] | None = None
         self._clock = clock
         self._progress = progress
         self._informer_synced = informer_synced
         self._on_removed = removed
-        self._handlers = calls.for_type()
-        self._filter = None if calls.where is None else Filter[R](calls.where)
-        self._buffer = Buffer[R](merging=calls.coalesce)
+        self._handlers = callbacks.for_type()
+        self._filter = None if callbacks.where is None else EventFilter[R](callbacks.where)
+        self._buffer = Buffer[R](merging=callbacks.coalesce)
         self._wake = asyncio.Event()
         #: No handler is ``async``; as far as one can tell before it is called.
         self._plain = not any(map(inspect.iscoroutinefunction, self._handlers.values()))
@@ -113,7 +108,7 @@ class Registration(Generic[R]):
         #: What a handler that looked plain has left to be awaited.
         self._begun: tuple[Event[R], Awaitable[object]] | None = None
         self._context: Context | None = None
-        self._about: Callable[[str], None] = log_field("key")
+        self._log_key: Callable[[str], None] = log_field("key")
         self._removed = False
         self._task: asyncio.Task[None] | None = None
         self._warn_at = WARN_AT
@@ -123,7 +118,7 @@ class Registration(Generic[R]):
         self._marks_taken = 0
         self._initial_mark = -1
         self._failed = ""
-        self._why = ""
+        self._failure = ""
         self._failures: FailureLog[str] = FailureLog(_log)
 
     @property
@@ -195,7 +190,7 @@ class Registration(Generic[R]):
     def check(self) -> bool:
         """Whether it has synced; raises as ``wait_synced`` does."""
         if self._failed:
-            raise HandlerFailed(f"handler {self.name} failed on {self._failed}: {self._why}")
+            raise HandlerFailed(f"handler {self.name} failed on {self._failed}: {self._failure}")
         if self._removed and not self.synced:
             raise InformerStopped(f"handler {self.name} was removed before it had seen everything")
         return self._informer_synced() and self.synced
@@ -243,9 +238,9 @@ class Registration(Generic[R]):
         self._initial_mark = self._mark()
 
     async def run(self) -> None:
-        """Handle what is offered, until it is removed. Once."""
+        """Handle the offered events until the registration is removed. Call it once."""
         self._task = asyncio.current_task()
-        self._about = log_field("key")
+        self._log_key = log_field("key")
         self._context = copy_context()
         try:
             while not self._removed:
@@ -265,7 +260,7 @@ class Registration(Generic[R]):
                 self._begun[1].close()
             if self._watchdog is not None:
                 self._watchdog.cancel()
-            self.remove()  # for good: an informer does not start again
+            self.remove()  # an informer does not start again
             self._progress.notify()
 
     def _handle_one(self) -> None:
@@ -301,10 +296,10 @@ class Registration(Generic[R]):
             self._warn_at = WARN_AT
 
     def _call(self, event: Event[R]) -> Awaitable[object] | None:
-        """Call the handler. What is left to be awaited (see ``_finish``); None if it has ended, well or badly."""
+        """Call the handler. Return the awaitable that is left (see ``_finish``); None if the call has ended or failed."""
         meter, head = self.meter, event.head
         meter.key = key = f"{head.namespace}/{head.name}" if head.namespace else head.name
-        self._about(key)
+        self._log_key(key)
         meter.began = self._clock.now()
         called = False
         try:
@@ -368,12 +363,12 @@ class Registration(Generic[R]):
         self.meter.failures += 1
         if event.initial and not self._failed:
             self._failed = str(event.key)
-            self._why = f"{type(error).__name__}: {error}"
+            self._failure = f"{type(error).__name__}: {error}"
             self._progress.notify()
         # No pause, unlike client-go's of 1 s: it would hold back the good events behind, and a thousand bad ones for a quarter of an hour.
         text, count = self._failures.text(error), times(self.meter.failures, in_a_row=False)
-        said = f"{type(error).__name__}: {text}{count}"
+        summary = f"{type(error).__name__}: {text}{count}"
         shown = self._failures.failed("", error)
         _log.error(
-            "handler %s failed on %s %s: %s; going on with the next event", self.name, event.type.value, event.key, said, exc_info=shown
+            "handler %s failed on %s %s: %s; going on with the next event", self.name, event.type.value, event.key, summary, exc_info=shown
         )

@@ -16,7 +16,7 @@ MAX_DELETIONS = 10_000
 
 
 class ChangesForgotten(KubeloopError):
-    """The version is older than what is remembered of deletions, or ahead of the cache.
+    """The version is older than the remembered deletions, or ahead of the cache.
 
     The way out: list everything, and go on from ``lister.resource_version``.
     """
@@ -31,11 +31,11 @@ class Deletion(Struct, frozen=True, gc=False):
     resource_version: str
 
 
-class Changes(Struct, frozen=True):
+class ChangeSet(Struct, frozen=True):
     """What changed after a version.
 
-    ``heads``: the objects that are new or changed, as they are now. ``deleted``: those that are gone, or left the selector, oldest first;
-    one that was made anew under its name is in both, with another uid. ``version``: to ask with the next time.
+    ``heads``: the objects that are new or changed, as they are now. ``deleted``: objects that are gone, or left the selector, oldest first;
+    an object that was recreated under its name is in both, with another uid. ``version``: the argument of the next call.
     """
 
     heads: list[Head]
@@ -68,7 +68,7 @@ class Deletions:
         """An object was deleted, at or before ``version``."""
         number = decimal(version)
         if number is None:
-            return  # then nobody can ask for what is newer
+            return  # then no version can be compared with it
         self._ring.append((number, Deletion(head.namespace, head.name, head.uid, version)))
         self._uids[head.uid] = self._uids.get(head.uid, 0) + 1
         if len(self._ring) > self._limit:
@@ -81,7 +81,7 @@ class Deletions:
         return uid in self._uids
 
     def listed(self, before: str, version: str) -> None:
-        """A list at ``version`` comes; its watch was at ``before``. The first one, and one that goes back in time, begin a history."""
+        """A list at ``version`` comes; its watch was at ``before``. The first list, and a list that goes back in time, begin a history."""
         old, new = decimal(before), decimal(version)
         if new is None or (old is not None and old <= new):
             return
@@ -101,13 +101,13 @@ class Deletions:
         """
         asked, current = decimal(version), decimal(now)
         if asked is None or (current is None and now):
-            raise ValueError(f'resourceVersion "{now if asked is not None else version}" is no number: nobody can say what is newer')
+            raise ValueError(f'resourceVersion "{now if asked is not None else version}" is no number: such versions have no order')
         if self._begun is None or current is None:
             raise ChangesForgotten("nothing has been listed yet: wait for the informer to sync, list everything, and ask from there on")
         if asked > current:
             raise ChangesForgotten(
                 f"version {version} is ahead of the cache, which is at {now}: it is from elsewhere (then await lister.fresh({version!r}) "
-                "first), or from before the server began anew: list everything, and go on from lister.resource_version"
+                "first), or from before the server lost its history: list everything, and go on from lister.resource_version"
             )
         known = max(self._begun, self._dropped)
         if asked < known:
@@ -126,7 +126,7 @@ class Deletions:
 
 
 def newer(heads: Iterable[Head], version: str) -> list[Head]:
-    """Those that changed after ``version``, a number in decimal without leading zeros, as theirs are."""
+    """Return the heads that changed after ``version``, a number in decimal without leading zeros, as theirs are."""
     # Texts of one length compare like the numbers that they are, and faster.
     size = len(version)
     return [head for head in heads if (at > version if len(at := head.resource_version) == size else len(at) > size)]

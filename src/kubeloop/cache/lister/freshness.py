@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from kubeloop.cache.handlers.registration import InformerStopped
 from kubeloop.cache.lister.overlay import MutationCache, PendingDelete, PendingWrite
-from kubeloop.cache.tasks.progress import Progress
+from kubeloop.cache.tasks.progress import InformerStopped, Progress
 from kubeloop.meta.integers import decimal
 
 
@@ -15,12 +14,12 @@ class Reached(Protocol):
     """One watch, and how far it is."""
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """Its objects in words."""
 
     @property
     def namespace(self) -> str | None:
-        """The one that it watches; None: all."""
+        """The watched namespace; None: all."""
 
     @property
     def version(self) -> str:
@@ -38,8 +37,8 @@ class Reached(Protocol):
 class Freshness:
     """Knows how far the watches of one informer are, and wakes who waits for them to be further."""
 
-    def __init__(self, what: str, overlay: MutationCache, progress: Progress, feeds: Callable[[], Sequence[Reached]]) -> None:
-        self._what = what
+    def __init__(self, description: str, overlay: MutationCache, progress: Progress, feeds: Callable[[], Sequence[Reached]]) -> None:
+        self._description = description
         self._overlay = overlay
         self._progress = progress
         self._feeds = feeds
@@ -77,20 +76,20 @@ class Freshness:
         def missing() -> str:
             names = [f"{each.namespace}/{each.name}" if each.namespace else each.name for each in writes[:3]]
             more = f" and {len(writes) - 3} more" if len(writes) > 3 else ""
-            return f"{self._what}: the watch has not shown our own writes of {', '.join(names)}{more}; {self._state()}"
+            return f"{self._description}: the watch has not shown our own writes of {', '.join(names)}{more}; {self._state()}"
 
         return done, missing
 
     def _version(self, version: str) -> tuple[Callable[[], bool], Callable[[], str]]:
-        wanted = decimal(version)
-        if wanted is None:
-            raise ValueError(f'min_resource_version="{version}" is no number: of such versions nobody can say which is newer')
+        required = decimal(version)
+        if required is None:
+            raise ValueError(f'min_resource_version="{version}" is no number: such versions have no order')
 
         def done() -> bool:
-            return all((decimal(feed.version) or 0) >= wanted for feed in self._feeds()) or self._running()
+            return all((decimal(feed.version) or 0) >= required for feed in self._feeds()) or self._running()
 
         def missing() -> str:
-            return f"{self._what}: waiting for version {version}; {self._state()}"
+            return f"{self._description}: waiting for version {version}; {self._state()}"
 
         return done, missing
 
@@ -101,7 +100,7 @@ class Freshness:
             InformerStopped: there is nothing to wait for.
         """
         if self._stopped:
-            raise InformerStopped(f"the informer of {self._what} has stopped; its cache changes no more")
+            raise InformerStopped(f"the informer of {self._description} has stopped; its cache changes no more")
         return False
 
     def _state(self) -> str:
@@ -109,6 +108,6 @@ class Freshness:
         states = []
         for feed in feeds:
             state = f"at version {feed.version}" if feed.version else "not listed yet"
-            where = f"{feed.what} are " if len(feeds) > 1 else "it is "
-            states.append(where + state + (f" (last failure: {feed.failure})" if feed.failure else ""))
+            prefix = f"{feed.description} are " if len(feeds) > 1 else "it is "
+            states.append(prefix + state + (f" (last failure: {feed.failure})" if feed.failure else ""))
         return ", ".join(states)

@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.lister.changes import Changes, Deletion, Deletions, newer
+from kubeloop.cache.lister.changes import ChangeSet, Deletion, Deletions, newer
 from kubeloop.cache.lister.freshness import Freshness
 from kubeloop.cache.lister.query import Labels, Predicate, Value, Where, both, by_field, by_labels, field, selector_of
-from kubeloop.cache.lister.view import View
+from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import ByLabel
 from kubeloop.cache.store.sorted_index import Bound
@@ -41,13 +41,13 @@ class Lister(Generic[R]):
 
     Guarantees
         Each read decodes fresh objects, which the caller owns: changing one changes nothing here.
-        One call answers from one moment. What is not returned is not decoded: indexes, labels and heads are looked at without it.
+        One call answers from one moment. Only returned objects are decoded: queries read indexes, labels and heads.
         After a write through the informers' client has returned, no answer is older than that write (see ``MutationCache`` for the limits).
         Everything that is not ``async`` may be called from any thread, and changes nothing.
 
     Queries
         ``namespace``: of one namespace. ``labels``: a selector. ``where``: values at paths that heads carry, all of which must hold
-        (``{"status.phase": "Running"}``), or a predicate of the head. An index over a label or path that is asked for is used.
+        (``{"status.phase": "Running"}``), or a predicate of the head. A query uses an index over a label or path where there is one.
 
     Objects that do not fit their type
         are left out of answers with many objects, and logged once for each of their states; ``get`` of one raises. They are in the cache,
@@ -59,13 +59,13 @@ class Lister(Generic[R]):
     Raises
         OutsideScope: a namespace that the informer does not watch. UnreadPath: a path that heads do not carry.
         UnknownIndex: no index of that name. ValueError: a malformed selector or path.
-        TypeError: an argument is of no type that it can be; says which, and what is wanted.
+        TypeError: an argument has a wrong type; names the argument and valid values.
     """
 
     __slots__ = ("_deletions", "_freshness", "_scope", "_version", "_view")
 
     def __init__(
-        self, view: View[R], scope: tuple[str, ...], version: Callable[[], str], deletions: Deletions, freshness: Freshness
+        self, view: CacheView[R], scope: tuple[str, ...], version: Callable[[], str], deletions: Deletions, freshness: Freshness
     ) -> None:
         """``scope``: the namespaces that the informer watches, none for all."""
         self._view = view
@@ -86,7 +86,7 @@ class Lister(Generic[R]):
         return None if head is None else self._view.decode(head)
 
     def unstructured(self, name: str, namespace: str | None = None) -> Unstructured | None:
-        """One object as the tree that is kept of it: also one that does not fit its type. None if it is not in the cache."""
+        """Return one object as a tree, even if it does not fit its type. None if it is not in the cache."""
         head = self.head(name, namespace)
         return None if head is None else self._view.unstructured(head)
 
@@ -163,7 +163,7 @@ class Lister(Generic[R]):
     # ------------------------------------------------------------------------------------------------------ without decoding
 
     def head(self, name: str, namespace: str | None = None) -> Head | None:
-        """What is kept decoded of one object.
+        """Return the decoded head of one object.
 
         Raises:
             ValueError: the kind is namespaced, the informer watches several namespaces, and none is given.
@@ -201,9 +201,9 @@ class Lister(Generic[R]):
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[Head]:
         """As ``range``, decoding nothing."""
-        for bound, given in (("low", low), ("high", high)):
-            if given is not None and not isinstance(given, str | int | float | datetime):
-                raise TypeError(f"{bound}={described(given)} is no bound; give a text, a number, a boolean, a time, or None for no bound")
+        for bound, value in (("low", low), ("high", high)):
+            if value is not None and not isinstance(value, str | int | float | datetime):
+                raise TypeError(f"{bound}={described(value)} is no bound; give a text, a number, a boolean, a time, or None for no bound")
         if limit is not None and not isinstance(limit, int):
             raise TypeError(f"limit={described_word(limit)} is no number; give at most how many objects are wanted, or None for all")
         return self._view.range(name, low, high, reverse, limit)
@@ -229,31 +229,31 @@ class Lister(Generic[R]):
         """What the watch has brought the cache to; "" before the first list. Own writes may be shown that are newer."""
         return self._version()
 
-    def changed_since(self, version: str) -> Changes:
-        """What is new, changed or gone since a version, which is this lister's ``resource_version`` or ``Changes.version`` of before.
+    def changed_since(self, version: str) -> ChangeSet:
+        """Return new, changed and deleted objects since a version: an earlier ``resource_version`` or ``ChangeSet.version`` of this lister.
 
-        Gives ``heads``, of what is new or changed, as it is now; ``deleted``, what is gone, with the uids; and ``version``, to ask with the
-        next time.
+        The result has ``heads`` of new and changed objects, in their present state; ``deleted`` objects with their uids; and
+        ``version``, the argument of the next call.
 
-        Nothing is left out, but a change may be told again: own writes that the watch has not shown yet are told once more after it has;
-        and of several namespaces ``version`` is the lowest that any of them is at, so that changes of the others are told each time until
-        all of them have told of a later version, which a quiet one does with its bookmark each minute. Versions and uids tell what is new.
+        No change is left out, but a change may be returned again: own writes that the watch has not shown yet are returned once more after
+        it has; and with several namespaces ``version`` is the lowest of theirs, so that changes of the others are returned each time until
+        all namespaces have reached a later version, which a quiet one does with its bookmark each minute. Versions and uids show news.
 
         Looks at every head (30 ms for 100,000).
 
         Raises:
             ChangesForgotten: too many deletions lie between (10,000 are remembered), or the cache is not that far, because the version is
-            from elsewhere or the server began anew: list everything. A server that began anew and got as far is not noticed.
-            ValueError: the version, or the server's own, is no number; so nobody can say what is newer. TypeError: it is no text.
+            from elsewhere or the server lost its history: list everything. A server that lost it and has caught up is not noticed.
+            ValueError: the version, or the server's, is no number, so that they have no order. TypeError: it is no text.
         """
         if not isinstance(version, str):
             raise TypeError(
-                f"version={described(version)} is no text; give one that a lister or Changes named (resourceVersions are texts)"
+                f"version={described(version)} is no text; give the version of a lister or ChangeSet (resourceVersions are texts)"
             )
         now = self._version()
         # What left the selector and came back is not gone.
         deleted = [each for each in self._deletions.since(version, now) if not self._shows(each)]
-        return Changes(newer(self._view.heads(None), str(int(version))), deleted, now)
+        return ChangeSet(newer(self._view.heads(None), str(int(version))), deleted, now)
 
     async def fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None:
         """Wait until the watch has brought the cache to a version at least; None: to all own writes that were made up to now. Seconds.
@@ -291,12 +291,12 @@ class Lister(Generic[R]):
                 matches = both(matches, by_field(path, value, self._view.attributes))
         else:
             matches = both(matches, where)
-        found = self._indexed(selector, where)
-        if found is None:
+        heads = self._indexed(selector, where)
+        if heads is None:
             return self._view.moment(namespace), matches
         if namespace is not None:
-            found = [head for head in found if head.namespace == namespace]
-        return found, matches
+            heads = [head for head in heads if head.namespace == namespace]
+        return heads, matches
 
     def _indexed(self, selector: Selector | None, where: Where | None) -> builtins.list[Head] | None:
         """What an index finds; None if none fits."""

@@ -1,6 +1,6 @@
 """The process's own writes, applied over a store until the watch has returned them. After client-go's mutation cache.
 
-It decides what is newer, and never hides what others wrote later. What readers see is put together in ``view.py``.
+It decides which state is newer, and never hides later writes of others. ``view.py`` merges store and overlay for readers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Key = tuple[str, str]
 class PendingWrite:
     """What an own write left. ``head`` None: not an object of this cache any more (or never one), by labels or fields.
 
-    ``version`` None: not a number, so nobody can say what is newer.
+    ``version`` None: not a number, so that it has no order.
     """
 
     namespace: str
@@ -83,8 +83,8 @@ class MutationCache:
     Guarantees
         A write is laid over until the watch of its namespace has reached its version, in whatever way: an event of any object, a bookmark,
         or a list. Versions of one resource are compared as numbers (KEP-5504). A write that comes late, when the watch is past it,
-        changes nothing; so it hides neither a later state nor an object made anew under the name.
-        A deleted object is known by its uid, and stays hidden until the watch saw the deletion. One that goes on to exist, against what
+        changes nothing; so it hides neither a later state nor an object recreated under the name.
+        A deleted object is known by its uid, and stays hidden until the watch saw the deletion. An object that still exists, against what
         the server's answer looked like, is shown again with its next state.
         A server that lost its history (a list at a lower version than was seen) ends all of it. So does a creation that was sent when the
         watch had shown a version already, and is answered with a lower one: no server that goes on answers so. It and later writes
@@ -93,22 +93,24 @@ class MutationCache:
     Not guaranteed
         Anything after ``PATIENCE`` seconds without confirmation: then the write is dropped, and logged if that is seen by readers.
         That a deletion hides a predecessor of the deleted object, of the same name, whose own end the watch has not told yet: answers to
-        deletions carry no version, so nobody can say which of both came later.
+        deletions carry no version, so that both have no order.
         After the server lost its history: an update, patch or deletion that is answered before any creation and before the watch moves.
-        One that changed nothing is answered with a low version, too, so it proves nothing, and is taken for seen.
+        The answer to a write without changes has a low version, too, so it proves nothing, and counts as seen.
         Much for versions that are no numbers (some aggregated servers): such a write is laid over until the next event of its object, which
         may be an older one, or the next list.
     """
 
-    def __init__(self, what: str, store: Store, shown: Store, namespaces: tuple[str, ...], clock: Clock, *, selects: bool = False) -> None:
+    def __init__(
+        self, description: str, store: Store, shown: Store, namespaces: tuple[str, ...], clock: Clock, *, selects: bool = False
+    ) -> None:
         """``shown``: an empty store with the indexes of ``store``; it gets the heads that are laid over. ``namespaces``: watched apart.
 
         ``selects``: the watch speaks of an object that leaves the selection as deleted.
         """
-        self.what = what
-        #: By key, what is newer than the store has it.
+        self.description = description
+        #: By key, the states that are newer than the store's.
         self.written: dict[Key, PendingWrite] = {}
-        #: By uid, what is no more.
+        #: By uid, the deleted objects.
         self.dead: dict[str, PendingDelete] = {}
         self.shown = shown
         #: Whether there is anything, for the hot path.
@@ -117,7 +119,7 @@ class MutationCache:
         self.alert = False
         self._selects = selects
         #: Of ``dead``, what the watch calls deleted. It may only have left the selection, and be put back before its end.
-        self._left: dict[str, PendingDelete] = {}
+        self._unselected: dict[str, PendingDelete] = {}
         self._store = store
         self._clock = clock
         self._apart = len(namespaces) > 1
@@ -144,8 +146,8 @@ class MutationCache:
     def stored(self, head: Head, member: bool | None, seen: Callable[[str], bool], *, new: bool = False) -> None:
         """The server answered a write with the object as ``head`` says it.
 
-        ``member``: whether it is an object of this cache by its labels and fields; None: nobody here can tell. Then one that the cache
-        shows stays in it, and for one that it does not show nothing is laid over. ``seen``: whether the watch reported the end of a uid.
+        ``member``: whether it is an object of this cache by its labels and fields; None: unknown. Then an object that the cache
+        shows stays in it, and no write is applied for other objects. ``seen``: whether the watch reported the end of a uid.
         ``new``: the object was created by this, and was not yet when the watch got where it is.
         """
         key = (head.namespace, head.name)
@@ -161,16 +163,16 @@ class MutationCache:
         if seen(head.uid) or self._known(there, before, head, version):
             return
         # Answers may overtake each other: of an object that has ended meanwhile this says at least that its predecessor has, too.
-        shows = member is not False and head.uid not in self.dead and head.uid not in self._left
+        shows = member is not False and head.uid not in self.dead and head.uid not in self._unselected
         self._put(PendingWrite(*key, head.uid, version, head if shows else None, self._clock.now(), shows or there is not None))
 
     def ended(self, namespace: str, name: str, uid: str, version: str, seen: Callable[[str], bool]) -> None:
-        """The server answered that an object is no more. ``uid`` "" means the one that is shown under this name."""
+        """Record that the server answered a deletion. ``uid`` "" means the object that is shown under this name."""
         there, current = self._store.get(namespace, name), self.over(namespace, name)
         before = self.written.get((namespace, name))
         if not uid and current is not None:
             uid = current.uid
-        if not uid or seen(uid) or uid in self.dead or uid in self._left:
+        if not uid or seen(uid) or uid in self.dead or uid in self._unselected:
             return
         floors = [decimal(head.resource_version) or 0 for head in (there, current) if head is not None and head.uid == uid]
         last, expected = decimal(version), bool(floors)
@@ -181,7 +183,7 @@ class MutationCache:
         self._wake()
 
     def _known(self, there: Head | None, before: PendingWrite | None, head: Head, version: int | None) -> bool:
-        """Whether what is shown is this state or a later one."""
+        """Return whether readers see this state or a later one."""
         if version is not None:
             if self._feed(head.namespace).reached >= version:
                 return True
@@ -216,8 +218,8 @@ class MutationCache:
             if written is not None and written.version is not None and written.version <= number:
                 self._drop(written)
 
-    def told(self, head: Head, *, deleted: bool) -> None:
-        """An event of one object was applied."""
+    def confirm(self, head: Head, *, deleted: bool) -> None:
+        """Record that an event of one object was applied."""
         if deleted:
             self._leave(head.uid)
         else:
@@ -246,7 +248,7 @@ class MutationCache:
         """The list is applied. What it lacks although it is newer than the object's last state is deleted, as we knew."""
         number = decimal(version)
         feed = self._feeds[namespace if self._apart else None]
-        for dead in [each for each in (*self.dead.values(), *self._left.values()) if self._feed(each.namespace) is feed]:
+        for dead in [each for each in (*self.dead.values(), *self._unselected.values()) if self._feed(each.namespace) is feed]:
             head = self._store.get(dead.namespace, dead.name)
             if head is not None and head.uid == dead.uid:
                 self._return(head)
@@ -261,7 +263,7 @@ class MutationCache:
     def confirmed(self, write: PendingWrite | PendingDelete) -> bool:
         """Whether the watch has shown one of ``unconfirmed`` meanwhile."""
         if isinstance(write, PendingDelete):
-            return write.uid not in self.dead  # nor is one that has left the selection: its coming back concerns nobody who waits
+            return write.uid not in self.dead  # nor is an object that has left the selection: no caller waits for its return
         if write.version is None:
             return self.written.get((write.namespace, write.name)) is not write
         return self._feed(write.namespace).reached >= write.version
@@ -274,7 +276,7 @@ class MutationCache:
                 self.shown.put(cast("Head", changed.head))
 
     def close(self) -> None:
-        """Nothing changes any more, what is laid over stays."""
+        """Stop the timer; the applied writes stay."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -288,11 +290,11 @@ class MutationCache:
         """To the watch a dead object is deleted."""
         dead = self.dead.pop(uid, None)
         if dead is not None and self._selects:
-            self._left[uid] = dead
+            self._unselected[uid] = dead
 
     def _return(self, head: Head) -> None:
         """The watch shows a state of an object: one before its end, if it has ended, or the proof that it lives."""
-        dead = self.dead.get(head.uid) or self._left.pop(head.uid, None)
+        dead = self.dead.get(head.uid) or self._unselected.pop(head.uid, None)
         if dead is None:
             return
         if dead.last is not None and (decimal(head.resource_version) or 0) > dead.last:
@@ -302,7 +304,7 @@ class MutationCache:
             self._wake()
 
     def _lose(self, feed: _Feed) -> None:
-        """The server began anew: where this watch stands, and what was written up to now, is of the past."""
+        """Drop the writes of a feed: the server has lost its history, with the version that the watch has reached."""
         feed.lost, feed.reached = feed.reached, 0
         for written in [each for each in self.written.values() if self._feed(each.namespace) is feed]:
             self._drop(written)
@@ -310,7 +312,7 @@ class MutationCache:
         self._settle()
 
     def _bury(self, feed: _Feed) -> None:
-        for known in (self.dead, self._left):
+        for known in (self.dead, self._unselected):
             for dead in [each for each in known.values() if self._feed(each.namespace) is feed]:
                 del known[dead.uid]
 
@@ -329,10 +331,10 @@ class MutationCache:
             self._timer = self._clock.call_later(PATIENCE, self._expire)
 
     def _settle(self) -> None:
-        while self._left and next(iter(self._left.values())).since <= self._clock.now() - PATIENCE:
-            del self._left[next(iter(self._left))]
+        while self._unselected and next(iter(self._unselected.values())).since <= self._clock.now() - PATIENCE:
+            del self._unselected[next(iter(self._unselected))]
         self.active = bool(self.written or self.dead)
-        self.alert = self.active or bool(self._left)
+        self.alert = self.active or bool(self._unselected)
         if not self.active and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -354,11 +356,11 @@ class MutationCache:
             first = min(each.since for each in self._all())
             self._timer = self._clock.call_later(max(0.0, first + PATIENCE - self._clock.now()), self._expire)
 
-    def _warn(self, what: PendingWrite | PendingDelete, write: str) -> None:
-        name = f"{what.namespace}/{what.name}" if what.namespace else what.name
+    def _warn(self, description: PendingWrite | PendingDelete, write: str) -> None:
+        name = f"{description.namespace}/{description.name}" if description.namespace else description.name
         _log.warning(
             "%s: the watch did not show our own write of %s (%s) within %g s; readers see the watch's state again",
-            self.what,
+            self.description,
             name,
             write,
             PATIENCE,

@@ -83,10 +83,10 @@ def by_labels(selector: Selector) -> Predicate:
 
     def predicate(head: Head) -> bool:
         labels = head.labels
-        found = known.get(id(labels))
-        if found is None:
-            found = known[id(labels)] = matches(labels)
-        return found
+        actual = known.get(id(labels))
+        if actual is None:
+            actual = known[id(labels)] = matches(labels)
+        return actual
 
     return predicate
 
@@ -100,14 +100,14 @@ def by_field(path: str, value: Value, attributes: Mapping[str, str]) -> Predicat
         TypeError: the value is none that a field can have. UnreadPath, ValueError: as ``field``.
     """
     if value is not None and not isinstance(value, str | int | float):
-        raise TypeError(f'"{path}" with {described(value)}: give one text, number or boolean to compare with, or None for what is absent')
-    read, wanted = field(path, attributes), index_key(value)
+        raise TypeError(f'"{path}" with {described(value)}: give one text, number or boolean to compare with, or None for absent fields')
+    read, expected = field(path, attributes), index_key(value)
 
     def predicate(head: Head) -> bool:
-        found = read(head)
-        if isinstance(found, tuple | list):
-            return any(index_key(item) == wanted for item in found)
-        return index_key(found) == wanted
+        actual = read(head)
+        if isinstance(actual, tuple | list):
+            return any(index_key(item) == expected for item in actual)
+        return index_key(actual) == expected
 
     return predicate
 
@@ -116,5 +116,5 @@ def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
     """What holds if both hold; None holds always."""
     if first is None or second is None:
         return first or second
-    one, other = first, second
-    return lambda head: one(head) and other(head)
+    left, right = first, second
+    return lambda head: left(head) and right(head)

@@ -8,13 +8,12 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kubeloop.cache.blobs.head import Head, HeadReader
-from kubeloop.cache.handlers.processor import InformerDefaults
 from kubeloop.cache.lister.changes import Deletions
 from kubeloop.cache.lister.freshness import Freshness, Reached
 from kubeloop.cache.lister.lister import Lister
 from kubeloop.cache.lister.overlay import MutationCache
-from kubeloop.cache.lister.view import View
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.lister.view import CacheView
+from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index import SecondaryIndex
 from kubeloop.cache.store.store import Store
 from kubeloop.client import Write
@@ -31,7 +30,7 @@ _ZERO = {
 _COMPUTED = frozenset({"source", "status.successful", "status.podIP", "status.podIPs"})
 
 
-class Membership:
+class DocumentSelector:
     """The selectors of one informer.
 
     Guarantees
@@ -39,7 +38,7 @@ class Membership:
     """
 
     def __init__(self, labels: str | None, field_selector: str | None) -> None:
-        """Selectors as ``Scope`` has them: canonical texts, None for everything."""
+        """Selectors as ``InformerScope`` has them: canonical texts, None for everything."""
         self._labels: Selector | None = parse_label_selector(labels) if labels else None
         self._fields: FieldSelector | None = parse_field_selector(field_selector) if field_selector else None
 
@@ -93,7 +92,7 @@ class WriteRecorder:
     """The writes of a client, as they concern one informer.
 
     Guarantees
-        What is laid over has the form that the informer keeps (``fields``, ``transform``, metadata only), and its indexes.
+        Applied writes have the informer's stored form (``fields``, ``transform``, metadata only), and its indexes.
 
     Not guaranteed
         Writes through another version of the kind (``autoscaling/v1`` for an informer of ``autoscaling/v2``): their documents are of
@@ -102,7 +101,7 @@ class WriteRecorder:
 
     def __init__(
         self,
-        scope: Scope[Any],
+        scope: InformerScope[Any],
         overlay: MutationCache,
         store: Store,
         deletions: Deletions,
@@ -113,18 +112,18 @@ class WriteRecorder:
         """``selects``: by labels or fields, so that a deletion that the watch told may not be the object's end."""
         self._kind = kind_info(scope.kind).gvk
         self._namespaces = scope.namespaces
-        self._membership = Membership(scope.labels, scope.field_selector)
+        self._membership = DocumentSelector(scope.labels, scope.field_selector)
         self._overlay = overlay
         self._store = store
         self._known = (lambda _: False) if selects else deletions.knows
         self._reader = reader
 
-    def concern(self, write: Write) -> bool:
-        """Whether it is of the informer's kind and namespaces."""
+    def matches(self, write: Write) -> bool:
+        """Return whether a write is of the informer's kind and namespaces."""
         return write.mapping.gvk == self._kind and (not self._namespaces or write.namespace in self._namespaces)
 
-    def lay(self, write: Write, sent_afterwards: bool = False) -> None:
-        """Lay one over that is of concern. ``sent_afterwards``: when it was sent, the watch had got where it is already."""
+    def apply(self, write: Write, sent_afterwards: bool = False) -> None:
+        """Apply a matching write to the overlay. ``sent_afterwards``: it was sent after the watch reached its current version."""
         document = write.document
         if document is None or write.gone:
             self._overlay.ended(write.namespace, write.name, write.uid, write.resource_version, self._known)
@@ -133,7 +132,7 @@ class WriteRecorder:
         projected = reader.projection.object(document)
         before = self._store.get(write.namespace, write.name)
         head = reader.head(projected, memoryview(document), before)
-        # Of the writes, only a creation always gets a version of its own: one that changes nothing is answered with what there was.
+        # Only a creation always gets a new version: the answer to a write without changes has the old one.
         new = sent_afterwards and write.verb == "create"
         self._overlay.stored(head, self._membership.of(document), self._known, new=new)
 
@@ -142,27 +141,36 @@ R = TypeVar("R", bound=Resource)
 
 
 class Readers(Generic[R]):
-    """Hears from the informer what is applied and from the client what is written, so that readers see the newer of both."""
+    """View and lister of one informer. It records applied changes and the client's writes, so that readers see the newer state."""
 
     def __init__(
         self,
-        scope: Scope[R],
-        what: str,
+        scope: InformerScope[R],
+        description: str,
         store: Store,
-        around: InformerDefaults,
+        defaults: InformerDefaults,
         reader: Callable[[], HeadReader],
         version: Callable[[], str],
     ) -> None:
-        """``what``: the objects in words. ``reader``: makes heads as the informer keeps them. ``version``: what the cache is at."""
+        """Make view and lister of one store.
+
+        Args:
+            scope: the objects of the informer.
+            description: the objects in words, for logs and errors.
+            store: the objects that the watch has brought.
+            defaults: clock, progress and cluster of the informer.
+            reader: returns the present maker of heads.
+            version: returns the version that the cache is at.
+        """
         self._store = store
         # To a watch that selects, an object that leaves the selection is deleted; it may come back.
         selects = scope.labels is not None or scope.field_selector is not None
-        self.overlay = MutationCache(what, store, Store(), scope.namespaces, around.clock, selects=selects)
+        self.overlay = MutationCache(description, store, Store(), scope.namespaces, defaults.clock, selects=selects)
         self._deletions = Deletions()
         self._own_writes = WriteRecorder(scope, self.overlay, store, self._deletions, reader, selects=selects)
         self._feeds: Sequence[Reached] = ()
-        self._freshness = Freshness(what, self.overlay, around.progress, lambda: self._feeds)
-        self.view: View[R] = View(store, scope.kind, around.cluster, scope.keep, self.overlay)
+        self._freshness = Freshness(description, self.overlay, defaults.progress, lambda: self._feeds)
+        self.view: CacheView[R] = CacheView(store, scope.kind, defaults.cluster, scope.keep, self.overlay)
         self.lister: Lister[R] = Lister(self.view, scope.namespaces, version, self._deletions, self._freshness)
 
     # --------------------------------------------------------------------------------------------------------------- preparing
@@ -186,19 +194,19 @@ class Readers(Generic[R]):
     # -------------------------------------------------------------------------------------------------------- while it is filled
 
     def wrote(self, write: Write) -> None:
-        """The client has written something, of whatever kind."""
-        if self._own_writes.concern(write):
+        """Record a write of the client, if it is of the informer's kind."""
+        if self._own_writes.matches(write):
             with self._store.lock:
                 self._moved()
-                self._own_writes.lay(write, self._sent_afterwards(write))
+                self._own_writes.apply(write, self._sent_afterwards(write))
 
-    def told(self, head: Head, *, deleted: bool) -> None:
-        """One change was applied."""
+    def record(self, head: Head, *, deleted: bool) -> None:
+        """Record a change that was applied to the store."""
         if deleted:
             self._deletions.add(head, self._store.version)
         if self.overlay.alert:
             with self._store.lock:
-                self.overlay.told(head, deleted=deleted)
+                self.overlay.confirm(head, deleted=deleted)
 
     def listed(self, feed: Reached, version: str) -> None:
         """A list at ``version`` is about to be applied; the feed is at what it saw before."""

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.blobs.keeping import LEAN, Retention
+from kubeloop.cache.blobs.retention import LEAN, Retention
 from kubeloop.cache.lister.overlay import MutationCache
 from kubeloop.cache.store.index import SecondaryIndex
 from kubeloop.cache.store.sorted_index import Bound, SortedIndex, sort_of
@@ -42,7 +42,7 @@ class _Corrections(NamedTuple):
         return [*(head for head in heads if head not in masked), *(head for head in added if head in shown)]
 
 
-class View(Generic[R]):
+class CacheView(Generic[R]):
     """What readers see of a cache.
 
     Guarantees
@@ -60,7 +60,7 @@ class View(Generic[R]):
         self.kind = kind
         #: What objects are read as: of metadata alone no object of the kind itself can be made.
         self.model: type[R] = cast("type[R]", PartialObject) if keep.metadata_only else kind
-        #: What is missing of them, for a person; "" if they are good for an update.
+        #: The missing parts of objects, for a person; "" if objects may be used for an update.
         self.partial = keep.partial
         #: Where heads carry the paths that were asked for.
         self.attributes: Mapping[str, str] = {}
@@ -108,10 +108,10 @@ class View(Generic[R]):
     def range(self, name: str, low: Bound | None, high: Bound | None, reverse: bool, limit: int | None) -> list[Head]:
         self.reads += 1
         with self._store.lock:
-            found = self._range(name, low, high, reverse, limit)
+            heads = self._range(name, low, high, reverse, limit)
             # Looked at only where nothing was found: then it matters whether anything could have been.
             bound = high if low is None else low
-            if not found and bound is not None:
+            if not heads and bound is not None:
                 stores = (self._store,) if self._overlay is None else (self._store, self._overlay.shown)
                 indexes = [cast("SortedIndex", store.indexes[name]) for store in stores]
                 sorts = {sort for index in indexes for sort in index.sorts()}
@@ -119,7 +119,7 @@ class View(Generic[R]):
                     raise TypeError(
                         f'index "{name}" has {" and ".join(sorted(sorts))}: nothing in it compares with {described_word(bound)}'
                     )
-            return found
+            return heads
 
     def _range(self, name: str, low: Bound | None, high: Bound | None, reverse: bool, limit: int | None) -> list[Head]:
         corrections = self._corrections(None)
@@ -132,8 +132,8 @@ class View(Generic[R]):
         if not added:
             return heads[:limit]
         placed = (
-            _placed(cast("SortedIndex", store.indexes[name]), found, low, high, reverse)
-            for store, found in ((self._store, heads), (self._overlay.shown, added))
+            _placed(cast("SortedIndex", store.indexes[name]), part, low, high, reverse)
+            for store, part in ((self._store, heads), (self._overlay.shown, added))
         )
         return [head for _, head in heapq.merge(*placed, key=itemgetter(0), reverse=reverse)][:limit]
 
@@ -170,12 +170,12 @@ class View(Generic[R]):
         for place in overlay.places():
             if namespace is not None and place[0] != namespace:
                 continue
-            there, now = self._store.get(*place), overlay.over(*place)
-            if there is not now:
-                if there is not None:
-                    corrections.masked.add(there)
-                if now is not None:
-                    corrections.added.append(now)
+            stored, current = self._store.get(*place), overlay.over(*place)
+            if stored is not current:
+                if stored is not None:
+                    corrections.masked.add(stored)
+                if current is not None:
+                    corrections.added.append(current)
         return corrections
 
     def _places(self, name: str, heads: set[Head]) -> int:
@@ -232,8 +232,8 @@ def _placed(
     index: SortedIndex, heads: list[Head], low: Bound | None, high: Bound | None, reverse: bool
 ) -> Iterator[tuple[tuple[Any, ...], Head]]:
     """Each with its place in the order. An object that has several values stands there several times, in the order of its values."""
-    met: dict[Head, int] = {}
+    counts: dict[Head, int] = {}
     for head in heads:
-        number = met.get(head, 0)
-        met[head] = number + 1
+        number = counts.get(head, 0)
+        counts[head] = number + 1
         yield index.places(head, low, high, reverse=reverse)[number], head

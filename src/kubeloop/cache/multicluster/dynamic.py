@@ -3,22 +3,78 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from kubeloop.cache.handlers.event import Event
-from kubeloop.cache.handlers.filtering import Predicate
-from kubeloop.cache.handlers.registration import Handler, InformerStopped, Registration
-from kubeloop.cache.handlers.serialised import InTurn
+from kubeloop.cache.blobs.head import Head
+from kubeloop.cache.handlers.event import Event, Predicate
+from kubeloop.cache.handlers.registration import Handler, Registration
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
-from kubeloop.cache.multicluster.served_kinds import PATHS, ServedKind, served_kind
-from kubeloop.cache.tasks.waiting import all_synced
+from kubeloop.cache.multicluster.serialised import SerialisedHandler
+from kubeloop.cache.tasks.progress import InformerStopped, all_synced
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import Resource, Unstructured
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.transport import logger_with_context
+
+_GROUP, _SCOPE = "spec.group", "spec.scope"
+_PLURAL, _KIND = "status.acceptedNames.plural", "status.acceptedNames.kind"
+_NAMES, _SERVED, _STORED = "spec.versions[*].name", "spec.versions[*].served", "spec.versions[*].storage"
+_CONDITIONS, _STATES = "status.conditions[*].type", "status.conditions[*].status"
+
+#: What an informer of definitions must read.
+PATHS = (_GROUP, _SCOPE, _PLURAL, _KIND, _NAMES, _SERVED, _STORED, _CONDITIONS, _STATES)
+
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedKind:
+    """A custom kind, in the version to read it in: all versions show the same objects."""
+
+    gvk: GroupVersionKind
+    plural: str
+    namespaced: bool
+
+    @property
+    def resource_class(self) -> type[Unstructured]:
+        group = f"{self.gvk.group}/" if self.gvk.group else ""
+        return Unstructured.of(f"{group}{self.gvk.version}", self.gvk.kind, plural=self.plural, namespaced=self.namespaced)
+
+
+def served_kind(definition: Head) -> ServedKind | None:
+    """What a definition serves now; None: nothing (not established yet, or no version is served).
+
+    The version is the storage version, which costs the server no conversion, or else the served version of the highest priority.
+    """
+    conditions = dict(zip(definition.value(_CONDITIONS), definition.value(_STATES), strict=False))
+    if conditions.get("Established") != "True":
+        return None
+    names, served, stored = (definition.value(path) for path in (_NAMES, _SERVED, _STORED))
+    versions = [(name, at_rest) for name, on, at_rest in zip(names, served, stored, strict=False) if on is True]
+    kind, plural = definition.value(_KIND), definition.value(_PLURAL)
+    if not versions or not kind or not plural:
+        return None
+    version = next((name for name, at_rest in versions if at_rest is True), None) or max((name for name, _ in versions), key=priority)
+    return ServedKind(GroupVersionKind(definition.value(_GROUP), version, kind), plural, definition.value(_SCOPE) == "Namespaced")
+
+
+def priority(version: str) -> tuple[int, int, int, str]:
+    """Orders versions as Kubernetes does: v2 before v1, v1 before v1beta2, before v1beta1, before v1alpha1, before all other names.
+
+    Source: Kubernetes, "Versions in CustomResourceDefinitions", version priority.
+    """
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        # Other names are ordered from a to z, the first one first.
+        return (0, 0, 0, "".join(chr(0x10FFFF - ord(letter)) for letter in version) + chr(0x10FFFF))
+    major, stage, minor = found.groups()
+    return ({"alpha": 1, "beta": 2, None: 3}[stage], int(major), int(minor or 0), "")
+
 
 _DEFINITION = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
 #: Handlers get so many seconds to hear that a kind's objects are gone; what they have not heard then, they never do.
@@ -32,9 +88,9 @@ class DynamicInformers:
 
     Guarantees
         A kind is listed and watched from the event on that establishes its definition; in one version, the stored one if it is served.
-        When a definition goes, or serves the kind no more, its informer is stopped and forgotten, and handlers are told of the deletion of
-        each object that was still in the cache (``tombstone``): who reacts to objects never keeps one of a kind that is gone.
-        A definition that comes back is a new kind: its objects are told as added, after all that was told of its predecessor.
+        When a definition goes, or serves the kind no more, its informer is stopped and forgotten, and handlers get a DELETED event of
+        each object that was still in the cache (``tombstone``), so that they never keep an object of a kind that is gone.
+        A definition that comes back is a new kind: handlers get ADDED events of its objects, after all events of its predecessor.
         A handler sees the events of all kinds, one at a time; ``event.view.kind`` says of which.
 
     Not guaranteed
@@ -47,7 +103,7 @@ class DynamicInformers:
     def __init__(
         self,
         informers: Informers,
-        wanted: Callable[[ServedKind], bool] = lambda _: True,
+        accepts: Callable[[ServedKind], bool] = lambda _: True,
         *,
         namespace: str | Iterable[str] | None = None,
         labels: Labels | None = None,
@@ -56,12 +112,12 @@ class DynamicInformers:
         started: Callable[[Informer[Unstructured]], object] | None = None,
         stopped: Callable[[Informer[Unstructured]], object] | None = None,
     ) -> None:
-        """``wanted`` chooses kinds; the options are those of ``Informers.of``, ``namespace`` for kinds that have one.
+        """``accepts`` chooses kinds; the options are those of ``Informers.of``, ``namespace`` for kinds that have one.
 
-        ``started`` and ``stopped`` are told of each informer, plain functions both.
+        ``started`` and ``stopped`` are plain functions, called with each informer.
         """
         self._informers = informers
-        self._wanted = wanted
+        self._accepts = accepts
         self._namespace = namespace if namespace is None or isinstance(namespace, str) else tuple(namespace)
         self._options: dict[str, Any] = {"labels": labels, "field_selector": field_selector, "paths": tuple(paths)}
         self._started = started
@@ -69,15 +125,15 @@ class DynamicInformers:
         self._handlers: list[DynamicRegistration] = []
         #: By the definition's name: what runs; what should; and where something is being ended before that can be so.
         self._running: dict[str, tuple[ServedKind, Informer[Unstructured]]] = {}
-        self._aims: dict[str, ServedKind | None] = {}
-        self._settling: set[str] = set()
+        self._targets: dict[str, ServedKind | None] = {}
+        self._replacing: set[str] = set()
         definitions = informers.of(_DEFINITION, fields=PATHS, paths=PATHS)
         changed, gone = self._changed, self._gone
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=gone, resync=0, name="dynamic informers")
 
     @property
     def kinds(self) -> Mapping[GroupVersionKind, Informer[Unstructured]]:
-        """What is informed of at this moment."""
+        """The informers of the kinds that are served now."""
         return MappingProxyType({kind.gvk: informer for kind, informer in self._running.values()})
 
     def on_event(
@@ -93,7 +149,9 @@ class DynamicInformers:
     ) -> DynamicRegistration:
         """As ``Informer.on_event``, for every kind that is there or comes. Called for one event at a time."""
         lock = asyncio.Lock()
-        calls = {what: each and InTurn(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))}
+        calls = {
+            what: each and SerialisedHandler(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))
+        }
         options = {**calls, "where": where, "coalesce": coalesce, "resync": resync, "name": name}
         registration = DynamicRegistration(options, self._handlers.remove)
         for _, informer in self._running.values():
@@ -111,44 +169,44 @@ class DynamicInformers:
         await all_synced(*(informer for _, informer in self._running.values()), timeout=timeout)
 
     def stop(self) -> None:
-        """Start and stop no more informers; those that run go on with the block."""
+        """Start and stop no more informers; the running ones end with the block."""
         self._definitions.remove()
 
-    # ------------------------------------------------------------------------------------------------------- what is served
+    # --------------------------------------------------------------------------------------------------------- served kinds
 
     def _changed(self, event: Event[Unstructured]) -> None:
         served = served_kind(event.head)
-        self._aim(event.head.name, served if served is not None and self._wanted(served) else None)
+        self._aim(event.head.name, served if served is not None and self._accepts(served) else None)
 
     def _gone(self, event: Event[Unstructured]) -> None:
         self._aim(event.head.name, None)
 
     def _aim(self, name: str, served: ServedKind | None) -> None:
         """What the definition ``name`` wants; at once if nothing has to be ended first."""
-        self._aims[name] = served
-        if name in self._settling:
+        self._targets[name] = served
+        if name in self._replacing:
             return  # it looks again when it has done what it does
         running = self._running.get(name)
         if running is not None and running[0] != served:
-            self._settling.add(name)
-            self._informers.spawn(self._settle(name), f"kubeloop farewell of {running[1].what}")
+            self._replacing.add(name)
+            self._informers.spawn(self._settle(name), f"kubeloop farewell of {running[1].description}")
         elif running is None and served is not None:
             self._enter(name, served)
         elif served is None:
-            del self._aims[name]
+            del self._targets[name]
 
     async def _settle(self, name: str) -> None:
         # One after the other: otherwise handlers could hear of the new kind's objects before the last of the old one's.
         try:
-            while (running := self._running.get(name)) is not None and running[0] != self._aims[name]:
+            while (running := self._running.get(name)) is not None and running[0] != self._targets[name]:
                 await self._leave(name, running[1])
-                served = self._aims[name]
+                served = self._targets[name]
                 if served is not None:
                     self._enter(name, served)
         finally:
-            self._settling.discard(name)
-            if self._aims[name] is None:
-                del self._aims[name]
+            self._replacing.discard(name)
+            if self._targets[name] is None:
+                del self._targets[name]
 
     def _enter(self, name: str, served: ServedKind) -> None:
         namespace = self._namespace if served.namespaced else None
@@ -156,14 +214,13 @@ class DynamicInformers:
         self._running[name] = served, informer
         for registration in self._handlers:
             registration.join(informer)
-        _log.info("%s: served from now on", informer.what)
+        _log.info("%s: served from now on", informer.description)
         _tell(self._started, informer)
 
     async def _leave(self, name: str, informer: Informer[Unstructured]) -> None:
         del self._running[name]
-        _log.info("%s: served no more", informer.what)
-        await informer.forsake(FAREWELL)
-        await self._informers.remove(informer)
+        _log.info("%s: served no more", informer.description)
+        await self._informers.remove(informer, drain_timeout=FAREWELL)
         for registration in self._handlers:
             registration.leave(informer)
         _tell(self._stopped, informer)
@@ -174,7 +231,7 @@ def _tell(callback: Callable[[Informer[Unstructured]], object] | None, informer:
         try:
             callback(informer)
         except Exception:  # noqa: BLE001 - the caller's own code may raise anything; the kinds that come and go must not stop for it
-            _log.exception("%s: %s failed; going on", informer.what, getattr(callback, "__qualname__", callback))
+            _log.exception("%s: %s failed; going on", informer.description, getattr(callback, "__qualname__", callback))
 
 
 class DynamicRegistration:
@@ -203,7 +260,7 @@ class DynamicRegistration:
         self._places.pop(informer, None)
 
     def remove(self) -> None:
-        """As ``Registration.remove``, for the kinds that are there and those that come."""
+        """Remove the handler from all kinds, present and future ones."""
         if self._removed:
             return
         self._removed = True

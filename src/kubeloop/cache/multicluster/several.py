@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
 from kubeloop.cache import arguments
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.diagnostics.describe import Description
-from kubeloop.cache.handlers.filtering import Predicate
+from kubeloop.cache.handlers.event import Predicate
 from kubeloop.cache.handlers.registration import Handler, Registration
-from kubeloop.cache.handlers.serialised import InTurn
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import InformerOptions, Informers
 from kubeloop.cache.lister.lister import Labels, Lister
+from kubeloop.cache.multicluster.serialised import SerialisedHandler
 from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.tasks.waiting import Syncing, all_synced
+from kubeloop.cache.tasks.progress import Syncing, all_synced
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, KubeloopError, ObjectKey, Resource
 from kubeloop.timing import Clock
@@ -75,12 +75,12 @@ class MulticlusterInformers:
             raise ValueError("no client was given")
         for name, client in clients.items():
             arguments.check_client(client, f"clients[{name!r}]")
-        made = {
+        informers = {
             name: Informers(client, resync=resync, clock=clock, rng=rng, cluster=name, read_your_writes=read_your_writes, policy=policy)
             for name, client in clients.items()
         }
         #: The informers of each cluster, for what concerns one alone.
-        self.clusters: Mapping[str, Informers] = MappingProxyType(made)
+        self.clusters: Mapping[str, Informers] = MappingProxyType(informers)
         self._stack: AsyncExitStack | None = None
 
     def of(self, kind: type[R], **options: Unpack[InformerOptions[R]]) -> MulticlusterInformer[R]:
@@ -88,7 +88,7 @@ class MulticlusterInformers:
         return MulticlusterInformer({name: informers.of(kind, **options) for name, informers in self.clusters.items()})
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until every informer of every cluster has synced. Seconds. To go on without those that are down, catch the error.
+        """Wait until every informer of every cluster has synced. Seconds. To go on without unreachable clusters, catch the error.
 
         Raises:
             Unauthorized, Forbidden, UntrustedCertificate: at once, of any cluster; a note on the error names it.
@@ -146,15 +146,18 @@ class MulticlusterInformer(Generic[R]):
         Each cluster has its own buffer; clusters whose events wait take turns.
 
         Raises:
-            InformerStopped: nobody would ever call them.
+            InformerStopped: the informer of a cluster has stopped and will never call the functions.
         """
         lock = asyncio.Lock()
-        calls = {what: each and InTurn(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))}
-        made = {
+        calls = {
+            argument: each and SerialisedHandler(each, lock)
+            for argument, each in (("added", added), ("updated", updated), ("deleted", deleted))
+        }
+        registrations = {
             cluster: informer.on_event(where=where, coalesce=coalesce, resync=resync, name=name, **calls)
             for cluster, informer in self.clusters.items()
         }
-        return MulticlusterRegistration(made)
+        return MulticlusterRegistration(registrations)
 
 
 class MulticlusterRegistration(Generic[R]):
@@ -215,12 +218,12 @@ class MulticlusterLister(Generic[R]):
     def each(self, namespace: str | None = None, labels: Labels | None = None) -> Iterator[tuple[str, R]]:
         """As ``list``, one object at a time; of each cluster the state when its turn comes."""
         for name, lister in self.clusters.items():
-            for one in lister.each(namespace, labels):
-                yield name, one
+            for obj in lister.each(namespace, labels):
+                yield name, obj
 
     def by_index(self, name: str, value: str | int | bool) -> builtins.list[tuple[str, R]]:
         """The objects that have this value, wherever they are."""
-        return [(cluster, one) for cluster, lister in self.clusters.items() for one in lister.by_index(name, value)]
+        return [(cluster, obj) for cluster, lister in self.clusters.items() for obj in lister.by_index(name, value)]
 
     def heads(self, namespace: str | None = None, labels: Labels | None = None) -> builtins.list[tuple[str, Head]]:
         """As ``list``, without decoding."""

@@ -14,12 +14,11 @@ from typing import Any, Protocol
 import msgspec
 
 from kubeloop.cache.blobs.head import Head, HeadReader
-from kubeloop.cache.persistence.folder import Folder
-from kubeloop.cache.persistence.records import Damaged
-from kubeloop.cache.persistence.state import Header, Stamp, StateReader, write_state
+from kubeloop.cache.persistence.state import Stamp, StateHeader, StateReader, write_state
+from kubeloop.cache.persistence.state_file import CorruptStateFile, Folder
+from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.reflector.store import ReflectorStore
-from kubeloop.cache.reflector_target import ReflectorTarget
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.scope import InformerScope
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.client import Client
 from kubeloop.meta import Forbidden, KubeloopError, NotFound, Unauthorized, Unstructured, kind_info
@@ -32,8 +31,8 @@ from kubeloop.transport import logger_with_context
 GRACE = 0.25
 
 
-class Resuming:
-    """The sink of a list and watch that begins with ``resume_from``. Afterwards it is the feed by other names, and costs nothing.
+class ResumingStore:
+    """The ``ReflectorStore`` of a list and watch that begins with ``resume_from``: adds a saved state, then passes everything on.
 
     Guarantees
         The saved state is installed once, before anything that the watch brings; or never, if a list begins or the watch is refused first.
@@ -41,70 +40,74 @@ class Resuming:
 
     def __init__(self, feed: ReflectorStore, heads: list[Head], version: str, clock: Clock) -> None:
         self._feed = feed
-        self._heads = heads
+        #: The saved state; None: it was installed or discarded.
+        self._heads: list[Head] | None = heads
         self._version = version
         self._clock = clock
         self._timer: Timer | None = None
-        self.before = feed.before
 
     @property
     def reader(self) -> HeadReader:
         return self._feed.reader
 
+    def before(self, namespace: str, name: str) -> Head | None:
+        return self._feed.before(namespace, name)
+
     def watching(self) -> None:
-        self._stop_timer()
         self._feed.watching()
-        self._timer = self._clock.call_later(GRACE, self._install)
+        if self._heads is not None:
+            self._stop_timer()
+            self._timer = self._clock.call_later(GRACE, self._install)
 
     def change(self, head: Head) -> None:
-        self._install()
+        if self._heads is not None:
+            self._install()
         self._feed.change(head)
 
     def remove(self, head: Head) -> None:
-        self._install()
+        if self._heads is not None:
+            self._install()
         self._feed.remove(head)
 
     def bookmark(self, version: str) -> None:
-        self._install()
+        if self._heads is not None:
+            self._install()
         self._feed.bookmark(version)
 
     def listing(self) -> None:
-        self._pass_on()
+        self._discard()
         self._feed.listing()
 
     def failed(self, error: Exception) -> None:
-        # Not in vain yet: where nobody answered, the same watch is tried again.
+        # The saved state stays: if the server did not answer, the same watch is tried again.
         self._stop_timer()
         self._feed.failed(error)
 
-    def waiting(self, why: str) -> None:
+    def waiting(self, reason: str) -> None:
         # The watch came to nothing, such as for a version that the server has forgotten: a list will follow.
         self._stop_timer()
-        self._feed.waiting(why)
+        self._feed.waiting(reason)
 
     def replace(self, heads: list[Head], version: str) -> None:
-        self._pass_on()
+        self._discard()
         self._feed.replace(heads, version)
 
     def flush(self) -> None:
         self._feed.flush()
 
     def close(self) -> None:
-        """The watch ended for good."""
+        """Cancel the timer, after the end of the watch."""
         self._stop_timer()
 
     def _install(self) -> None:
-        heads, version = self._heads, self._version
-        self._pass_on()
-        self._feed.replace(heads, version)
+        heads = self._heads
+        self._discard()
+        if heads is not None:
+            self._feed.replace(heads, self._version)
 
-    def _pass_on(self) -> None:
+    def _discard(self) -> None:
         self._stop_timer()
-        self._heads = []
-        feed = self._feed
-        names = ("watching", "change", "remove", "bookmark", "listing", "failed", "waiting", "replace", "flush")
-        for name in names:
-            setattr(self, name, getattr(feed, name))
+        self._heads = None
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -125,7 +128,7 @@ class Saved(Protocol):
     """An informer, as far as saving it needs to know."""
 
     @property
-    def scope(self) -> Scope[Any]:
+    def scope(self) -> InformerScope[Any]:
         """What it is an informer of."""
 
     @property
@@ -179,14 +182,14 @@ class Persistence:
     # ---------------------------------------------------------------------------------------------------------------- loading
 
     async def run(self, informer: Saved, feed: ReflectorTarget) -> None:
-        """List and watch into the feed, from its saved state on if there is one that fits. Until it is cancelled."""
-        found = await self._find(informer, feed)
-        if found is None:
+        """List and watch into the feed until cancelled; begin with the saved state if a fitting one exists."""
+        saved = await self._find(informer, feed)
+        if saved is None:
             await feed.listwatch.run(feed)
             return
-        heads, version = found
-        resuming = Resuming(feed, heads, version, self._clock)
-        del found, heads
+        heads, version = saved
+        resuming = ResumingStore(feed, heads, version, self._clock)
+        del saved, heads
         try:
             await feed.listwatch.run(resuming, version)
         finally:
@@ -194,7 +197,7 @@ class Persistence:
 
     async def _find(self, informer: Saved, feed: ReflectorTarget) -> tuple[list[Head], str] | None:
         name = _file(informer.scope, feed.namespace)
-        if not self._wanted(informer.scope):
+        if not self._is_saved(informer.scope):
             self._folder.remove(name)
             return None
         await self._identify(feed)
@@ -208,12 +211,14 @@ class Persistence:
                 if not stale:
                     heads = await self._load(state, informer.reader)
                     self._saved[name] = (state.header.version, state.header.stamp.paths)
-                    _log.info("%s: resuming with %s at version %s", feed.what, counted(len(heads), "saved object"), state.header.version)
+                    _log.info(
+                        "%s: resuming with %s at version %s", feed.description, counted(len(heads), "saved object"), state.header.version
+                    )
                     return heads, state.header.version
                 reason = f"it was written for {stale}"
-        except (Damaged, OSError) as error:
+        except (CorruptStateFile, OSError) as error:
             reason = str(error)
-        _log.warning("%s: the saved state is discarded, everything is listed: %s", feed.what, reason)
+        _log.warning("%s: the saved state is discarded, everything is listed: %s", feed.description, reason)
         self._folder.remove(name)
         return None
 
@@ -231,8 +236,8 @@ class Persistence:
         async with self._asking:
             while not self._server:
                 try:
-                    found = await self._client.get_metadata(_NAMESPACE, "kube-system")
-                    self._server = f"uid {found.metadata.uid}"
+                    saved = await self._client.get_metadata(_NAMESPACE, "kube-system")
+                    self._server = f"uid {saved.metadata.uid}"
                 except (Forbidden, NotFound, Unauthorized):
                     # Who may not ask: a server at another address, or that another authority vouches for, is another one.
                     config = self._client.transport.config
@@ -253,7 +258,7 @@ class Persistence:
         """Save what changed since the last time. What cannot be written is logged; the old file stays."""
         for informer in list(informers):
             for feed in informer.feeds:
-                if self._server and feed.synced and feed.version and self._wanted(informer.scope):
+                if self._server and feed.synced and feed.version and self._is_saved(informer.scope):
                     await self._save(informer, feed)
 
     async def _save(self, informer: Saved, feed: ReflectorTarget) -> None:
@@ -262,18 +267,18 @@ class Persistence:
         if self._saved.get(name) == state:
             return
         snapshot = informer.snapshot(feed.namespace)
-        header = Header(self._stamp(informer, feed), feed.version, len(snapshot))
+        header = StateHeader(self._stamp(informer, feed), feed.version, len(snapshot))
         try:
             with self._folder.writing(name) as file:
                 for part in write_state(header, snapshot, informer.reader):
                     await asyncio.to_thread(file.write, part)
                 await asyncio.to_thread(self._folder.settle, file)
         except OSError as error:
-            _log.warning("%s: the state cannot be saved: %s", feed.what, error)
+            _log.warning("%s: the state cannot be saved: %s", feed.description, error)
         else:
             self._saved[name] = state
 
-    def _wanted(self, scope: Scope[Any]) -> bool:
+    def _is_saved(self, scope: InformerScope[Any]) -> bool:
         if scope.keep.transform is not None:
             return False
         gvk = kind_info(scope.kind).gvk
@@ -286,10 +291,10 @@ class Persistence:
         return Stamp(self._server, gvk.api_version, gvk.kind, feed.namespace, scope.labels, scope.field_selector, scope.keep.form, paths)
 
 
-def _file(scope: Scope[Any], namespace: str | None) -> str:
+def _file(scope: InformerScope[Any], namespace: str | None) -> str:
     gvk = kind_info(scope.kind).gvk
-    what = msgspec.json.encode([gvk.api_version, gvk.kind, namespace, scope.labels, scope.field_selector, scope.keep.form]).decode()
-    return f"{gvk.kind.lower()}-{_digest(what)[:24]}.state"
+    identity = msgspec.json.encode([gvk.api_version, gvk.kind, namespace, scope.labels, scope.field_selector, scope.keep.form]).decode()
+    return f"{gvk.kind.lower()}-{_digest(identity)[:24]}.state"
 
 
 def _digest(text: str) -> str:

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from kubeloop.cache.blobs.compression import PLAIN, Codec, CompressedObject
 from kubeloop.cache.blobs.head import Head, HeadReader
-from kubeloop.cache.persistence.records import MAGIC, Damaged, Record, RecordReader, RecordWriter
+from kubeloop.cache.persistence.state_file import MAGIC, CorruptStateFile, RecordReader, RecordType, RecordWriter
 from kubeloop.codec.paths import EACH, parse_path
 
 
@@ -35,7 +35,7 @@ class Columns(Struct, array_like=True):
 
 
 def columns_of(heads: Sequence[Head], reader: HeadReader, codecs: dict[Codec, int]) -> tuple[Columns, list[Codec]]:
-    """``codecs`` numbers those that were met; new ones are added to it, and answered in the order of their numbers."""
+    """Return the heads as columns, and the codecs that are new. ``codecs`` numbers the known codecs; new ones are added to it."""
     known = len(codecs)
     packed = [(each.codec, each.blob) for each in (head._packed for head in heads)]
     label_sets: dict[int, int] = {}
@@ -62,7 +62,7 @@ def columns_of(heads: Sequence[Head], reader: HeadReader, codecs: dict[Codec, in
 
 
 def heads_of(columns: Columns, reader: HeadReader, codecs: Sequence[Codec]) -> list[Head]:
-    """The heads again, sharing what is alike with those that the reader makes.
+    """Return the heads of columns, sharing equal values with the heads that the reader makes.
 
     Raises:
         ValueError: columns of different lengths, or none for one of the reader's paths. IndexError: a place that is not in its table.
@@ -105,7 +105,7 @@ SLICE = 1000
 
 
 class Stamp(Struct, frozen=True):
-    """What a state belongs to. One that was written for another stamp is stale."""
+    """Identifies the server, kind, selection and form of a state. A state with another stamp is stale."""
 
     server: str
     api_version: str
@@ -118,14 +118,14 @@ class Stamp(Struct, frozen=True):
 
     def differs(self, other: Stamp) -> str:
         """The first thing that is not the same, in words; "" if all is."""
-        words = {"server": "another server", "kept": "another choice of what is kept", "paths": "other indexes or paths"}
+        words = {"server": "another server", "kept": "other stored parts", "paths": "other indexes or paths"}
         for name in self.__struct_fields__:
             if getattr(self, name) != getattr(other, name):
                 return words.get(name, f"another {name}")
         return ""
 
 
-class Header(Struct, frozen=True):
+class StateHeader(Struct, frozen=True):
     stamp: Stamp
     #: The resourceVersion that the objects are at.
     version: str
@@ -137,24 +137,24 @@ class _Dictionary(Struct, array_like=True):
     expected: float
 
 
-_header = msgspec.msgpack.Decoder(Header).decode
+_header = msgspec.msgpack.Decoder(StateHeader).decode
 _dictionary = msgspec.msgpack.Decoder(_Dictionary).decode
 _columns = msgspec.msgpack.Decoder(Columns).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def write_state(header: Header, heads: Iterable[Head], reader: HeadReader) -> Iterator[bytes]:
+def write_state(header: StateHeader, heads: Iterable[Head], reader: HeadReader) -> Iterator[bytes]:
     """The bytes of a state, some objects at a time. ``heads`` must not change meanwhile; each slice is of the moment it is made."""
     records = RecordWriter()
-    yield MAGIC + records.record(Record.HEADER, _encode(header))
+    yield MAGIC + records.record(RecordType.HEADER, _encode(header))
     known: dict[Codec, int] = {PLAIN: 0}
     rest = iter(heads)
-    while some := list(islice(rest, SLICE)):
-        columns, new = columns_of(some, reader, known)
+    while batch := list(islice(rest, SLICE)):
+        columns, new = columns_of(batch, reader, known)
         for codec in new:
-            yield records.record(Record.DICTIONARY, _encode(_Dictionary(codec.content, codec.expected)))
-        yield records.record(Record.OBJECTS, _encode(columns))
-    yield records.record(Record.END, b"")
+            yield records.record(RecordType.DICTIONARY, _encode(_Dictionary(codec.content, codec.expected)))
+        yield records.record(RecordType.OBJECTS, _encode(columns))
+    yield records.record(RecordType.END, b"")
 
 
 class StateReader:
@@ -167,8 +167,8 @@ class StateReader:
     def __init__(self, file: BinaryIO) -> None:
         self._records = RecordReader(file)
         kind, payload = self._records.next()
-        if kind is not Record.HEADER:
-            raise Damaged("it does not begin with a header")
+        if kind is not RecordType.HEADER:
+            raise CorruptStateFile("it does not begin with a header")
         self.header = _read(_header, payload)
         self.codecs: list[Codec] = [PLAIN]
 
@@ -177,33 +177,33 @@ class StateReader:
         while True:
             kind, payload = self._records.next()
             match kind:
-                case Record.DICTIONARY:
-                    found = _read(_dictionary, payload)
+                case RecordType.DICTIONARY:
+                    dictionary = _read(_dictionary, payload)
                     try:
-                        self.codecs.append(Codec.of(found.content, found.expected))
+                        self.codecs.append(Codec.of(dictionary.content, dictionary.expected))
                     except ValueError as error:
-                        raise Damaged(str(error)) from None
-                case Record.OBJECTS:
+                        raise CorruptStateFile(str(error)) from None
+                case RecordType.OBJECTS:
                     heads = self._restore(reader, payload)
                     count += len(heads)
                     yield heads
-                case Record.END:
+                case RecordType.END:
                     self._records.at_end()
                     if count != self.header.objects:
-                        raise Damaged(f"it has {count} of {self.header.objects} objects")
+                        raise CorruptStateFile(f"it has {count} of {self.header.objects} objects")
                     return
-                case Record.HEADER:
-                    raise Damaged("it has two headers")
+                case RecordType.HEADER:
+                    raise CorruptStateFile("it has two headers")
 
     def _restore(self, reader: HeadReader, payload: bytes) -> list[Head]:
         try:
             return heads_of(_read(_columns, payload), reader, self.codecs)
         except (ValueError, IndexError) as error:
-            raise Damaged(f"its columns do not fit each other: {error}") from None
+            raise CorruptStateFile(f"its columns do not fit each other: {error}") from None
 
 
 def _read(decode: Callable[[bytes], T], payload: bytes) -> T:
     try:
         return decode(payload)
     except msgspec.DecodeError as error:
-        raise Damaged(f"a record cannot be read: {error}") from None
+        raise CorruptStateFile(f"a record cannot be read: {error}") from None

@@ -1,6 +1,6 @@
-"""Decodes the objects and frames that a server sends, and reports those that it refuses. It makes no decision about requests.
+"""Decodes the objects and frames that a server sends, and reports malformed ones. It makes no decision about requests.
 
-One bad object costs nobody else anything: it is skipped and logged, or repaired where the standard Kubernetes clients repair it too.
+A malformed object does not affect others: it is skipped and logged, or repaired where the standard Kubernetes clients repair it too.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class EventDecoder:
         An ERROR event: ``ErrorEvent``.
     """
 
-    def __init__(self, what: str) -> None:
-        """``what`` names the objects to a person: ``pods in namespace "shop"``."""
-        self._what = what
+    def __init__(self, description: str) -> None:
+        """``description`` names the objects to a person: ``pods in namespace "shop"``."""
+        self._description = description
 
     # ---------------------------------------------------------------------------------------------------------------- list items
 
@@ -63,24 +63,24 @@ class EventDecoder:
                 if isinstance(error, UnicodeDecodeError):
                     repaired = self._repaired(document)
                     return projection.object(repaired), repaired
-                _log.error("%s: skipped a list item that is no object: %s", self._what, error)
+                _log.error("%s: skipped a list item that is no object: %s", self._description, error)
                 return None, document
 
         return read
 
-    def listed(self, projected: Projected, document: memoryview | bytes, reader: HeadReader, sink: ReflectorStore) -> Head | None:
-        """The head of an object of a list, or of a streamed one; the one that the cache has if it is the same state."""
+    def listed(self, projected: Projected, document: memoryview | bytes, reader: HeadReader, store: ReflectorStore) -> Head | None:
+        """Return the head of a listed or streamed object; the cache's own head if it is the same state."""
         metadata = projected.metadata
-        if (projected.kind and not reader.expects(projected)) or not metadata.name:
+        if (projected.kind and not reader.keeper.expects(projected)) or not metadata.name:
             self.skip(projected)
             return None
-        before = sink.before(metadata.namespace, metadata.name)
+        before = store.before(metadata.namespace, metadata.name)
         if (
             before is not None
             and before.resource_version == metadata.resource_version
             and metadata.resource_version
             and before.uid == metadata.uid
-            and reader.made(before)
+            and reader.is_current(before)
         ):
             return before
         try:
@@ -95,17 +95,17 @@ class EventDecoder:
         """A frame that raised this, made readable; None: it is skipped."""
         if isinstance(error, UnicodeDecodeError):
             return memoryview(self._repaired(frame))
-        _log.error("%s: skipped an event whose object is nested too deeply (%d bytes)", self._what, len(frame))
+        _log.error("%s: skipped an event whose object is nested too deeply (%d bytes)", self._description, len(frame))
         return None
 
     def _repaired(self, document: memoryview | bytes) -> bytes:
-        _log.error("%s: the server sent invalid UTF-8, replaced by U+FFFD, in an object of %d bytes", self._what, len(document))
+        _log.error("%s: the server sent invalid UTF-8, replaced by U+FFFD, in an object of %d bytes", self._description, len(document))
         return bytes(document).decode("utf-8", "replace").encode()
 
     def skip(self, projected: Projected) -> None:
         name = projected.metadata.name or "without a name"
         api_version, kind = projected.api_version or "no apiVersion", projected.kind or "none"
-        _log.error("%s: skipped an object of %s, Kind=%s (%s)", self._what, api_version, kind, name)
+        _log.error("%s: skipped an object of %s, Kind=%s (%s)", self._description, api_version, kind, name)
 
 
 def ends_initial_events(document: memoryview) -> bool:

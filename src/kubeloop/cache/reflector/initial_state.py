@@ -1,12 +1,15 @@
-"""Initial state: collects what a stream shows before it says that it has shown everything (KEP-3157). Nothing of it reaches the cache."""
+"""Initial state: collects the objects of a stream before it is complete (KEP-3157), and compares them with a list for tests."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.reflector.event_decoder import EventDecoder, ends_initial_events, error_event
+from kubeloop.cache.reflector.requests import ReflectorStream
 from kubeloop.cache.reflector.store import ReflectorStore
-from kubeloop.cache.reflector.watch_stream import WatchStream
-from kubeloop.meta import DecodeError
+from kubeloop.codec.projection import Projected
+from kubeloop.meta import DecodeError, KubeloopError
 
 
 class InitialState:
@@ -19,9 +22,9 @@ class InitialState:
         The order: what was changed meanwhile comes last.
     """
 
-    def __init__(self, intake: EventDecoder, sink: ReflectorStore, stream: WatchStream) -> None:
-        self._intake = intake
-        self._sink = sink
+    def __init__(self, decoder: EventDecoder, store: ReflectorStore, stream: ReflectorStream) -> None:
+        self._decoder = decoder
+        self._store = store
         self._stream = stream
         self._shown: list[Head] = []
         # Changes while the state is still coming in are few, objects are many: no key is kept for what was only shown.
@@ -36,8 +39,8 @@ class InitialState:
         if not self._changed:
             return self._shown
         changed = self._changed
-        kept = [head for head in self._shown if (head.namespace, head.name) not in changed]
-        return kept + [head for head in changed.values() if head is not None]
+        unchanged = [head for head in self._shown if (head.namespace, head.name) not in changed]
+        return unchanged + [head for head in changed.values() if head is not None]
 
     def take(self, frames: list[memoryview]) -> int | None:
         """How many of the frames belong to it; None: all, and it is not complete.
@@ -45,14 +48,14 @@ class InitialState:
         Raises:
             ErrorEvent: the server gave up. DecodeError: what cannot be read.
         """
-        intake, sink, stream, changed = self._intake, self._sink, self._stream, self._changed
-        reader = sink.reader
-        read, listed, show = reader.projection.event, intake.listed, self._shown.append
+        decoder, store, stream, changed = self._decoder, self._store, self._stream, self._changed
+        reader = store.reader
+        read, listed, show = reader.projection.event, decoder.listed, self._shown.append
         for number, frame in enumerate(frames, start=1):
             try:
                 kind, projected, document = read(frame)
             except (UnicodeDecodeError, RecursionError) as error:
-                repaired = intake.repaired(frame, error)
+                repaired = decoder.repaired(frame, error)
                 if repaired is not None and self.take([repaired]) is not None:
                     return number
                 continue
@@ -68,7 +71,7 @@ class InitialState:
             if kind not in ("ADDED", "MODIFIED", "DELETED"):
                 raise DecodeError(f'an event of unknown type "{kind}"')
             # Versions of these events are not followed: they come in any order. Behaviour C40.
-            head = listed(projected, document, reader, sink)
+            head = listed(projected, document, reader, store)
             if head is None:
                 continue
             key = head.namespace, head.name
@@ -79,3 +82,49 @@ class InitialState:
             else:
                 show(head)
         return None
+
+
+# Consistency: compares a state that came as a stream with a list at exactly its version. A detector for tests; off unless asked for.
+#
+# After client-go's consistency detector (behaviour C43), which ends the process; here the informer's block ends with ``InconsistentState``.
+
+
+#: A list that fails is tried so often before the state is believed unseen.
+TRIES = 5
+_SHOWN = 5
+
+
+class InconsistentState(KubeloopError):
+    """The server streamed another state than it lists at the same version."""
+
+
+class StateComparison:
+    """Takes the objects of the list and tells how the stream's differ."""
+
+    def __init__(self) -> None:
+        self._listed: dict[str, tuple[str, str]] = {}
+
+    def take(self, projected: Projected, _: memoryview | bytes) -> None:
+        metadata = projected.metadata
+        self._listed[_key(metadata.namespace, metadata.name)] = (metadata.uid, metadata.resource_version)
+
+    def check(self, heads: Iterable[Head], version: str, description: str) -> None:
+        """
+        Raises:
+            InconsistentState: names the objects that differ.
+        """
+        streamed = {_key(head.namespace, head.name): (head.uid, head.resource_version) for head in heads}
+        faults = [f"{key}: streamed only" for key in streamed.keys() - self._listed.keys()]
+        faults += [f"{key}: listed only" for key in self._listed.keys() - streamed.keys()]
+        faults += [
+            f"{key}: streamed at version {streamed[key][1]}, listed at {self._listed[key][1]}"
+            for key in streamed.keys() & self._listed.keys()
+            if streamed[key] != self._listed[key]
+        ]
+        if faults:
+            shown = "; ".join(sorted(faults)[:_SHOWN]) + (f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else "")
+            raise InconsistentState(f"{description}: the state streamed at version {version} differs from the list at it: {shown}")
+
+
+def _key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name

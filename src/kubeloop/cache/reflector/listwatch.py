@@ -14,38 +14,35 @@ from contextlib import contextmanager
 from typing import Any, assert_never
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.reflector.consistency import TRIES, Comparison
 from kubeloop.cache.reflector.event_decoder import ErrorEvent, EventDecoder, error_event
-from kubeloop.cache.reflector.failures import trouble_of, wait_of
-from kubeloop.cache.reflector.initial_state import InitialState
+from kubeloop.cache.reflector.initial_state import TRIES, InitialState, StateComparison
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.reflector.reflector import begin, next_step
-from kubeloop.cache.reflector.reporter import ReflectorReporter
-from kubeloop.cache.reflector.requests import SILENCE, Requests, read_page
+from kubeloop.cache.reflector.reporter import ReflectorReporter, trouble_of, wait_of
+from kubeloop.cache.reflector.requests import SILENCE, ReflectorRequests, ReflectorStream, read_page
 from kubeloop.cache.reflector.stall_detection import WatchStalled
 from kubeloop.cache.reflector.steps import (
+    ContinueWatch,
     FailureClass,
-    Follow,
-    Install,
-    Installed,
-    List,
     ListFailed,
+    ListPage,
+    OpenWatch,
     Outcome,
-    Page,
+    PageListed,
+    ReplaceStore,
     Step,
-    Stream,
+    StoreReplaced,
     Streamed,
     StreamEnd,
     StreamEnded,
     StreamFailed,
-    Watch,
-    WatchEnded,
     WatchError,
     WatchFailed,
+    WatchFinished,
+    WatchList,
 )
 from kubeloop.cache.reflector.store import ReflectorStore
-from kubeloop.cache.reflector.watch_stream import WatchStream
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.scope import InformerScope
 from kubeloop.client import Client
 from kubeloop.codec.projection import Projected
 from kubeloop.http1.progress import PROGRESS, RequestProgress
@@ -79,26 +76,26 @@ class ListWatch:
     def __init__(
         self,
         client: Client,
-        scope: Scope[Any],
+        scope: InformerScope[Any],
         namespace: str | None,
         clock: Clock,
         rng: random.Random,
         policy: WatchPolicy | None = None,
     ) -> None:
         """Of a scope's namespaces it takes one, None for all that there are."""
-        self._what = scope.what(namespace)
-        self._requests = Requests(client, scope, namespace)
+        self._description = scope.describe(namespace)
+        self._requests = ReflectorRequests(client, scope, namespace)
         self._clock = clock
         self._rng = rng
         self._policy = policy or WatchPolicy()
         self._backoff = self._policy.backoff() if self._policy.backoff else Backoff(clock=clock, rng=rng)
-        self._intake = EventDecoder(self._what)
-        self._stream: WatchStream | None = None
-        self._telling = ReflectorReporter(self._what, self._policy.on_error, scope.kind)
+        self._decoder = EventDecoder(self._description)
+        self._stream: ReflectorStream | None = None
+        self._reporter = ReflectorReporter(self._description, self._policy.on_error, scope.kind)
         #: How often everything was asked for, by reason (``Why``).
-        self.lists: Counter[str] = self._telling.lists
+        self.lists: Counter[str] = self._reporter.lists
         #: How often a watch was opened again without that, by reason (``Why``).
-        self.restarts: Counter[str] = self._telling.restarts
+        self.restarts: Counter[str] = self._reporter.restarts
         #: Watches that the server answered, and whether one is open now.
         self.watches = 0
         self.watching = False
@@ -108,10 +105,10 @@ class ListWatch:
         """How often a watch was opened again."""
         return self.restarts.total()
 
-    async def run(self, sink: ReflectorStore, resume_from: str = "") -> None:
+    async def run(self, store: ReflectorStore, resume_from: str = "") -> None:
         """``resume_from``: the version of a state that the sink holds: only changes since are asked for, if the server has them.
 
-        It may not: then everything is asked for, as if there were nothing. A server that accepts the watch may say so in its first event.
+        If the server no longer has them, it lists everything. A server that accepts the watch may say so in its first event.
         """
         policy, clock = self._policy, self._clock
         state, step = begin(
@@ -121,98 +118,98 @@ class ListWatch:
         try:
             while True:
                 delay = max(self._backoff.next(), step.wait) if step.pause else 0.0
-                self._telling.next(step, delay)
+                self._reporter.next(step, delay)
                 if step.pause:
                     await clock.sleep(delay)
-                outcome = await self._act(step, sink, heads)
+                outcome = await self._act(step, store, heads)
                 state, step = next_step(state, outcome, clock.now())
         finally:
             await self._close()
 
-    async def _act(self, step: Step, sink: ReflectorStore, heads: list[Head]) -> Outcome:
+    async def _act(self, step: Step, store: ReflectorStore, heads: list[Head]) -> Outcome:
         match step:
-            case Stream():
-                return await self._show(step, sink, heads)
-            case List():
-                return await self._list(step, sink, heads)
-            case Install():
-                sink.replace(heads, step.version)
+            case WatchList():
+                return await self._show(step, store, heads)
+            case ListPage():
+                return await self._list(step, store, heads)
+            case ReplaceStore():
+                store.replace(heads, step.version)
                 heads.clear()
-                return Installed()
-            case Follow():
-                return await self._follow(sink)
-            case Watch():
-                return await self._watch(step, sink)
+                return StoreReplaced()
+            case ContinueWatch():
+                return await self._follow(store)
+            case OpenWatch():
+                return await self._watch(step, store)
             case _ as never:
                 assert_never(never)
 
     # ---------------------------------------------------------------------------------------------------------------- list
 
-    async def _list(self, step: List, sink: ReflectorStore, heads: list[Head]) -> Outcome:
+    async def _list(self, step: ListPage, store: ReflectorStore, heads: list[Head]) -> Outcome:
         if step.fresh:
             heads.clear()
-            sink.listing()
-        reader, listed, keep = sink.reader, self._intake.listed, heads.append
+            store.listing()
+        reader, listed, keep = store.reader, self._decoder.listed, heads.append
 
         def take(projected: Projected, document: memoryview | bytes) -> None:
-            head = listed(projected, document, reader, sink)
+            head = listed(projected, document, reader, store)
             if head is not None:
                 keep(head)
 
         try:
-            with self._warning("the list has not ended", sink):
+            with self._warning("the list has not ended", store):
                 request = await self._requests.page(step.version, step.limit, step.token)
-                page = await read_page(request, self._intake, reader.projection, take, self._clock)
+                page = await read_page(request, self._decoder, reader.projection, take, self._clock)
         except KubeloopError as error:
-            self._telling.failed(error, "cannot list", sink, "list")
+            self._reporter.failed(error, "cannot list", store, "list")
             return ListFailed(trouble_of(error), wait_of(error))
-        return Page(page.resource_version, page.continue_)
+        return PageListed(page.resource_version, page.continue_)
 
     # -------------------------------------------------------------------------------------------------------------- stream
 
-    async def _show(self, step: Stream, sink: ReflectorStore, heads: list[Head]) -> Outcome:
+    async def _show(self, step: WatchList, store: ReflectorStore, heads: list[Head]) -> Outcome:
         """Everything, as a stream, which stays open if it has come to the end of it."""
         heads.clear()
-        sink.listing()
+        store.listing()
         initial: InitialState | None = None
         complete = False
         try:
-            with self._warning("the server has not begun to stream the state", sink):
+            with self._warning("the server has not begun to stream the state", store):
                 stream = await self._open(step.version, initial=True)
-            sink.watching()
-            initial = InitialState(self._intake, sink, stream)
-            with self._reminding(initial, stream, sink):
+            store.watching()
+            initial = InitialState(self._decoder, store, stream)
+            with self._reminding(initial, stream, store):
                 complete = await stream.read(initial.take, SILENCE)
         except ErrorEvent as event:
-            return self._not_shown(event.error, sink)
+            return self._not_shown(event.error, store)
         except WatchStalled as error:
-            self._telling.failed(error, "the state cannot be streamed", sink)
+            self._reporter.failed(error, "the state cannot be streamed", store)
             return StreamEnded(StreamEnd.SILENT, *self._so_far())
         except KubeloopError as error:
             if initial is None or isinstance(error, DecodeError):
-                return self._not_shown(error, sink)
-            self._telling.failed(error, "the stream of the state broke", sink)
+                return self._not_shown(error, store)
+            self._reporter.failed(error, "the stream of the state broke", store)
             return StreamEnded(StreamEnd.BROKEN, *self._so_far())
         finally:
             if not complete:
                 await self._close()
         if not complete:
-            self._telling.note(f"the server ended the stream after {counted(len(initial), 'object')}, before it had shown everything")
+            self._reporter.note(f"the server ended the stream after {counted(len(initial), 'object')}, before it had shown everything")
             return StreamEnded(StreamEnd.CLOSED, stream.events, stream.lasted)
         heads[:] = initial.heads()
         if self._policy.check_consistency:
-            await self._compare(heads, initial.version, sink)
+            await self._compare(heads, initial.version, store)
         return Streamed(initial.version)
 
-    def _not_shown(self, error: KubeloopError, sink: ReflectorStore) -> Outcome:
-        trouble = trouble_of(error)
+    def _not_shown(self, error: KubeloopError, store: ReflectorStore) -> Outcome:
+        failure_class = trouble_of(error)
         # Else it is not the sink's business yet: a list follows at once, and may well be allowed where this is not.
-        final = trouble in (FailureClass.REFUSED, FailureClass.BUSY)
-        self._telling.failed(error, "the state cannot be streamed", sink if final else None)
-        return StreamFailed(trouble, wait_of(error))
+        final = failure_class in (FailureClass.REFUSED, FailureClass.BUSY)
+        self._reporter.failed(error, "the state cannot be streamed", store if final else None)
+        return StreamFailed(failure_class, wait_of(error))
 
     @contextmanager
-    def _warning(self, text: str, sink: ReflectorStore) -> Iterator[None]:
+    def _warning(self, text: str, store: ReflectorStore) -> Iterator[None]:
         """Log how far the request has come while the block lasts, ever more seldom: a server that hangs is silent for ever otherwise."""
         progress = RequestProgress(self._clock)
         token = PROGRESS.set(progress)
@@ -222,9 +219,9 @@ class ListWatch:
         def warn() -> None:
             nonlocal passed, pause, timer
             passed += pause
-            late = f"{text} after {passed:.0f} s ({progress})"
-            _log.warning("%s: %s", self._what, late)
-            sink.waiting(late)
+            warning = f"{text} after {passed:.0f} s ({progress})"
+            _log.warning("%s: %s", self._description, warning)
+            store.waiting(warning)
             pause = passed
             timer = self._clock.call_later(pause, warn)
 
@@ -236,15 +233,15 @@ class ListWatch:
             PROGRESS.reset(token)
 
     @contextmanager
-    def _reminding(self, initial: InitialState, stream: WatchStream, sink: ReflectorStore) -> Iterator[None]:
+    def _reminding(self, initial: InitialState, stream: ReflectorStream, store: ReflectorStore) -> Iterator[None]:
         timer: Timer
 
         def remind() -> None:
             nonlocal timer
             objects = counted(len(initial), "object")
-            waits = f"after {stream.lasted:.0f} s and {objects} the server has not said that it has shown everything"
-            _log.warning("%s: %s", self._what, waits)
-            sink.waiting(waits)
+            warning = f"after {stream.lasted:.0f} s and {objects} the server has not said that it has shown everything"
+            _log.warning("%s: %s", self._description, warning)
+            store.waiting(warning)
             timer = self._clock.call_later(REMIND, remind)
 
         timer = self._clock.call_later(REMIND, remind)
@@ -253,79 +250,79 @@ class ListWatch:
         finally:
             timer.cancel()
 
-    async def _compare(self, heads: list[Head], version: str, sink: ReflectorStore) -> None:
+    async def _compare(self, heads: list[Head], version: str, store: ReflectorStore) -> None:
         for attempt in range(1, TRIES + 1):
-            comparison = Comparison()
+            comparison = StateComparison()
             try:
                 request = await self._requests.page(version, 0, match="Exact")
-                await read_page(request, self._intake, sink.reader.projection, comparison.take, self._clock)
+                await read_page(request, self._decoder, store.reader.projection, comparison.take, self._clock)
             except KubeloopError as error:
-                _log.warning("%s: no list to compare the streamed state with, try %d of %d: %s", self._what, attempt, TRIES, error)
+                _log.warning("%s: no list to compare the streamed state with, try %d of %d: %s", self._description, attempt, TRIES, error)
                 if trouble_of(error) is FailureClass.EXPIRED:
                     break
                 await self._clock.sleep(max(1.0, wait_of(error)))
             else:
-                comparison.check(heads, version, self._what)
+                comparison.check(heads, version, self._description)
                 return
-        _log.warning("%s: the state streamed at version %s was not compared", self._what, version)
+        _log.warning("%s: the state streamed at version %s was not compared", self._description, version)
 
     # --------------------------------------------------------------------------------------------------------------- watch
 
-    async def _watch(self, step: Watch, sink: ReflectorStore) -> Outcome:
+    async def _watch(self, step: OpenWatch, store: ReflectorStore) -> Outcome:
         try:
             await self._open(step.version)
             if step.check:
-                await self._check(step.version, sink)
+                await self._check(step.version, store)
         except KubeloopError as error:
             await self._close()
-            self._telling.failed(error, "cannot watch", sink)
+            self._reporter.failed(error, "cannot watch", store)
             return WatchFailed(trouble_of(error), wait_of(error))
-        sink.watching()
-        return await self._follow(sink)
+        store.watching()
+        return await self._follow(store)
 
-    async def _check(self, version: str, sink: ReflectorStore) -> None:
+    async def _check(self, version: str, store: ReflectorStore) -> None:
         """Raises what the server says when it has not got to ``version``."""
         request = await self._requests.page(version, 1, match="NotOlderThan")
-        await read_page(request, self._intake, sink.reader.projection, lambda *_: None, self._clock)
+        await read_page(request, self._decoder, store.reader.projection, lambda *_: None, self._clock)
 
-    async def _follow(self, sink: ReflectorStore) -> Outcome:
+    async def _follow(self, store: ReflectorStore) -> Outcome:
         stream = self._stream
         assert stream is not None
-        how = StreamEnd.CLOSED
+        ending = StreamEnd.CLOSED
         try:
-            await stream.read(functools.partial(self._frames, sink, stream))
+            await stream.read(functools.partial(self._frames, store, stream))
         except ErrorEvent as event:
-            trouble = trouble_of(event.error)
-            if trouble is FailureClass.EXPIRED:
+            failure_class = trouble_of(event.error)
+            if failure_class is FailureClass.EXPIRED:
                 # The server's way to say that its memory is shorter than the watch was long: no failure of anything. Behaviour B18.
-                self._telling.note(f"the watch ended with an error: {event.error}", logging.INFO)
-                sink.waiting(f"the watch ended with an error: {event.error}")
+                self._reporter.note(f"the watch ended with an error: {event.error}", logging.INFO)
+                store.waiting(f"the watch ended with an error: {event.error}")
             else:
-                self._telling.failed(event.error, "the watch ended with an error", sink)
-            return WatchError(stream.version, trouble, wait_of(event.error))
+                self._reporter.failed(event.error, "the watch ended with an error", store)
+            return WatchError(stream.version, failure_class, wait_of(event.error))
         except WatchStalled as error:
-            how = StreamEnd.SILENT
-            self._telling.failed(error, "the watch went silent")
+            ending = StreamEnd.SILENT
+            self._reporter.failed(error, "the watch went silent")
         except DecodeError as error:
-            self._telling.failed(error, "the watch cannot be read", sink)
+            self._reporter.failed(error, "the watch cannot be read", store)
             return WatchError(stream.version, FailureClass.OTHER)
         except KubeloopError as error:
-            how = StreamEnd.BROKEN
-            self._telling.failed(error, "the watch broke")
+            ending = StreamEnd.BROKEN
+            self._reporter.failed(error, "the watch broke")
         finally:
             await self._close()
         _log.debug(
             "%s: the watch ended after %.0f s and %d events, at version %s",
-            self._what,
+            self._description,
             stream.lasted,
             stream.events,
             stream.version or "-",
         )
-        return WatchEnded(stream.version, stream.events, stream.lasted, how)
+        return WatchFinished(stream.version, stream.events, stream.lasted, ending)
 
-    def _frames(self, sink: ReflectorStore, stream: WatchStream, frames: list[memoryview]) -> None:
-        reader = sink.reader
-        read, make, before, expects = reader.projection.event, reader.head, sink.before, reader.expects
+    def _frames(self, store: ReflectorStore, stream: ReflectorStream, frames: list[memoryview]) -> None:
+        reader = store.reader
+        read, make, before, expects = reader.projection.event, reader.head, store.before, reader.keeper.expects
         try:
             for frame in frames:
                 stream.events += 1
@@ -335,38 +332,38 @@ class ListWatch:
                         raise error_event(document)
                     metadata = projected.metadata
                     if not expects(projected) or not (metadata.name or kind == "BOOKMARK"):
-                        self._intake.skip(projected)
+                        self._decoder.skip(projected)
                         continue
                     if kind == "MODIFIED" or kind == "ADDED":
-                        sink.change(make(projected, document, before(metadata.namespace, metadata.name)))
+                        store.change(make(projected, document, before(metadata.namespace, metadata.name)))
                     elif kind == "DELETED":
-                        sink.remove(make(projected, document, before(metadata.namespace, metadata.name)))
+                        store.remove(make(projected, document, before(metadata.namespace, metadata.name)))
                     elif kind == "BOOKMARK":
                         stream.bookmark()
-                        sink.bookmark(metadata.resource_version)
+                        store.bookmark(metadata.resource_version)
                     else:
                         raise DecodeError(f'an event of unknown type "{kind}"')
                 except (UnicodeDecodeError, RecursionError) as error:
-                    repaired = self._intake.repaired(frame, error)
+                    repaired = self._decoder.repaired(frame, error)
                     if repaired is not None:
-                        self._frames(sink, stream, [repaired])
+                        self._frames(store, stream, [repaired])
                     continue
                 stream.version = metadata.resource_version or stream.version
         finally:
-            sink.flush()
+            store.flush()
 
     # ------------------------------------------------------------------------------------------------------------- request
 
-    async def _open(self, version: str, *, initial: bool = False) -> WatchStream:
+    async def _open(self, version: str, *, initial: bool = False) -> ReflectorStream:
         await self._close()
         # At random, so that watches which began together do not all come back together.
         seconds = self._rng.randint(*self._policy.watch_seconds)
         request = await self._requests.watch(version, seconds, initial=initial)
-        stream = self._stream = WatchStream(request, self._clock, seconds)
+        stream = self._stream = ReflectorStream(request, self._clock, seconds)
         await stream.open(SILENCE if initial else None)
         self.watches += 1
         self.watching = True
-        self._telling.worked()
+        self._reporter.worked()
         return stream
 
     async def _close(self) -> None:

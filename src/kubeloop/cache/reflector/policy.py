@@ -20,7 +20,7 @@ class WatchPolicy:
     ``min_watch_timeout``: watches are asked to end after a random time between this and twice this, in seconds; less is raised to 300.
     ``internal_error_retry``: for so many seconds a watch that the server's internal errors end is only opened again; 0: a list at once.
     ``backoff``: makes the delays between failures, one for each informer; None: 0.8 s doubling to 30 s with jitter, forgotten after 2 min.
-    ``on_error``: is told each failure of a list or watch, beside the log. What it raises is logged and changes nothing.
+    ``on_error``: called with each failure of a list or watch, beside the log. An exception that it raises is logged and changes nothing.
     ``check_consistency``: each streamed state is compared with a list at exactly its version; a difference is an error. For tests: it costs
     what the stream has saved.
     """

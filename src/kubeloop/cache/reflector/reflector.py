@@ -10,25 +10,25 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from kubeloop.cache.reflector.steps import (
+    ContinueWatch,
     FailureClass,
-    Follow,
-    Install,
-    Installed,
-    List,
     ListFailed,
+    ListPage,
+    OpenWatch,
     Outcome,
-    Page,
+    PageListed,
     Reason,
+    ReplaceStore,
     Step,
-    Stream,
+    StoreReplaced,
     Streamed,
     StreamEnd,
     StreamEnded,
     StreamFailed,
-    Watch,
-    WatchEnded,
     WatchError,
     WatchFailed,
+    WatchFinished,
+    WatchList,
     why,
 )
 
@@ -55,7 +55,7 @@ class State:
     streams: bool = False
     #: Streams in a row that ended before they had shown everything.
     unfinished: int = 0
-    #: What is being installed came on a stream, which is still open.
+    #: The state that is being installed came on a stream, which is still open.
     open: bool = False
     #: The list at "0" came in pages, so the server has no watch cache: later lists are paged too.
     paged: bool = False
@@ -111,9 +111,9 @@ def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, 
     Stream    everything shown (``Streamed``)           Install, Follow: the same stream goes on as the watch
     Stream    nothing listens, 429                      Stream, after a pause
     Stream    410, too large (first time)               Stream at the newest, at once
-    Stream    ended early                               Stream, after a pause; from the third in a row on: List, for good
+    Stream    ended early                               Stream, after a pause; from the third in a row on: List, always
     Stream    silent, or closed at once without events  List in the same round
-    Stream    not understood (400, 405, 422 ...)        List, for good
+    Stream    not understood (400, 405, 422 ...)        List, always
     Stream    any other failure                         List in the same round
     List      page with a token                         List, the next page
     List      last page                                 Install, Watch
@@ -131,22 +131,22 @@ def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, 
     (* and Follow)
     """
     match outcome:
-        case Page():
+        case PageListed():
             return _after_page(state, outcome)
         case ListFailed():
             return _after_failed_list(state, outcome)
         case Streamed():
             version = _real(outcome.version) or state.version
-            return replace(state, version=version, unavailable=False, unfinished=0, doubtful=False, open=True), Install(version)
+            return replace(state, version=version, unavailable=False, unfinished=0, doubtful=False, open=True), ReplaceStore(version)
         case StreamFailed():
             return _after_failed_stream(state, outcome)
         case StreamEnded():
             return _after_unfinished_stream(state, outcome)
-        case Installed():
-            return replace(state, open=False), Follow(state.version) if state.open else Watch(state.version)
+        case StoreReplaced():
+            return replace(state, open=False), ContinueWatch(state.version) if state.open else OpenWatch(state.version)
         case WatchFailed():
             return _after_failed_watch(state, outcome)
-        case WatchEnded():
+        case WatchFinished():
             return _after_watch(replace(state, internal_since=None), outcome)
         case WatchError():
             return _after_error_event(state, outcome, now)
@@ -158,7 +158,7 @@ def _everything(state: State, reason: Reason, *, pause: bool = False, wait: floa
     if not state.streams:
         return _list(state, reason, pause=pause, wait=wait)
     # The newest at first, later at least what was seen: a replica of the server that lags behind waits or refuses. Behaviour C31.
-    return state, Stream("" if state.unavailable else state.version, pause=pause, wait=wait, why=reason)
+    return state, WatchList("" if state.unavailable else state.version, pause=pause, wait=wait, why=reason)
 
 
 # ------------------------------------------------------------------------------------------------------------------------ stream
@@ -194,7 +194,7 @@ def _list(state: State, reason: Reason, *, pause: bool = False, wait: float = 0.
     # The first list may come from any watch cache ("0"): cheap for the server, and nothing here can go back in time yet.
     # Later lists are at the last version seen, not "0": a server that lags behind would take the store back. Behaviours A1-A3.
     version = "" if state.unavailable else state.version or "0"
-    step = List(version, _limit(state, version), pause=pause, wait=wait, why=reason)
+    step = ListPage(version, _limit(state, version), pause=pause, wait=wait, why=reason)
     return replace(state, asked=version, whole=False, listed=""), step
 
 
@@ -205,22 +205,22 @@ def _limit(state: State, version: str) -> int:
     return PAGE if state.paged or version in ("", "0") else 0
 
 
-def _after_page(state: State, page: Page) -> tuple[State, Step]:
+def _after_page(state: State, page: PageListed) -> tuple[State, Step]:
     listed = state.listed or page.version
     if page.token:
         # A continue token carries its version itself; sending both is an error.
-        return replace(state, listed=listed), List("", _limit(state, state.asked), token=page.token, fresh=False)
+        return replace(state, listed=listed), ListPage("", _limit(state, state.asked), token=page.token, fresh=False)
     paged = state.paged or (state.asked == "0" and bool(state.listed))
     version = _real(listed) or state.version
     done = replace(state, version=version, paged=paged, unavailable=False, whole=False, listed="", doubtful=False)
-    return done, Install(version)
+    return done, ReplaceStore(version)
 
 
 def _after_failed_list(state: State, failed: ListFailed) -> tuple[State, Step]:
     trouble = failed.trouble
     if trouble is FailureClass.EXPIRED and state.listed and not state.whole:
         # The list took longer than the server remembers; once more in one piece, at the version that page one was asked at. Behaviour A4.
-        return replace(state, whole=True, listed=""), List(state.asked, 0, why=Reason.EXPIRED)
+        return replace(state, whole=True, listed=""), ListPage(state.asked, 0, why=Reason.EXPIRED)
     if trouble in (FailureClass.EXPIRED, FailureClass.TOO_LARGE) and not state.unavailable:
         # At once, not after a back-off: the server has told what it cannot do, and this is what it can. Behaviours A3, A5.
         return _list(replace(state, unavailable=True), why(trouble))
@@ -232,11 +232,12 @@ def _after_failed_list(state: State, failed: ListFailed) -> tuple[State, Step]:
 
 def _watch(state: State, reason: Reason, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
     if not state.version:
-        # A server without versions (some aggregated ones): nobody can say what was missed in between.
+        # A server without versions (some aggregated ones): changes in between may be missed.
         return _everything(state, reason, pause=pause, wait=wait)
-    # A server that was restored from a backup, or began anew, has lower versions. It accepts a watch from a higher one, keeps silent about
-    # all that happens below it, without an error or a bookmark, and then goes on as if nothing had been missed. A list tells. Behaviour A5.
-    return state, Watch(state.version, check=state.doubtful, pause=pause, wait=wait, why=reason)
+    # A server that was restored from a backup, or lost its history, has lower versions. It accepts a watch from a higher version, sends
+    # nothing of what happens below it, neither an error nor a bookmark, and then goes on as if nothing had been missed. A list shows the
+    # loss. Behaviour A5.
+    return state, OpenWatch(state.version, check=state.doubtful, pause=pause, wait=wait, why=reason)
 
 
 def _after_failed_watch(state: State, failed: WatchFailed) -> tuple[State, Step]:
@@ -250,7 +251,7 @@ def _after_failed_watch(state: State, failed: WatchFailed) -> tuple[State, Step]
     return _everything(state, why(trouble), pause=True, wait=failed.wait)
 
 
-def _after_watch(state: State, ended: WatchEnded) -> tuple[State, Step]:
+def _after_watch(state: State, ended: WatchFinished) -> tuple[State, Step]:
     before = state.version
     # Silence for a whole watch is what a server with lower versions shows, too.
     state = replace(_seen(state, ended.version), doubtful=ended.how is not StreamEnd.CLOSED or not ended.events)

@@ -3,15 +3,104 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
-from kubeloop.cache.reflector.failures import diagnosis, install_advice, trouble_of
-from kubeloop.cache.reflector.steps import FailureClass, List, Reason, Step, Stream, Watch
+from kubeloop.cache.reflector.steps import FailureClass, ListPage, OpenWatch, Reason, Step, WatchList
 from kubeloop.cache.reflector.store import ReflectorStore
-from kubeloop.meta import ApiError, KubeloopError, Resource
-from kubeloop.meta.errors import NotFound
+from kubeloop.meta import KubeloopError, Resource, Unstructured, kind_info
+from kubeloop.meta.error_hints import refused_access
+from kubeloop.meta.errors import (
+    ApiError,
+    BadRequest,
+    ConnectionRefused,
+    Forbidden,
+    Gone,
+    InternalError,
+    Invalid,
+    MethodNotAllowed,
+    NotAcceptable,
+    NotFound,
+    Timeout,
+    TooManyRequests,
+    Unauthorized,
+    UnsupportedMediaType,
+    UntrustedCertificate,
+)
 from kubeloop.transport import logger_with_context
+
+_TOO_LARGE_CAUSE = "ResourceVersionTooLarge"
+_TOO_LARGE_TEXT = "Too large resource version"
+#: A server that asks for more patience than this, in seconds, is asked again after it all the same.
+LONGEST_WAIT = 300.0
+
+#: Only a person can repair these; a wait for a sync raises them at once. (A missing kind may still be installed: the wait goes on.)
+HOPELESS = (Unauthorized, Forbidden, UntrustedCertificate)
+
+_NOT_UNDERSTOOD = (BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType)
+
+
+def trouble_of(error: Exception) -> FailureClass:
+    """What a failure means for the reflector."""
+    if isinstance(error, Gone):  # Expired is one
+        return FailureClass.EXPIRED
+    if isinstance(error, ApiError) and is_too_large(error):
+        return FailureClass.TOO_LARGE
+    if isinstance(error, ConnectionRefused):
+        return FailureClass.REFUSED
+    if isinstance(error, TooManyRequests):
+        return FailureClass.BUSY
+    if isinstance(error, InternalError):
+        return FailureClass.INTERNAL
+    return FailureClass.INVALID if isinstance(error, _NOT_UNDERSTOOD) else FailureClass.OTHER
+
+
+def wait_of(error: Exception) -> float:
+    """Seconds that the server asked to wait; 0 if it did not."""
+    seconds = error.retry_after if isinstance(error, ApiError) else None
+    return min(float(max(seconds or 0, 0)), LONGEST_WAIT)
+
+
+def is_too_large(error: ApiError) -> bool:
+    """Whether the server has not seen the asked resourceVersion yet, in any of the ways servers have said so.
+
+    Since 1.17 a cause with its own reason; before that a Timeout whose cause, and earlier still whose message, has the text.
+    Source: k8s.io/client-go tools/cache reflector, behaviour A5.
+    """
+    if error.has_cause(_TOO_LARGE_CAUSE):
+        return True
+    if not isinstance(error, Timeout):
+        return False
+    return any(cause.message == _TOO_LARGE_TEXT for cause in error.causes) or _TOO_LARGE_TEXT in error.status.message
+
+
+def install_advice(kind: type[Resource]) -> str:
+    """Return what a person does when a server does not serve this kind; "" for a class that no definition can be made from."""
+    module = kind.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        module = spec.name if spec is not None else Path(getattr(main, "__file__", None) or "").stem
+    info = kind_info(kind)
+    importable = bool(module) and "<" not in kind.__qualname__
+    if not importable or module.partition(".")[0] == "kubeloop" or issubclass(kind, Unstructured) or info.plural is None:
+        return ""
+    command = f"kubeloop generate crd {module}:{kind.__qualname__} | kubectl apply -f -"
+    return f"the server does not serve {info.gvk.kind} ({kind.api_version}); install its definition: {command}"
+
+
+def diagnosis(error: Exception, verb: str) -> str:
+    """What a person can do about a failed list or watch; "" where the error says it itself or nothing is to be done."""
+    if isinstance(error, Forbidden):
+        if refused_access(error) is not None:
+            return "informers need list and watch"  # its text holds the command that grants the verb
+        return f"grant this user the verb {verb} (informers need list and watch)"
+    if isinstance(error, NotFound) and "CustomResourceDefinition" not in str(error):
+        return "is this kind installed there (its CustomResourceDefinition, its API server), in this version?"
+    return ""
+
 
 _log = logger_with_context("kubeloop.cache")
 #: What servers do by themselves and a program need not be told loudly. Behaviour B29.
@@ -21,13 +110,13 @@ _REASONS = 16
 
 
 class ReflectorReporter:
-    """``on_error`` hears each failure once, with the log record that says what is done about it.
+    """Logs each failure with the next step, and calls ``on_error`` once for each.
 
     A failure for a reason that was said, with no success in between, is logged in a word.
     """
 
-    def __init__(self, what: str, on_error: Callable[[Exception], object] | None, kind: type[Resource] | None = None) -> None:
-        self._what = what
+    def __init__(self, description: str, on_error: Callable[[Exception], object] | None, kind: type[Resource] | None = None) -> None:
+        self._description = description
         self._on_error = on_error
         #: What to do when the kind is not served; "": nothing that is known here.
         self._install = install_advice(kind) if kind is not None else ""
@@ -36,62 +125,62 @@ class ReflectorReporter:
         #: The last failure is not logged: the list that follows at once fails for the same reason, or succeeds.
         self._silent = False
         #: Why the last step was no success, and how loudly to say so.
-        self._trouble: tuple[int, str] | None = None
+        self._failure: tuple[int, str] | None = None
         #: The reasons that were said in full since something worked.
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         #: How often everything was asked for, and a watch opened again without that, by reason (``Reason``).
         self.lists: Counter[str] = Counter()
         self.restarts: Counter[str] = Counter()
 
-    def failed(self, error: KubeloopError, what: str, sink: ReflectorStore | None = None, verb: str = "watch") -> None:
-        """``sink`` None: it has not come to matter for the cache yet."""
-        if sink is not None:
-            sink.failed(error)
+    def failed(self, error: KubeloopError, description: str, store: ReflectorStore | None = None, verb: str = "watch") -> None:
+        """``store`` None: it has not come to matter for the cache yet."""
+        if store is not None:
+            store.failed(error)
         level = logging.INFO if trouble_of(error) in _USUAL else logging.WARNING
         # Not the whole text, which names the request: a list that fails for what a watch failed for just now is no news.
         reason = f"{type(error).__name__}: {error.status.message if isinstance(error, ApiError) else error}"
-        if isinstance(error, NotFound) and sink is None:
+        if isinstance(error, NotFound) and store is None:
             self._silent = True
         elif isinstance(error, NotFound) and self._install:
             self._missing += 1
-            self._trouble = (level, self._install if self._missing == 1 else f"still not served (try {self._missing})")
-        elif reason in self._said:
-            self._trouble = (level, f"{what}, still {type(error).__name__}")
+            self._failure = (level, self._install if self._missing == 1 else f"still not served (try {self._missing})")
+        elif reason in self._reported:
+            self._failure = (level, f"{description}, still {type(error).__name__}")
         else:
             advice = diagnosis(error, verb)
-            self._trouble = (level, f"{what}: {error}{f' ({advice})' if advice else ''}")
-            if len(self._said) >= _REASONS:
-                self._said.clear()
-            self._said.add(reason)
+            self._failure = (level, f"{description}: {error}{f' ({advice})' if advice else ''}")
+            if len(self._reported) >= _REASONS:
+                self._reported.clear()
+            self._reported.add(reason)
         if self._on_error is not None:
             try:
                 self._on_error(error)
             except Exception:  # noqa: BLE001 - the caller's own code may raise anything
-                _log.exception("%s: on_error failed; it was told: %s", self._what, error)
+                _log.exception("%s: on_error failed; it was told: %s", self._description, error)
 
     def note(self, text: str, level: int = logging.WARNING) -> None:
         """Something happened that is said with what comes next."""
         self.worked()
-        self._trouble = (level, text)
+        self._failure = (level, text)
 
     def worked(self) -> None:
         """The server answered as it should: a failure from now on is news."""
-        self._said.clear()
+        self._reported.clear()
         if self._missing:
             self._missing = 0
-            _log.info("%s: served now", self._what)
+            _log.info("%s: served now", self._description)
 
     def next(self, step: Step, delay: float) -> None:
         """This comes next, after so many seconds."""
         match step:
-            case Stream():
+            case WatchList():
                 then = "asking for everything again"
                 self.lists[step.why] += 1
-            case List():
+            case ListPage():
                 then = "listing" if step.why is Reason.FALLBACK else "listing again"
                 if step.fresh:
                     self.lists[step.why] += 1
-            case Watch():
+            case OpenWatch():
                 then = "watching again"
                 if step.why is not Reason.FIRST:
                     self.restarts[step.why] += 1
@@ -99,9 +188,9 @@ class ReflectorReporter:
                 then = "going on"
         if self._silent:
             self._silent = False
-        elif self._trouble is None:
+        elif self._failure is None:
             self.worked()
         else:
-            level, text = self._trouble
-            self._trouble = None
-            _log.log(level, "%s: %s; %s %s", self._what, text, then, f"in {delay:.1f} s" if step.pause else "at once")
+            level, text = self._failure
+            self._failure = None
+            _log.log(level, "%s: %s; %s %s", self._description, text, then, f"in {delay:.1f} s" if step.pause else "at once")

@@ -1,18 +1,19 @@
-"""Requests: the lists and watches of one kind and scope, as they stand in the URL. Nothing is sent until one is entered."""
+"""Requests: the lists and watches of one kind and scope. Nothing is sent until one is entered."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from typing import Any, cast
 
 import msgspec
 
 from kubeloop.cache.reflector.event_decoder import EventDecoder
-from kubeloop.cache.reflector.stall_detection import Watchdog
-from kubeloop.cache.scope import Scope
+from kubeloop.cache.reflector.stall_detection import GRACE, BookmarkInterval, Watchdog
+from kubeloop.cache.scope import InformerScope
 from kubeloop.client import Client, ListOptions, WatchOptions
 from kubeloop.client.options import Match
+from kubeloop.codec.frames import FrameCutter
 from kubeloop.codec.list_pages import ListSplitter
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta import ConfigError, DecodeError
@@ -20,23 +21,108 @@ from kubeloop.meta.object_meta import ListMeta
 from kubeloop.timing import Clock
 from kubeloop.transport import Stream
 
+TakeFrames = Callable[[list[memoryview]], int | None]
+"""Uses frames; answers how many if it wants no more for now, None to go on."""
+
+
+class ReflectorStream:
+    """Reads frames in phases: everything at first, then what changes, over one connection.
+
+    Guarantees
+        Frames come in order, each once; unused frames of a phase wait for the next phase. ``close`` frees the socket, always.
+
+    Raises
+        ApiError, TransportError: from ``open`` and ``read``. WatchStalled: it was abandoned. DecodeError: a frame without end.
+    """
+
+    def __init__(self, request: AbstractAsyncContextManager[Stream], clock: Clock, seconds: int) -> None:
+        """``seconds``: the ``timeoutSeconds`` that were asked for."""
+        self._request = request
+        self._clock = clock
+        self.seconds = seconds
+        self.began = clock.now()
+        #: Events so far, bookmarks too, and the last version seen; kept by those who read.
+        self.events = 0
+        self.version = ""
+        self._end = self.began + seconds + GRACE
+        self._bookmarks = BookmarkInterval()
+        self._cutter = FrameCutter()
+        self._waiting: list[memoryview] = []
+        self._stack = AsyncExitStack()
+        self._chunks: AsyncGenerator[bytes] | None = None
+        self._watchdog: Watchdog | None = None
+
+    @property
+    def lasted(self) -> float:
+        return self._clock.now() - self.began
+
+    async def open(self, limit: float | None = None) -> None:
+        """Until the server answers; within ``limit`` seconds, if given."""
+        async with Watchdog(self._clock, lambda: limit, self._silence, self._end).attend():
+            stream = await self._stack.enter_async_context(self._request)
+        chunks = cast("AsyncGenerator[bytes]", stream.chunks())
+        self._chunks = await self._stack.enter_async_context(aclosing(chunks))
+
+    async def read(self, take: TakeFrames, limit: float | None = None) -> bool:
+        """Hand frames over, in batches as they come, until ``take`` has enough (True) or the server ends the stream (False).
+
+        ``limit``: seconds of silence that are too many; None leaves it to the rhythm of the bookmarks.
+        """
+        assert self._chunks is not None
+        allowed = (lambda: self._bookmarks.limit) if limit is None else (lambda: limit)
+        watchdog = self._watchdog = Watchdog(self._clock, allowed, self._silence, self._end)
+        async with watchdog.attend():
+            if self._waiting and self._used(take, self._waiting):
+                return True
+            feed = self._cutter.feed
+            async for chunk in self._chunks:
+                watchdog.heard()
+                frames = feed(chunk)
+                if frames and self._used(take, frames):
+                    return True
+        return False
+
+    def _used(self, take: TakeFrames, frames: list[memoryview]) -> bool:
+        used = take(frames)
+        self._waiting = [] if used is None else frames[used:]
+        return used is not None
+
+    def bookmark(self) -> None:
+        """One came: the next is expected."""
+        before = self._bookmarks.limit
+        self._bookmarks.bookmark(self._clock.now())
+        if self._watchdog is not None and self._bookmarks.limit != before:
+            self._watchdog.look()
+
+    async def close(self) -> None:
+        """May be called twice."""
+        self._chunks = None
+        self._waiting = []
+        await self._stack.aclose()
+
+    def _silence(self) -> str:
+        if self._clock.now() >= self._end:
+            return f"the watch outlived its {self.seconds} s: abandoned"
+        return f"nothing came from the server after {self.lasted:.0f} s and {self.events} events: abandoned"
+
+
 #: A list from which nothing comes for so long, in seconds, is given up; so is a stream that has not shown everything yet.
 SILENCE = 60.0
 
 
-Take = Callable[[Projected, memoryview | bytes], None]
+TakeItem = Callable[[Projected, memoryview | bytes], None]
 """Uses an item; the bytes are the page's own, copy what stays."""
 
 
 async def read_page(
-    request: AbstractAsyncContextManager[Stream], intake: EventDecoder, projection: Projection, take: Take, clock: Clock
+    request: AbstractAsyncContextManager[Stream], decoder: EventDecoder, projection: Projection, take: TakeItem, clock: Clock
 ) -> ListMeta:
     """Hand over the page's items as they come; returns the list's metadata.
 
     Raises:
         ApiError, TransportError: refused, or broken. WatchStalled: for a minute nothing came. DecodeError: the answer is no list.
     """
-    splitter = ListSplitter(intake.item_reader(projection))
+    splitter = ListSplitter(decoder.item_reader(projection))
     watchdog = Watchdog(clock, lambda: SILENCE, lambda: f"nothing came from the server for {SILENCE:g} s; the request was given up")
     try:
         async with watchdog.attend(), request as stream, aclosing(cast("AsyncGenerator[bytes]", stream.chunks())) as chunks:
@@ -60,14 +146,14 @@ async def read_page(
 Request = AbstractAsyncContextManager[Stream]
 
 
-class Requests:
-    """Where the path is not known yet, the server is asked for it first.
+class ReflectorRequests:
+    """Makes the requests of a list and watch. Discovers the path of the kind first if it is unknown.
 
     Raises
         ApiError, TransportError, UnknownKind: there is no path. ConfigError: the kind does not fit the namespace.
     """
 
-    def __init__(self, client: Client, scope: Scope[Any], namespace: str | None) -> None:
+    def __init__(self, client: Client, scope: InformerScope[Any], namespace: str | None) -> None:
         """Of a scope's namespaces it takes one, None for all that there are."""
         self._client = client
         self._scope = scope

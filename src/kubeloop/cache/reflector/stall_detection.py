@@ -60,15 +60,15 @@ class WatchStalled(TransportError):
 class Watchdog:
     """Ends a block when nothing was heard for too long, or when its time is up.
 
-    ``limit`` says how many seconds of silence are allowed at this moment (None: any); ``say`` words the error; ``end`` is a clock's time.
+    ``limit`` returns the seconds of silence that are allowed (None: any); ``describe`` makes the error's text; ``end`` is a clock's time.
     """
 
-    __slots__ = ("_clock", "_end", "_last", "_limit", "_say", "_scope", "_timer")
+    __slots__ = ("_clock", "_describe", "_end", "_last", "_limit", "_scope", "_timer")
 
-    def __init__(self, clock: Clock, limit: Callable[[], float | None], say: Callable[[], str], end: float | None = None) -> None:
+    def __init__(self, clock: Clock, limit: Callable[[], float | None], describe: Callable[[], str], end: float | None = None) -> None:
         self._clock = clock
         self._limit = limit
-        self._say = say
+        self._describe = describe
         self._end = end
         self._last = clock.now()
         self._scope: TimeLimit | None = None
@@ -82,10 +82,10 @@ class Watchdog:
         """See to it now; again when the limit has become another."""
         self._rest()
         limit = self._limit()
-        dues = [due for due in (self._end, None if limit is None else self._last + limit) if due is not None]
-        if self._scope is None or not dues:
+        deadlines = [deadline for deadline in (self._end, None if limit is None else self._last + limit) if deadline is not None]
+        if self._scope is None or not deadlines:
             return
-        left = min(dues) - self._clock.now()
+        left = min(deadlines) - self._clock.now()
         if left > 0:
             self._timer = self._clock.call_later(left, self.look)
         else:
@@ -108,7 +108,7 @@ class Watchdog:
         except TimeoutError:
             if self._scope is None or not self._scope.expired:
                 raise
-            raise WatchStalled(self._say()) from None
+            raise WatchStalled(self._describe()) from None
         finally:
             self._scope = None
 

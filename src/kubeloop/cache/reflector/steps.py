@@ -1,6 +1,6 @@
-"""The reflector's words: the steps that it asks for, the outcomes that it is told, and the reasons that are counted.
+"""The reflector's steps, their outcomes, and the reasons that metrics count.
 
-What follows what is decided in ``reflector.py``; how a step is done in ``listwatch.py``.
+``reflector.py`` decides which step follows which outcome; ``listwatch.py`` acts on the steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FailureClass(Enum):
 
 
 class Reason(StrEnum):
-    """Why everything is asked for, or a watch opened again. A small closed set: metrics are labelled with it."""
+    """The reason of a list or of another watch. A small closed set: a label of metrics."""
 
     FIRST = "first"
     """Nothing was asked for before; of a watch: it follows its list."""
@@ -81,14 +81,14 @@ class _Pausing:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(_Pausing):
+class WatchList(_Pausing):
     """Ask for everything, at ``version`` or later ("" is the newest), as a stream that goes on as the watch (KEP-3157)."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
-class List(_Pausing):
+class ListPage(_Pausing):
     """Ask for a page. ``version`` "" means the newest, whatever it costs; ``limit`` 0 the whole list.
 
     ``fresh``: what was collected of a list so far is forgotten.
@@ -101,35 +101,35 @@ class List(_Pausing):
 
 
 @dataclass(frozen=True, slots=True)
-class Install(_Pausing):
-    """Everything has come: it takes the place of what the store has. The shell answers with ``Installed``."""
+class ReplaceStore(_Pausing):
+    """Everything has come: it takes the place of what the store has. The shell answers with ``StoreReplaced``."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
-class Follow(_Pausing):
+class ContinueWatch(_Pausing):
     """Go on reading the stream that brought everything, as a watch."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
-class Watch(_Pausing):
+class OpenWatch(_Pausing):
     """Watch from ``version`` on. ``check``: once it is open, ask the server whether it has got to that version at all."""
 
     version: str
     check: bool = False
 
 
-Step = Stream | List | Install | Follow | Watch
+Step = WatchList | ListPage | ReplaceStore | ContinueWatch | OpenWatch
 
 
 # ------------------------------------------------------------------------------------------- outcomes: what came of the last step
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageListed:
     """A page came. ``token`` says where the next begins, "" that this was the last."""
 
     version: str
@@ -169,7 +169,7 @@ class StreamEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class StoreReplaced:
     """The store has it."""
 
 
@@ -182,7 +182,7 @@ class WatchFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchEnded:
+class WatchFinished:
     """The watch ended: ``version`` is the last one seen on it ("" if none), ``events`` how many came, bookmarks too."""
 
     version: str
@@ -193,11 +193,11 @@ class WatchEnded:
 
 @dataclass(frozen=True, slots=True)
 class WatchError:
-    """The server sent an ERROR event, or a frame that is none; the stream is closed. ``version`` as in ``WatchEnded``."""
+    """The server sent an ERROR event, or a frame that is none; the stream is closed. ``version`` as in ``WatchFinished``."""
 
     version: str
     trouble: FailureClass
     wait: float = 0.0
 
 
-Outcome = Page | ListFailed | Streamed | StreamFailed | StreamEnded | Installed | WatchFailed | WatchEnded | WatchError
+Outcome = PageListed | ListFailed | Streamed | StreamFailed | StreamEnded | StoreReplaced | WatchFailed | WatchFinished | WatchError

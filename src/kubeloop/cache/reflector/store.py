@@ -38,8 +38,8 @@ class ReflectorStore(Protocol):
     def watching(self) -> None:
         """The server answers a watch. (It may still send an error as its first event.)"""
 
-    def waiting(self, why: str) -> None:
-        """Nothing has failed, but the first state is late; ``why`` in words for a person."""
+    def waiting(self, reason: str) -> None:
+        """Nothing has failed, but the first state is late; ``reason`` in words for a person."""
 
     def failed(self, error: Exception) -> None:
         """A request failed; it will be tried again."""

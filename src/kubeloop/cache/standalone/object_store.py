@@ -1,22 +1,69 @@
 """A bare store for anything that has a key: client-go's Store and Indexer, without a server, an informer or bytes behind it.
 
-It keeps the very objects it is given. Informers have a store of their own (``store.py``), which keeps bytes.
+It keeps the very objects it is given. Informers have another store (``store.py``), which stores bytes.
 """
 
 from __future__ import annotations
 
 import builtins
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Generic, TypeAlias, TypeVar
 
-from kubeloop.cache.standalone.object_keys import meta_namespace_key
-from kubeloop.cache.store.index import IndexValues
-from kubeloop.cache.store.postings import Postings
+from kubeloop.cache.store.index import IndexValues, Postings
 from kubeloop.cache.store.store import UnknownIndex
 from kubeloop.meta.errors import KubeloopError
+from kubeloop.meta.key import ObjectKey
 from kubeloop.meta.type_checks import described
+from kubeloop.timing import Clock, SystemClock
+
+
+def meta_namespace_key(obj: object) -> str:
+    """``namespace/name``, or ``name`` of a cluster-scoped object.
+
+    Takes typed objects, objects as JSON, events, heads, ``ObjectKey``, and a key itself. (client-go's key functions must
+    unwrap tombstones; here an event carries the object and says of itself that it is a tombstone.)
+
+    Raises:
+        ValueError: it has no name, or the name holds a slash.
+    """
+    if isinstance(obj, str):
+        namespace, name = split_meta_namespace_key(obj)
+    else:
+        namespace, name = _names(obj)
+    if not name or "/" in namespace or "/" in name:
+        raise ValueError(f"a key needs a name without slashes, this has namespace {namespace!r} and name {name!r}")
+    return f"{namespace}/{name}" if namespace else name
+
+
+def split_meta_namespace_key(key: str) -> tuple[str, str]:
+    """Namespace ("" if there is none) and name.
+
+    Raises:
+        ValueError: more than one slash.
+    """
+    parsed = ObjectKey.parse(key)
+    return parsed.namespace, parsed.name
+
+
+def meta_namespace(obj: object) -> str:
+    """The namespace, "" of a cluster-scoped object: for an index by namespace. Takes and raises what ``meta_namespace_key`` does."""
+    return split_meta_namespace_key(meta_namespace_key(obj))[0]
+
+
+def _names(obj: object) -> tuple[str, str]:
+    if isinstance(obj, Mapping):
+        holder = obj.get("metadata")
+        if isinstance(holder, Mapping):
+            return str(holder.get("namespace") or ""), str(holder.get("name") or "")
+    else:
+        for holder in (getattr(obj, "metadata", None), obj, getattr(obj, "key", None)):
+            if isinstance(getattr(holder, "name", None), str):
+                return str(getattr(holder, "namespace", "") or ""), str(getattr(holder, "name", ""))
+    raise ValueError(f"{type(obj).__name__} is no object: it has neither metadata nor a name")
+
 
 T = TypeVar("T")
 
@@ -35,7 +82,7 @@ class ObjectKeyError(KubeloopError):
 
 
 class IndexFunctionError(KubeloopError):
-    """An index function raised, or answered what is no value; nothing was changed. ``index``, ``key`` and ``cause`` say where and why."""
+    """An index function raised, or returned an invalid value; nothing was changed. ``index``, ``key`` and ``cause`` say where and why."""
 
     def __init__(self, index: str, key: str, cause: Exception) -> None:
         super().__init__(f'index "{index}" failed for {key}: {type(cause).__name__}: {cause}; nothing was changed')
@@ -56,7 +103,7 @@ class ObjectStore(Generic[T]):
         Copies: what comes out is the object that went in. Order.
 
     Raises
-        ObjectKeyError: from every method that takes an object. IndexFunctionError: from those that put objects in.
+        ObjectKeyError: from every method that takes an object. IndexFunctionError: from methods that add objects.
         UnknownIndex: a query names an index that is not there.
 
     Source: k8s.io/client-go tools/cache (Store, Indexer); behaviours G91 to G94, G98.
@@ -134,7 +181,7 @@ class ObjectStore(Generic[T]):
             self._pushed()
 
     def resync(self) -> None:
-        """Does nothing: this store has nobody to tell. It is there for those who take any Store, a queue among them."""
+        """Does nothing: this store has no handlers. Callers that accept any Store, also a queue, may call it."""
 
     def __len__(self) -> int:
         with self._lock:
@@ -264,3 +311,52 @@ class _KeyIndex(Generic[T]):
 
     def all_values(self) -> list[str]:
         return self._postings.values()
+
+
+class ExpiringStore(ObjectStore[T]):
+    """An ``ObjectStore`` whose objects live for ``ttl`` seconds.
+
+    Guarantees
+        No query, by key, list or index, shows an object that was put in more than ``ttl`` seconds ago. Putting it in again starts its time
+        again; with a ``ttl`` of 0 or less it never ends.
+        What has expired goes when somebody next reads or changes the store, oldest first, at no cost for the others. No timer runs.
+
+    Source: k8s.io/client-go tools/cache (ExpirationCache); behaviour G96.
+    """
+
+    def __init__(
+        self,
+        ttl: float,
+        key_function: Callable[[T], str] = meta_namespace_key,
+        indexers: Indexers[T] | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        """``ttl``: in seconds."""
+        self._ttl = ttl
+        self._clock = clock or SystemClock()
+        #: When each key was put in, oldest first.
+        self._since: OrderedDict[str, float] = OrderedDict()
+        super().__init__(key_function, indexers)
+
+    def _put(self, key: str, obj: T) -> None:
+        super()._put(key, obj)
+        self._since[key] = self._clock.now()
+        self._since.move_to_end(key)
+
+    def _take(self, key: str) -> None:
+        super()._take(key)
+        self._since.pop(key, None)
+
+    def _replaced(self) -> None:
+        self._since = OrderedDict.fromkeys(self._objects, self._clock.now())
+
+    def _prune(self) -> None:
+        if self._ttl <= 0:
+            return
+        now = self._clock.now()
+        while self._since:
+            key, since = next(iter(self._since.items()))
+            if now - since <= self._ttl:
+                return
+            self._take(key)

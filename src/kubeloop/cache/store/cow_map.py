@@ -38,7 +38,7 @@ class CowMap(Generic[V]):
         self._own: set[int] | frozenset[int] | None = None
 
     def get(self, key: str) -> V | None:
-        # Read once: a split makes a new list and new parts, and leaves those that a reader holds as they were.
+        # Read once: a split makes a new list and new parts, and does not change the parts of a reader.
         parts = self._parts
         count = len(parts)
         return parts[0].get(key) if count == 1 else parts[_place(key, count)].get(key)
@@ -69,7 +69,7 @@ class CowMap(Generic[V]):
 
     def snapshot(self) -> tuple[dict[str, V], ...]:
         """The parts as they are now, for reading only."""
-        self._own = _NONE  # and not a set for each of many small maps, most of which nobody will change before the next snapshot
+        self._own = _NONE  # and not a set for each of many small maps, most of which will not change before the next snapshot
         return tuple(self._parts)
 
     def values(self) -> Iterator[V]:

@@ -5,10 +5,91 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.store.postings import Postings
+
+T = TypeVar("T")
+
+#: Up to so many items are a tuple, which takes 8 bytes an item; more are a dict, which takes 40 and finds in constant time.
+#: A search touches every item of a tuple, and those of a large cache are in no processor's cache: of a million objects, an event
+#: in sequences of 30 cost twice what it costs in dicts of 30.
+FEW = 8
+
+
+class Postings(Generic[T]):
+    """Value to items, each once under a value.
+
+    Guarantees
+        A value without items takes no memory. A value with one item takes a dict entry and no container.
+        Of items that the garbage collector need not look at (heads, texts) it looks at no container either: tuples and dicts of such
+        are left out of its rounds, lists would not be.
+
+    Not guaranteed
+        Order. That an item is no ``tuple`` or ``dict`` is up to the caller.
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self) -> None:
+        self._items: dict[str, T | tuple[T, ...] | dict[T, None]] = {}
+
+    def add(self, value: str, item: T) -> None:
+        items = self._items.get(value)
+        if items is None:
+            self._items[value] = item
+        elif type(items) is dict:
+            items[item] = None
+        elif type(items) is tuple:
+            if item not in items:
+                self._items[value] = (*items, item) if len(items) < FEW else dict.fromkeys((*items, item))
+        elif items != item:
+            self._items[value] = (cast("T", items), item)
+
+    def discard(self, value: str, item: T) -> None:
+        """It need not be there."""
+        items = self._items.get(value)
+        if type(items) is dict:
+            items.pop(item, None)
+            if len(items) <= FEW // 2:
+                self._items[value] = tuple(items)
+        elif type(items) is tuple:
+            left = tuple([each for each in items if each != item])
+            self._items[value] = left if len(left) > 1 else left[0]
+        elif items == item:
+            self._items.pop(value, None)
+
+    def swap(self, value: str, old: T, new: T) -> None:
+        """``new`` in place of ``old``; the same as discarding one and adding the other."""
+        items = self._items.get(value)
+        if type(items) is dict:
+            items.pop(old, None)
+            items[new] = None
+        elif type(items) is tuple and old in items:
+            place = items.index(old)
+            self._items[value] = (*items[:place], new, *items[place + 1 :])
+        elif items is old:
+            self._items[value] = new
+        else:
+            self.add(value, new)
+
+    def items(self, value: str) -> list[T]:
+        items = self._items.get(value)
+        if items is None:
+            return []
+        return list(cast("tuple[T, ...] | dict[T, None]", items)) if type(items) in (dict, tuple) else [cast("T", items)]
+
+    def first(self, value: str) -> T | None:
+        """Any one of the items."""
+        items = self._items.get(value)
+        if type(items) is dict:
+            return next(iter(items))
+        return items[0] if type(items) is tuple else cast("T | None", items)
+
+    def values(self) -> list[str]:
+        """Return the values that at least one item has."""
+        return list(self._items)
+
 
 log = logging.getLogger("kubeloop.cache")
 
@@ -17,7 +98,7 @@ IndexValues = Iterable[str] | str | None
 
 
 def index_key(value: Any) -> str:
-    """A JSON scalar as indexes spell it: text as it is, ``true``/``false``, numbers in JSON's form, "" for what is absent."""
+    """A JSON scalar as indexes spell it: text as it is, ``true``/``false``, numbers in JSON's form, "" for an absent value."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -48,10 +129,10 @@ def by_path(attribute: str) -> Callable[[Head], tuple[str, ...]]:
 def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[[Head], tuple[str, ...]]:
     """Values that a function of the caller's gives.
 
-    When it raises, or answers what is no such value, the object is in the store all the same, only not in this index; the error is
+    When it raises, or returns an invalid value, the object is in the store all the same, only not in this index; the error is
     logged with the object's key. (client-go takes the process down; behaviour X8.)
     """
-    failures = Failures(name)
+    failures = IndexFailureLog(name)
 
     def values(head: Head) -> tuple[str, ...]:
         try:
@@ -66,7 +147,7 @@ def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[
     return values
 
 
-class Failures:
+class IndexFailureLog:
     """Reports what an index function raises: the first time with its traceback, ten times by object, then at each power of ten.
 
     A function that fails for each of a million objects must not bury everything else, nor cost a traceback each.
@@ -163,14 +244,14 @@ class Index:
             self._known[new] = self._text(self._known, after[0]) if len(after) == 1 else after
 
     @staticmethod
-    def _forget(known: _Known, old: Head) -> tuple[str, ...]:
-        values = known.pop(old, ())
+    def _forget(remembered: _Known, old: Head) -> tuple[str, ...]:
+        values = remembered.pop(old, ())
         return (values,) if isinstance(values, str) else values
 
-    def _text(self, known: _Known, value: str) -> str:
+    def _text(self, remembered: _Known, value: str) -> str:
         """The very text that another head of this value has: a function makes a new one for each."""
         sibling = self._postings.first(value)
-        text = None if sibling is None else known.get(sibling)
+        text = None if sibling is None else remembered.get(sibling)
         return text if isinstance(text, str) and text == value else value
 
     def heads(self, value: str) -> list[Head]:

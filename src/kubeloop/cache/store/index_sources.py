@@ -27,12 +27,12 @@ class ByLabel:
     label: str
 
 
-@dataclass(frozen=True)  # with slots, Sorted[Pod](...) fails: a generic's instances are told their type arguments
+@dataclass(frozen=True)  # with slots, Sorted[Pod](...) fails: a generic's instances get their type arguments
 class Sorted(Generic[R]):
     """An index in order, for ``range``: ``indexes={"created": Sorted("metadata.creationTimestamp")}``.
 
     ``source``: a path, which costs nothing per event, or a function of the typed object, which decodes it at each change. ``key`` makes
-    of a path's value what is sorted by, for values whose text does not sort as they do: ``Sorted("spec.storage", key=to_bytes)``.
+    a sort key of a path's value, for values whose text does not sort as they do: ``Sorted("spec.storage", key=to_bytes)``.
 
     A ``key`` or function that raises is logged with the object's key; the object is then not in this index.
     """
@@ -50,7 +50,7 @@ def check_sources(indexes: Mapping[str, IndexSource[R]]) -> None:
     """Refuse what no index can be made of where it is given, not at the first object.
 
     Raises:
-        TypeError: says which, and what is wanted. ValueError: a ``ByLabel`` of a key that no label has.
+        TypeError: a source is of a wrong type; names it and valid sources. ValueError: a ``ByLabel`` of a key that no label has.
     """
     if not isinstance(indexes, Mapping):
         raise TypeError(f'indexes={described(indexes)} has no names; give a name to each: indexes={{"node": "spec.nodeName"}}')

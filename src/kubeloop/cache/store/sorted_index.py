@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.store.index import Failures, index_key
+from kubeloop.cache.store.index import IndexFailureLog, index_key
 from kubeloop.meta.time import format_time
 from kubeloop.meta.type_checks import described
 
@@ -81,8 +81,8 @@ class SortedIndex:
     def _before(self, old: Head) -> tuple[SortValue, ...]:
         if self._known is None:
             return self.read(old)
-        known = self._known.pop(old, ())
-        return known if isinstance(known, tuple) else (known,)
+        remembered = self._known.pop(old, ())
+        return remembered if isinstance(remembered, tuple) else (remembered,)
 
     def range(self, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None) -> list[Head]:
         """Those whose value is at least ``low`` and below ``high``, in order, at most ``limit`` of them; an object once per value.
@@ -102,8 +102,8 @@ class SortedIndex:
             if len(ranks) > 1:
                 raise TypeError(f'index "{self.name}": no value lies between {described(low)} and {described(high)}: they do not compare')
             runs = [self._runs[ranks.pop()]]
-        found = (head for run in (reversed(runs) if reverse else runs) for head in run.between(first, last, reverse))
-        return list(found if limit is None else islice(found, limit))
+        heads = (head for run in (reversed(runs) if reverse else runs) for head in run.between(first, last, reverse))
+        return list(heads if limit is None else islice(heads, limit))
 
     def sorts(self) -> list[str]:
         """What sorts of value it has, in words."""
@@ -111,8 +111,8 @@ class SortedIndex:
 
     def places(self, head: Head, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False) -> list[_Place]:
         """Where an object stands among all that ``range`` gives, in its order: places of several indexes compare."""
-        known = self._known.get(head) if self._known is not None else None
-        values = self.read(head) if known is None else known if isinstance(known, tuple) else (known,)
+        remembered = self._known.get(head) if self._known is not None else None
+        values = self.read(head) if remembered is None else remembered if isinstance(remembered, tuple) else (remembered,)
         first, last = _scalar(low), _scalar(high)
         sort = next((_rank(bound) for bound in (first, last) if bound is not None), None)
         inside = ((_rank(value), value) for value in values if sort is None or _rank(value) == sort)
@@ -121,8 +121,8 @@ class SortedIndex:
 
     def heads(self, value: str) -> list[Head]:
         """The objects that have this value, as ``index_key`` spells it."""
-        found = (run.equal(key, value) for run, key in zip(self._runs, _spelt(value), strict=True) if key is not None)
-        return list(dict.fromkeys(chain.from_iterable(found)))
+        heads = (run.equal(key, value) for run, key in zip(self._runs, _spelt(value), strict=True) if key is not None)
+        return list(dict.fromkeys(chain.from_iterable(heads)))
 
     def all_values(self) -> list[str]:
         return list(dict.fromkeys(index_key(key) for run in self._runs for key in run.all_keys()))
@@ -148,7 +148,7 @@ def sort_by_path(get: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue
 def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue, ...]]:
     """Values that a function of the caller's gives: one, several in a list or tuple, or None. If it raises, as ``by_function``."""
 
-    failures = Failures(name)
+    failures = IndexFailureLog(name)
 
     def read(head: Head) -> tuple[SortValue, ...]:
         try:

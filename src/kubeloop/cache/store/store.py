@@ -43,8 +43,8 @@ class Store:
     """The states that a cache shows.
 
     Guarantees
-        Every query is answered from one moment: the list it returns never changes and never holds a key twice. What is done inside
-        one ``with store.lock`` is one moment for other threads, too: they see all of it or nothing.
+        Every query is answered from one moment: the list it returns never changes and never holds a key twice. The changes inside
+        one ``with store.lock`` are one moment for other threads, too: they see all of them or none.
         Each index finds an object under exactly the values of its present state.
         Any method may be called from any thread. ``get``, ``len`` and ``version`` never wait; ``get`` of what was in the store all
         along always finds it. Other queries wait while another thread's change or query runs.
@@ -60,7 +60,7 @@ class Store:
     """
 
     def __init__(self, indexes: Iterable[SecondaryIndex] = ()) -> None:
-        #: Held by whoever changes several things that belong together. Not for waiting: readers in other threads stand still meanwhile.
+        #: Held while several things that belong together change. Not for waiting: readers in other threads are blocked meanwhile.
         self.lock = threading.RLock()
         self._namespaces: dict[str, CowMap[Head]] = {}
         self._indexes: dict[str, SecondaryIndex] = {index.name: index for index in indexes}
@@ -82,7 +82,7 @@ class Store:
             return [] if objects is None else list(objects.values())
 
     def snapshot(self, namespace: str | None = None) -> Snapshot:
-        """As ``heads``, without a copy: for long queries that let others run in between, and for those that keep little of much."""
+        """As ``heads``, without a copy: for long queries that let other tasks run in between, or select few of many objects."""
         with self.lock:
             if namespace is None:
                 parts = tuple(chain.from_iterable(map(CowMap.snapshot, self._namespaces.values())))

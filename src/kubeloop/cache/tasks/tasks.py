@@ -14,7 +14,7 @@ from kubeloop.transport import logger_with_context
 
 #: A task that goes on although it was cancelled is cancelled again after so many seconds ...
 PATIENCE = 5.0
-#: ... so often, and then left to itself: whoever stops must be able to go on.
+#: ... so often, and then abandoned, so that the caller's stop can go on.
 ATTEMPTS = 3
 
 _log = logger_with_context("kubeloop.cache")
@@ -26,7 +26,7 @@ async def end(tasks: Iterable[asyncio.Task[None]], clock: Clock) -> None:
     A task that ends itself, as a handler does that removes its own informer, is not waited for: its cancellation is raised here.
 
     Not guaranteed
-        The end of one that swallows every cancellation: after ``ATTEMPTS`` times ``PATIENCE`` seconds it is named in the log and left.
+        That a task ends which swallows every cancellation: after ``ATTEMPTS`` times ``PATIENCE`` seconds it is logged and abandoned.
     """
     left = {task for task in tasks if not task.done()}
     if asyncio.current_task() in left:
@@ -52,7 +52,7 @@ class Tasks:
 
     Guarantees
         After ``close`` none of them runs. If one fails, which only a defect does, the block is cancelled and ``close`` raises that error:
-        a program never runs on with a cache that stands still. (For one that ignores its cancellation see ``end``.)
+        a program never runs on with a cache that stands still. (For a task that ignores its cancellation see ``end``.)
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -84,7 +84,7 @@ class DashboardSnapshots:
             for one in stats
         )
         informers = tuple(
-            InformerRow(one.what, len(one.lister), one.synced, "" if one.synced else one.waiting_for())
+            InformerRow(one.description, len(one.lister), one.synced, "" if one.synced else one.waiting_for())
             for cluster in manager.clusters.values()
             for one in cluster.informers
         )

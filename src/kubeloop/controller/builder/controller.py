@@ -1,6 +1,6 @@
 """Controller: what a program subclasses. It declares what to watch and says how to make the world as an object wants it.
 
-Everything else (informers, queue, workers, retries) is the runner's; a controller never sees an event, only what is there now.
+Everything else (informers, queue, workers, retries) is the runner's; a controller never sees an event, only the present state.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hint
 
 from kubeloop.cache import Informer, Lister
 from kubeloop.client import Client
+from kubeloop.controller.builder.context import ControllerContext, Gate
 from kubeloop.controller.builder.declaration import (
     Declaration,
-    DeclarationError,
+    check_no_handlers,
     check_numbers,
     check_texts,
     check_watches,
@@ -25,15 +26,12 @@ from kubeloop.controller.builder.declaration import (
     checked_sources,
     kind_argument,
 )
-from kubeloop.controller.builder.handler_marks import check_no_handlers
-from kubeloop.controller.builder.surroundings import ControllerContext
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.handler.predicates import Predicate
-from kubeloop.controller.handler.source import Channel
-from kubeloop.controller.handler.watch import Owns, Watch
+from kubeloop.controller.handler.watch import Channel, Owns, Watch
 from kubeloop.controller.ownership import is_controlled_by
 from kubeloop.controller.reader.reader import CacheReader
-from kubeloop.controller.runner.gate import Gate
-from kubeloop.controller.runner.result import Result
+from kubeloop.controller.result import Result
 from kubeloop.meta import ObjectKey, PartialObject, Resource
 from kubeloop.meta.type_checks import described
 from kubeloop.timing import Clock
@@ -50,48 +48,49 @@ def check_reconcile(cls: type[Any], *, by_key: bool, kind: type[Resource] | None
     Raises:
         DeclarationError: it is not.
     """
-    found = inspect.getattr_static(cls, "reconcile", None)
-    wanted = f"def reconcile(self, {'key: ObjectKey' if by_key else 'obj: ' + (kind.__name__ if kind else 'Foo')}) -> Result | None"
-    way = f"write `async {wanted}`, or a plain def, which then runs in a thread"
-    if isinstance(found, staticmethod | classmethod) or not callable(found):
-        raise DeclarationError(f"{cls.__name__}.reconcile is no method; {way}")
-    if inspect.isasyncgenfunction(found) or inspect.isgeneratorfunction(found):
-        raise DeclarationError(f"{cls.__name__}.reconcile yields, so that calling it does nothing; return a Result or None: {way}")
-    parameters = list(inspect.signature(found).parameters.values())
+    method = inspect.getattr_static(cls, "reconcile", None)
+    signature = f"def reconcile(self, {'key: ObjectKey' if by_key else 'obj: ' + (kind.__name__ if kind else 'Foo')}) -> Result | None"
+    hint = f"write `async {signature}`, or a plain def, which then runs in a thread"
+    if isinstance(method, staticmethod | classmethod) or not callable(method):
+        raise DeclarationError(f"{cls.__name__}.reconcile is no method; {hint}")
+    if inspect.isasyncgenfunction(method) or inspect.isgeneratorfunction(method):
+        raise DeclarationError(f"{cls.__name__}.reconcile yields, so that calling it does nothing; return a Result or None: {hint}")
+    parameters = list(inspect.signature(method).parameters.values())
     if not parameters or parameters[0].kind not in (parameters[0].POSITIONAL_ONLY, parameters[0].POSITIONAL_OR_KEYWORD):
-        raise DeclarationError(f"{cls.__name__}.reconcile lacks self; {way}")
+        raise DeclarationError(f"{cls.__name__}.reconcile lacks self; {hint}")
     parameters = parameters[1:]
-    given = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    needed = [one.name for one in given[1:] if one.default is one.empty]
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    needed = [one.name for one in positional[1:] if one.default is one.empty]
     needed += [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
     if needed:
-        raise DeclarationError(f"{cls.__name__}.reconcile wants more than one argument ({', '.join(needed)}); {way}")
-    if not given:
+        raise DeclarationError(f"{cls.__name__}.reconcile wants more than one argument ({', '.join(needed)}); {hint}")
+    if not positional:
         if not any(one.kind is one.VAR_POSITIONAL for one in parameters):
-            raise DeclarationError(f"{cls.__name__}.reconcile takes no argument; {way}")
+            raise DeclarationError(f"{cls.__name__}.reconcile takes no argument; {hint}")
         return
-    _check_type(cls, found, given[0], by_key, kind, way)
+    _check_type(cls, method, positional[0], by_key, kind, hint)
 
 
-def _check_type(cls: type[Any], function: Any, first: inspect.Parameter, by_key: bool, kind: type[Resource] | None, way: str) -> None:
+def _check_type(cls: type[Any], function: Any, first: inspect.Parameter, by_key: bool, kind: type[Resource] | None, hint: str) -> None:
     """What the argument is said to be. Names that cannot be resolved yet are taken at their word."""
-    said = first.annotation
-    if isinstance(said, str):
-        text = said
+    annotation = first.annotation
+    if isinstance(annotation, str):
+        text = annotation
         # Names of a module that is still being imported, or of a function's own, are not known now. Whatever evaluating them raises:
         # the annotation is taken at its word then.
         with contextlib.suppress(Exception):
-            said = get_type_hints(function)[first.name]
-        if isinstance(said, str) and text.split(".")[-1] == "ObjectKey":
-            said = ObjectKey
-    if said is ObjectKey and not by_key:
-        raise DeclarationError(f"{cls.__name__}.reconcile takes an ObjectKey; derive from KeyController, or take the object: {way}")
-    if not (isinstance(said, type) and issubclass(said, Resource)):
+            annotation = get_type_hints(function)[first.name]
+        if isinstance(annotation, str) and text.split(".")[-1] == "ObjectKey":
+            annotation = ObjectKey
+    if annotation is ObjectKey and not by_key:
+        raise DeclarationError(f"{cls.__name__}.reconcile takes an ObjectKey; derive from KeyController, or take the object: {hint}")
+    if not (isinstance(annotation, type) and issubclass(annotation, Resource)):
         return
     if by_key:
-        raise DeclarationError(f"{cls.__name__}.reconcile takes a {said.__name__}; derive from Controller, or take the key: {way}")
-    if kind is not None and not issubclass(kind, said):
-        raise DeclarationError(f"{cls.__name__} is a controller of {kind.__name__}, but its reconcile takes a {said.__name__}; {way}")
+        raise DeclarationError(f"{cls.__name__}.reconcile takes a {annotation.__name__}; derive from Controller, or take the key: {hint}")
+    if kind is not None and not issubclass(kind, annotation):
+        name = annotation.__name__
+        raise DeclarationError(f"{cls.__name__} is a controller of {kind.__name__}, but its reconcile takes a {name}; {hint}")
 
 
 R = TypeVar("R", bound=Resource)
@@ -160,7 +159,7 @@ class ControllerBase(Generic[R]):
         metadata_only: bool | None = None,
         **others: Any,
     ) -> None:
-        given = {
+        positional = {
             "owns": owns,
             "watches": watches,
             "sources": sources,
@@ -182,9 +181,9 @@ class ControllerBase(Generic[R]):
         except TypeError as error:
             if not others:
                 raise
-            known, unknown = ", ".join(given), ", ".join(others)
+            known, unknown = ", ".join(positional), ", ".join(others)
             raise DeclarationError(f"{cls.__name__}: a controller declares no {unknown} (it may declare {known})") from error
-        for attribute, value in given.items():
+        for attribute, value in positional.items():
             if value is not None:
                 setattr(cls, attribute, value)
         cls._kind = kind_argument(cls, ControllerBase)
@@ -199,7 +198,7 @@ class ControllerBase(Generic[R]):
         cls.predicates = checked(cls, "predicates", Predicate)
         check_numbers(cls)
         check_texts(cls)
-        parents: Any = super(cls, cls)  # What those that it derives from ask, as with __init_subclass__.
+        parents: Any = super(cls, cls)  # The checks of its base classes, as with __init_subclass__.
         parents._check_class()
 
     @classmethod
@@ -208,15 +207,15 @@ class ControllerBase(Generic[R]):
         the keywords, or hide their types from type checkers.)"""
 
     @classmethod
-    def declaration(cls) -> Declaration:
+    def _declaration(cls) -> Declaration:
         """What this class declares.
 
         Raises:
-            DeclarationError: it names no kind, or indexes of one that it does not keep.
+            DeclarationError: it names no kind, or indexes of a kind that it does not cache.
         """
         if cls._kind is None:
             raise DeclarationError(f"{cls.__name__} names no kind; write class {cls.__name__}(Controller[Foo])")
-        found = Declaration(
+        method = Declaration(
             kind=cls._kind,
             name=cls.name or cls._kind.kind.lower(),
             owns=checked_owns(cls),
@@ -233,12 +232,12 @@ class ControllerBase(Generic[R]):
             pause_annotation=cls.pause_annotation,
             metadata_only=cls.metadata_only,
         )
-        kept = {found.kind, *(one.kind for one in found.owns), *(one.kind for one in found.watches), *found.reads}
-        for kind in found.indexes:
-            if kind not in kept:
+        cached_kinds = {method.kind, *(one.kind for one in method.owns), *(one.kind for one in method.watches), *method.reads}
+        for kind in method.indexes:
+            if kind not in cached_kinds:
                 way_out = f"name it in owns=[...], watches=[...] or reads=[{kind.__name__}]"
                 raise DeclarationError(f"{cls.__name__}: indexes names {kind.__name__}, of which it keeps nothing; {way_out}")
-        return found
+        return method
 
     @property
     def client(self) -> Client:
@@ -261,11 +260,11 @@ class ControllerBase(Generic[R]):
     @property
     def log(self) -> logging.Logger:
         """A logger named after the controller; its records carry cluster, controller, key, and the id of the reconcile."""
-        return logger_with_context(f"kubeloop.controller.{type(self).declaration().name}")
+        return logger_with_context(f"kubeloop.controller.{type(self)._declaration().name}")
 
     @property
     def cached(self) -> CacheReader:
-        """Reads, from memory, of any kind that this controller has declared; what is not held there is an error, never an empty answer."""
+        """Reads any declared kind from memory. A read outside the cache is an error, never an empty answer."""
         return self._connected.cache
 
     def lister(self, kind: type[S]) -> Lister[S]:
@@ -302,8 +301,8 @@ class ControllerBase(Generic[R]):
         Raises:
             TypeError: ``key`` is no ObjectKey, or the others are no numbers.
         """
-        found: tuple[object, object, object] = (key, after, priority)
-        if not (isinstance(found[0], ObjectKey) and isinstance(found[1], int | float) and isinstance(found[2], int)):
+        method: tuple[object, object, object] = (key, after, priority)
+        if not (isinstance(method[0], ObjectKey) and isinstance(method[1], int | float) and isinstance(method[2], int)):
             raise TypeError(
                 f"{type(self).__name__}.enqueue({described(key)}, {described(after)}, priority={described(priority)}): "
                 "give an ObjectKey, such as "
@@ -336,7 +335,7 @@ class ControllerBase(Generic[R]):
     def tenants(self) -> Callable[[ObjectKey], Hashable] | None:
         """Whose a key is, if tenants are to take turns, one key each within a priority, so that one with many does not starve the others.
 
-        Override for example with ``return lambda key: key.namespace``. Default: None, whoever came first.
+        Override for example with ``return lambda key: key.namespace``. Default: None, in the order of arrival.
         """
         return None
 
@@ -358,7 +357,7 @@ class ControllerBase(Generic[R]):
             )
         return self._connection
 
-    def connect(self, connection: ControllerContext) -> None:
+    def _connect(self, connection: ControllerContext) -> None:
         """Called by the runner. A controller object serves one manager at a time.
 
         Raises:
@@ -368,7 +367,7 @@ class ControllerBase(Generic[R]):
             raise DeclarationError(f"this {type(self).__name__} is run by another manager already; make a second one")
         self._connection = connection
 
-    def disconnect(self) -> None:
+    def _disconnect(self) -> None:
         """Called by the runner after the end."""
         self._connection = None
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.handler.mapping import MapFunc
 from kubeloop.controller.handler.predicates import Predicate
-from kubeloop.controller.handler.source import Channel
-from kubeloop.controller.handler.watch import Owns, Watch
-from kubeloop.meta import KubeloopError, Resource, UnknownKind, Unstructured, kind_info
+from kubeloop.controller.handler.watch import Channel, Owns, Watch
+from kubeloop.meta import Resource, UnknownKind, Unstructured, kind_info
 from kubeloop.meta.type_checks import described, described_word
-
-
-class DeclarationError(KubeloopError, TypeError):
-    """A controller class does not say what it must, or says it in a way that cannot work; the text names the class and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +53,23 @@ def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
     return None
 
 
-def checked(cls: type[Any], what: str, of: type[Any]) -> tuple[Any, ...]:
+def checked(cls: type[Any], attribute: str, of: type[Any]) -> tuple[Any, ...]:
     """An attribute that is a sequence of the right things, as a tuple.
 
     Raises:
         DeclarationError: it is something else, such as a single class where a list is wanted.
     """
-    value = getattr(cls, what)
+    value = getattr(cls, attribute)
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise DeclarationError(f"{cls.__name__}: {what} must be a list, such as {what}=[...], not {described(value)}")
+        raise DeclarationError(f"{cls.__name__}: {attribute} must be a list, such as {attribute}=[...], not {described(value)}")
     for item in value:
-        right = isinstance(item, type) and issubclass(item, of) if of is Resource else isinstance(item, of)
-        if not right:
+        matches = isinstance(item, type) and issubclass(item, of) if of is Resource else isinstance(item, of)
+        if not matches:
             raise DeclarationError(
-                f"{cls.__name__}: {what} holds {described_word(item)}, which is no {'kind' if of is Resource else of.__name__}"
+                f"{cls.__name__}: {attribute} holds {described_word(item)}, which is no {'kind' if of is Resource else of.__name__}"
             )
         if of is Resource:
-            _check_kind(cls, what, item)
+            _check_kind(cls, attribute, item)
     return tuple(value)
 
 
@@ -86,18 +82,18 @@ def checked_owns(cls: type[Any]) -> tuple[Owns[Any], ...]:
     value = getattr(cls, "owns")  # noqa: B009  # the attribute of a class that this module must not import
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise DeclarationError(f"{cls.__name__}: owns must be a list, such as owns=[...], not {described(value)}")
-    found = []
+    result = []
     for item in value:
         if isinstance(item, type) and issubclass(item, Resource):
             _check_kind(cls, "owns", item)
-            found.append(Owns(item))
+            result.append(Owns(item))
         elif isinstance(item, Owns):
             _check_kind(cls, "owns", item.kind)
             _check_predicates(cls, f"owns {item.kind.__name__}", item.predicates)
-            found.append(item)
+            result.append(item)
         else:
             raise DeclarationError(f"{cls.__name__}: owns holds {described_word(item)}, which is no kind")
-    return tuple(found)
+    return tuple(result)
 
 
 def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
@@ -108,14 +104,16 @@ def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
     """
     for watch in watches:
         _check_kind(cls, "watches", watch.kind)
-        what = f"the watch of {watch.kind.__name__}"
-        _check_predicates(cls, what, watch.predicates)
+        attribute = f"the watch of {watch.kind.__name__}"
+        _check_predicates(cls, attribute, watch.predicates)
         if isinstance(watch.to, str):
             if not callable(getattr(cls, watch.to, None)):
-                raise DeclarationError(f'{cls.__name__}: {what} maps by "{watch.to}", which is no method of it; def {watch.to}(self, head)')
+                raise DeclarationError(
+                    f'{cls.__name__}: {attribute} maps by "{watch.to}", which is no method of it; def {watch.to}(self, head)'
+                )
         elif not isinstance(watch.to, MapFunc) and not callable(watch.to):
             raise DeclarationError(
-                f"{cls.__name__}: {what} maps by {described_word(watch.to)}; give to_owner(...), to_label(...), to_field(...), "
+                f"{cls.__name__}: {attribute} maps by {described_word(watch.to)}; give to_owner(...), to_label(...), to_field(...), "
                 "to_index(...), a function of a Head, or the name of a method"
             )
 
@@ -145,12 +143,12 @@ def check_texts(cls: type[Any]) -> None:
     Raises:
         DeclarationError: one is of another type.
     """
-    for what in ("name", "pause_annotation"):
-        if not isinstance(getattr(cls, what), str):
-            raise DeclarationError(f"{cls.__name__}: {what} must be text, not {described_word(getattr(cls, what))}")
-    for what in ("warm_up", "needs_leader", "metadata_only"):
-        if not isinstance(getattr(cls, what), bool):
-            raise DeclarationError(f"{cls.__name__}: {what} must be True or False, not {described_word(getattr(cls, what))}")
+    for attribute in ("name", "pause_annotation"):
+        if not isinstance(getattr(cls, attribute), str):
+            raise DeclarationError(f"{cls.__name__}: {attribute} must be text, not {described_word(getattr(cls, attribute))}")
+    for attribute in ("warm_up", "needs_leader", "metadata_only"):
+        if not isinstance(getattr(cls, attribute), bool):
+            raise DeclarationError(f"{cls.__name__}: {attribute} must be True or False, not {described_word(getattr(cls, attribute))}")
     indexes: object = cls.indexes
     if not isinstance(indexes, Mapping):
         raise DeclarationError(f'{cls.__name__}: indexes must be as {{Pod: {{"node": "spec.nodeName"}}}}, not {described_word(indexes)}')
@@ -173,19 +171,36 @@ def checked_sources(name: str, value: object) -> tuple[Channel[Any], ...]:
     return tuple(value)
 
 
-def _check_kind(cls: type[Any], what: str, kind: object) -> None:
+def _check_kind(cls: type[Any], attribute: str, kind: object) -> None:
     if not (isinstance(kind, type) and issubclass(kind, Resource)):
-        raise DeclarationError(f"{cls.__name__}: {what} holds {described_word(kind)}, which is no kind")
+        raise DeclarationError(f"{cls.__name__}: {attribute} holds {described_word(kind)}, which is no kind")
     if issubclass(kind, Unstructured) and not kind.kind:
         raise DeclarationError(
-            f'{cls.__name__}: {what}: Unstructured alone is no kind; say which: Unstructured.of("example.com/v1", "Foo")'
+            f'{cls.__name__}: {attribute}: Unstructured alone is no kind; say which: Unstructured.of("example.com/v1", "Foo")'
         )
     try:
         kind_info(kind)
     except UnknownKind as error:
-        raise DeclarationError(f"{cls.__name__}: {what}: {error}") from None
+        raise DeclarationError(f"{cls.__name__}: {attribute}: {error}") from None
 
 
-def _check_predicates(cls: type[Any], what: str, predicates: object) -> None:
+def _check_predicates(cls: type[Any], attribute: str, predicates: object) -> None:
     if not isinstance(predicates, Sequence) or any(not isinstance(one, Predicate) for one in predicates):
-        raise DeclarationError(f"{cls.__name__}: predicates of {what} must be a list of Predicate, not {described_word(predicates)}")
+        raise DeclarationError(f"{cls.__name__}: predicates of {attribute} must be a list of Predicate, not {described_word(predicates)}")
+
+
+MARK: Final = "__kubeloop_handlers__"
+
+
+def check_no_handlers(cls: type[Any]) -> None:
+    """That a class which calls no handlers has none.
+
+    Raises:
+        DeclarationError: it has handlers, which would never be called.
+    """
+    for name, member in vars(cls).items():
+        if hasattr(member, MARK):
+            raise DeclarationError(
+                f"{cls.__name__}.{name} is a handler (@on_create, @on_change, ...), which only a HandlerController calls; "
+                f"derive {cls.__name__} from HandlerController, without reconcile, or take the decorator away"
+            )

@@ -1,1 +1,1 @@
-"""What an object is made of: its children applied as a set, pruned, compared with what is there, and waited for."""
+"""The children of an object: applied as a set, pruned, compared with the server's state, and waited for."""

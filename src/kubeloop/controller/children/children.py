@@ -1,4 +1,4 @@
-"""Children: brings the objects that make up an owner to what they should be, and deletes those that it no longer wants.
+"""Children: applies the objects that an owner consists of, and deletes objects that it no longer declares.
 
 Source of the rules: Kubernetes documentation, "Server-Side Apply" (using it in a controller) and "Owners and Dependents".
 """
@@ -10,13 +10,13 @@ from typing import Any, Final, Literal, TypeVar
 
 from kubeloop.client import Client, retry_on_error
 from kubeloop.controller.builder.controller import ControllerBase
-from kubeloop.controller.children.reading import Member, Reader
+from kubeloop.controller.children.desired import SET_LABEL, DesiredChild, UnplacedChild, check_set_name, set_label, wanted_child
+from kubeloop.controller.children.lookup import ChildReader, Member
 from kubeloop.controller.children.report import ChildOutcome, ChildrenReport
-from kubeloop.controller.children.wanted import SET_LABEL, UnplacedChild, Wanted, check_set_name, set_label, wanted_child
-from kubeloop.controller.children.writing import (
+from kubeloop.controller.children.writer import (
     ApplyWriter,
+    ChildWriter,
     PatchWriter,
-    Writer,
     check_ownership,
     delete_child,
     is_part,
@@ -90,24 +90,24 @@ class Children:
                 await self.children.apply(shop, [deployment_of(shop), service_of(shop)])
 
     Guarantees
-        A child that is as wanted costs no request: it is compared with the controller's cache (with the server where there is no cache).
-        What others wrote into a child stays, unless it is a value that is wanted to be another. What is no longer wanted of a child
-        is taken out of it.
-        Only what both has the owner as its controller and carries the set's label is pruned, and only in the state in which it was seen.
+        An unchanged child costs no request: it is compared with the controller's cache (with the server where there is no cache).
+        Fields that others wrote stay, unless the desired child has another value there. Fields that an earlier child had, and the
+        desired one lacks, are removed.
+        Only objects that have the owner as their controller and carry the set's label are pruned, and only in the state that was read.
         An object of a child's name that is not the owner's is never written (``ForeignChild``).
         Kinds in an order in which each finds what it needs; pruning comes last, in the opposite order, and not at all if a child failed.
         One child's failure does not keep the others from being applied; the report tells of each.
 
     Not guaranteed
-        One moment for all: this is not a transaction. Pruning of kinds that are neither among ``kinds`` nor wanted now.
-        That nobody creates an object of a new child's name in the very moment in which it is created here; then it is taken over if
-        nobody controls it, and refused by the server if somebody does.
+        One moment for all: this is not a transaction. Pruning of kinds that are neither among ``kinds`` nor among the desired children.
+        That no other program creates an object of a new child's name at the same moment; then it is taken over if it has no controller,
+        and refused by the server if it has one.
 
     ``source``: a controller (its caches, its name as field manager, the kinds that it ``owns``), or a client (then name ``field_manager``
     and ``kinds``, and everything is read from the server). ``name``: of the set, if one owner has several. ``kinds``: where to look for
-    what is to be pruned. ``mode``: "apply" is server-side apply; "patch" creates, and then sends merge patches. ``force``: an apply takes
+    objects to prune. ``mode``: "apply" is server-side apply; "patch" creates, and then sends merge patches. ``force``: an apply takes
     over fields that others own (Kubernetes' advice for controllers); else it fails with Conflict. ``adopt``: objects of a child's name
-    that nobody controls are taken over.
+    without a controller are taken over.
 
     Raises
         ValueError: ``name`` cannot be in a label; no field manager beside a client.
@@ -128,7 +128,7 @@ class Children:
         if mode not in ("apply", "patch"):
             raise ValueError(f'mode={described_word(mode)}: children are brought about by "apply" or by "patch"')
         if isinstance(source, ControllerBase):
-            declared = type(source).declaration()
+            declared = type(source)._declaration()
             field_manager = field_manager or declared.name
             kinds = [owned.kind for owned in declared.owns] if kinds is None else kinds
         if not field_manager:
@@ -140,10 +140,10 @@ class Children:
         self._mode = mode
         self._force = force
         self._adopt = adopt
-        self._made: tuple[Reader, Writer] | None = None
+        self._made: tuple[ChildReader, ChildWriter] | None = None
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> ChildReader:
         """How children are looked up."""
         return self._tools()[0]
 
@@ -152,11 +152,11 @@ class Children:
         return self._adopt
 
     async def apply(
-        self, owner: Resource, wanted: Iterable[Resource], *, prune: bool = True, dry_run: bool = False, check: bool = True
+        self, owner: Resource, desired: Iterable[Resource], *, prune: bool = True, dry_run: bool = False, check: bool = True
     ) -> ChildrenReport:
-        """Bring the children of ``owner`` to ``wanted``: objects made for this call, which set only what is to be so.
+        """Apply the children of ``owner``: objects that are made for this call, and set only the fields to apply.
 
-        Children without a namespace get their owner's. ``prune`` False leaves alone what is no longer wanted. ``dry_run``: the server does
+        Children without a namespace get their owner's. ``prune`` False leaves undeclared children alone. ``dry_run``: the server does
         everything but store, and the report says what would be done. ``check`` False: failures are only in the report.
 
         Raises:
@@ -166,7 +166,7 @@ class Children:
             ValueError: a child was read from a server, or a field of it is not of its type; nothing was sent.
         """
         reader, writer = self._tools()
-        plan = await self.plan(owner, wanted)
+        plan = await self.plan(owner, desired)
         outcomes = [await self._one(reader, writer, owner, child, dry_run) for child in plan]
         kept = "" if prune else "pruning was not asked for"
         if any(one.did == "failed" for one in outcomes):
@@ -179,24 +179,24 @@ class Children:
             report.raise_failures()
         return report
 
-    async def plan(self, owner: Resource, wanted: Iterable[Resource]) -> list[Wanted]:
+    async def plan(self, owner: Resource, desired: Iterable[Resource]) -> list[DesiredChild]:
         """What would be applied, in order.
 
         Raises:
             UnplacedChild, OwnershipError, ValueError: as ``apply``.
         """
         client = self.reader.client
-        children = [await wanted_child(client, owner, child, self.name) for child in wanted]
+        children = [await wanted_child(client, owner, child, self.name) for child in desired]
         keys = [child.key for child in children]
         for index, child in enumerate(children):
             if child.key in keys[:index]:
                 raise UnplacedChild(f"{child.kind.kind} {child.name} is twice among the children of {owner.kind} {owner.metadata.name}")
         return in_order((child.group_kind, child) for child in children)
 
-    async def unwanted(self, owner: Resource, plan: Sequence[Wanted]) -> list[Member]:
-        """Children of the set that are there and not in ``plan``, those that need others first."""
+    async def unwanted(self, owner: Resource, plan: Sequence[DesiredChild]) -> list[Member]:
+        """Return the existing children of the set that are not in ``plan``, in the order of their deletion: dependents first."""
         keys = {child.key for child in plan}
-        found: dict[tuple[Any, str, str], Member] = {}
+        existing: dict[tuple[Any, str, str], Member] = {}
         for kind in dict.fromkeys([*self._kinds, *(child.kind for child in plan)]):
             group_kind = kind_info(kind).gvk.group_kind
             namespaced = (await self.reader.client.mapping(kind)).namespaced
@@ -206,10 +206,10 @@ class Children:
             for member in await self.reader.members(kind, where, owner, (SET_LABEL, set_label(self.name, owner))):
                 key = (group_kind, member.namespace, member.name)
                 if key not in keys:
-                    found.setdefault(key, member)
-        return [member for _, member in sorted(found.items(), key=lambda item: -rank(item[0][0]))]
+                    existing.setdefault(key, member)
+        return [member for _, member in sorted(existing.items(), key=lambda item: -rank(item[0][0]))]
 
-    async def tried(self, live: Resource, child: Wanted) -> Resource:
+    async def tried(self, live: Resource, child: DesiredChild) -> Resource:
         """What the server would make of that very state of a child; nothing is stored.
 
         Raises:
@@ -217,7 +217,7 @@ class Children:
         """
         return await self._tools()[1].update(live, child, dry_run=True, exactly=True)
 
-    async def _one(self, reader: Reader, writer: Writer, owner: Resource, child: Wanted, dry_run: bool) -> ChildOutcome:
+    async def _one(self, reader: ChildReader, writer: ChildWriter, owner: Resource, child: DesiredChild, dry_run: bool) -> ChildOutcome:
         """Looked up in the cache first; at the server when the cache turns out to be behind."""
         fresh = False
 
@@ -242,7 +242,7 @@ class Children:
         except (KubeloopError, ValueError, TypeError) as error:  # the other children come first; the report carries it
             return ChildOutcome(child.kind, child.namespace, child.name, "failed", None, error)
 
-    async def _pruned(self, reader: Reader, writer: Writer, owner: Resource, extra: Member, dry_run: bool) -> ChildOutcome | None:
+    async def _pruned(self, reader: ChildReader, writer: ChildWriter, owner: Resource, extra: Member, dry_run: bool) -> ChildOutcome | None:
         """None if it is no longer the set's."""
         live: Resource | None = None
 
@@ -263,12 +263,12 @@ class Children:
         writer.forget((kind_info(extra.kind).gvk.group_kind, extra.namespace, extra.name))
         return ChildOutcome(extra.kind, extra.namespace, extra.name, "pruned", live, sent=True) if gone else None
 
-    def _tools(self) -> tuple[Reader, Writer]:
+    def _tools(self) -> tuple[ChildReader, ChildWriter]:
         if self._made is None or self._made[0].client is not self._client():
             client = self._client()
             made = ApplyWriter if self._mode == "apply" else PatchWriter
             controller = self._source if isinstance(self._source, ControllerBase) else None
-            self._made = Reader(client, controller), made(client, self.field_manager, force=self._force)
+            self._made = ChildReader(client, controller), made(client, self.field_manager, force=self._force)
         return self._made
 
     def _client(self) -> Client:

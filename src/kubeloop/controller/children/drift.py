@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from kubeloop.client import retry_on_error
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.children.children import Children
-from kubeloop.controller.children.sameness import target, type_of
-from kubeloop.controller.children.wanted import APPLIED, FIELDS_SET, Wanted
-from kubeloop.controller.children.writing import check_ownership, was_changed
+from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, DesiredChild
+from kubeloop.controller.children.writer import check_ownership, target, type_of, was_changed
 from kubeloop.merge.fields import ElementError, FieldSet, TypeMismatch, compare, path_text
 from kubeloop.meta import Resource
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-# What is secret of an object is not shown: values of Secrets, wherever they stand in one, are starred out.
+# Values of Secrets are masked, wherever they stand in the object.
 #
 # As kubectl diff does it: a value that differs says so without being seen.
 
@@ -82,19 +81,19 @@ _OURS = (APPLIED, FIELDS_SET)
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One child that is not as wanted. ``what``: it is not there, is another, or is there and not wanted.
+    """One child that is not as wanted. ``drift_kind``: it is not there, is another, or is there and not wanted.
 
-    ``paths`` are those that an apply would change (``.spec.replicas``), empty if the child is missing or extra. Secret values are in none
+    ``paths`` would be changed by an apply (``.spec.replicas``), empty if the child is missing or extra. Secret values are in none
     of this, nor in ``str()``.
     """
 
     kind: type[Resource]
     namespace: str
     name: str
-    what: DriftKind
+    drift_kind: DriftKind
     paths: tuple[str, ...]
     live: Tree | None
-    wanted: Tree | None
+    desired: Tree | None
 
     @property
     def title(self) -> str:
@@ -103,8 +102,8 @@ class Drift:
 
     def lines(self) -> Iterator[str]:
         """A unified diff of both as YAML, as ``kubectl diff`` prints it; without line ends."""
-        live, wanted = ([] if tree is None else _yaml(tree).splitlines() for tree in (self.live, self.wanted))
-        yield from difflib.unified_diff(live, wanted, f"live {self.title}", f"wanted {self.title}", lineterm="")
+        live, desired = ([] if tree is None else _yaml(tree).splitlines() for tree in (self.live, self.desired))
+        yield from difflib.unified_diff(live, desired, f"live {self.title}", f"wanted {self.title}", lineterm="")
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -121,20 +120,20 @@ class Drift:
         return text
 
 
-async def find_drift(children: Children, owner: Resource, wanted: Sequence[Resource], *, ask: bool = True) -> list[Drift]:
+async def find_drift(children: Children, owner: Resource, desired: Sequence[Resource], *, ask: bool = True) -> list[Drift]:
     """What ``children.apply(owner, wanted)`` would change; nothing is written.
 
     ``ask``: the server is asked to apply each child without storing it, so that its defaults, its admission and what others own are
-    taken into account exactly; that needs the permission to patch. Else live objects and wishes are merged here: fields that are not
-    wanted do not count, whoever set them; what this field manager applied before and no longer wants does (read off the managed fields);
-    and what the server spells otherwise (1 for 1000m) is told as drift.
+    taken into account exactly; that needs the permission to patch. Else live objects and wishes are merged here: fields that
+    the desired child lacks do not count, unless this field manager applied them before (by the managed fields);
+    and values that the server spells differently (1 for 1000m) count as drift.
 
     Raises:
         ForeignChild: a child of somebody else is in the way. Conflict: a child was changed again and again meanwhile.
         ApiError: the server refuses a child; Invalid says why.
         UnplacedChild, OwnershipError, ValueError: as ``Children.apply``.
     """
-    plan = await children.plan(owner, wanted)
+    plan = await children.plan(owner, desired)
     reader = children.reader
     found: list[Drift] = []
     for child in plan:
@@ -149,7 +148,7 @@ async def find_drift(children: Children, owner: Resource, wanted: Sequence[Resou
     return found
 
 
-async def _of_child(children: Children, owner: Resource, child: Wanted, ask: bool) -> Drift | None:
+async def _of_child(children: Children, owner: Resource, child: DesiredChild, ask: bool) -> Drift | None:
     live = await children.reader.newest(child.kind, child.namespace, child.name)
     if live is None:
         return _drift(child.kind, child.namespace, child.name, "missing", None, child.tree)
@@ -160,7 +159,7 @@ async def _of_child(children: Children, owner: Resource, child: Wanted, ask: boo
     return drift if drift.paths else None
 
 
-def _merged(live: Resource, child: Wanted, manager: str) -> Tree:
+def _merged(live: Resource, child: DesiredChild, manager: str) -> Tree:
     """What an apply would make of it, as far as that can be said here."""
     type_ = type_of(child.kind)
     before = FieldSet()
@@ -179,15 +178,15 @@ def _merged(live: Resource, child: Wanted, manager: str) -> Tree:
         raise ValueError(f"{child.kind.kind} {child.name}: {error}") from error
 
 
-def _drift(kind: type[Resource], namespace: str, name: str, what: DriftKind, live: Tree | None, wanted: Tree | None) -> Drift:
-    before, after = (None if tree is None else _quiet(tree) for tree in (live, wanted))
+def _drift(kind: type[Resource], namespace: str, name: str, drift_kind: DriftKind, live: Tree | None, desired: Tree | None) -> Drift:
+    before, after = (None if tree is None else _quiet(tree) for tree in (live, desired))
     paths: tuple[str, ...] = ()
     if before is not None and after is not None:
         difference = compare(before, after, type_of(kind))
         changed = (difference.added | difference.removed | difference.modified).leaves()
         paths = tuple(sorted(path_text(path) for path in changed))
     before, after = redacted(before, after)
-    return Drift(kind, namespace, name, what, paths, before, after)
+    return Drift(kind, namespace, name, drift_kind, paths, before, after)
 
 
 def _quiet(tree: Tree) -> Tree:

@@ -21,7 +21,7 @@ class ChildOutcome:
     """What was done for one child.
 
     ``object`` is the child as the server or the cache has it, None if it failed. ``deleting``: one of its name is still going; the child
-    is made when it is gone. ``sent``: whether a write was sent (one that changed nothing counts as unchanged).
+    is made when it is gone. ``sent``: whether a write was sent (a write without changes counts as unchanged).
     """
 
     kind: type[Resource]

@@ -49,7 +49,7 @@ def set_condition(
     observed_generation: int | None = None,
     now: datetime | None = None,
 ) -> bool:
-    """Say in ``obj.status.conditions`` what is so; whether that changed the object. It is not written: see ``StatusWriter``.
+    """Set a condition in ``obj.status.conditions``; return whether the object changed. Nothing is sent: see ``StatusWriter``.
 
     Guarantees
         ``lastTransitionTime`` changes only when ``status`` does: to ``now``, in whole seconds (default: the machine's clock).

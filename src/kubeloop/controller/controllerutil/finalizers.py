@@ -29,7 +29,7 @@ async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOpti
 
     Guarantees
         Nothing is sent if it is there. The patch is bound to the version that was read, so that a finalizer which somebody else added or
-        removed meanwhile is neither lost nor brought back; on conflict it is read anew, five times. ``obj`` is not changed.
+        removed meanwhile is neither lost nor brought back; on conflict the object is read again, five times. ``obj`` is not changed.
         It holds for that very object (its uid), not for a successor of its name.
 
     Raises:
@@ -43,12 +43,12 @@ async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOpti
         why = faults[0] if "/" in name else "a finalizer needs a domain in front"
         raise ValueError(f'finalizer "{name}": {why}; write it as example.com/what-it-waits-for')
 
-    def added(found: R) -> list[str] | None:
-        if name in found.metadata.finalizers:
+    def added(current: R) -> list[str] | None:
+        if name in current.metadata.finalizers:
             return None
-        if found.metadata.deletion_timestamp is not None:
-            raise FinalizerError(f'{found.kind} "{found.object_key()}" is being deleted: finalizer {name} can no longer be added')
-        return [*found.metadata.finalizers, name]
+        if current.metadata.deletion_timestamp is not None:
+            raise FinalizerError(f'{current.kind} "{current.object_key()}" is being deleted: finalizer {name} can no longer be added')
+        return [*current.metadata.finalizers, name]
 
     try:
         return await _changed(client, obj, added, options)
@@ -66,8 +66,8 @@ async def remove_finalizer(client: Client, obj: R, name: str, *, options: WriteO
         Conflict: others kept writing.
     """
 
-    def removed(found: R) -> list[str] | None:
-        finalizers = found.metadata.finalizers
+    def removed(current: R) -> list[str] | None:
+        finalizers = current.metadata.finalizers
         return [one for one in finalizers if one != name] if name in finalizers else None
 
     try:
@@ -85,17 +85,18 @@ async def _changed(client: Client, obj: R, change: Any, options: WriteOptions | 
 
     async def attempt() -> R:
         nonlocal known
-        found, known = known, None
-        if found is None:
-            found = await client.get(type(obj), obj.metadata.name, namespace=obj.metadata.namespace or None)
-            if obj.metadata.uid and found.metadata.uid != obj.metadata.uid:
+        current, known = known, None
+        if current is None:
+            current = await client.get(type(obj), obj.metadata.name, namespace=obj.metadata.namespace or None)
+            if obj.metadata.uid and current.metadata.uid != obj.metadata.uid:
                 raise _Replaced
-        wanted = change(found)
-        if wanted is None:
-            return found
-        metadata: dict[str, Any] = {"finalizers": wanted, "resourceVersion": found.metadata.resource_version, "uid": found.metadata.uid}
+        finalizers = change(current)
+        if finalizers is None:
+            return current
+        version, uid = current.metadata.resource_version, current.metadata.uid
+        metadata: dict[str, Any] = {"finalizers": finalizers, "resourceVersion": version, "uid": uid}
         patch = {"metadata": {key: value for key, value in metadata.items() if value or key == "finalizers"}}
-        where = found.metadata.namespace or None
-        return await client.patch(type(obj), found.metadata.name, patch, namespace=where, options=options)
+        namespace = current.metadata.namespace or None
+        return await client.patch(type(obj), current.metadata.name, patch, namespace=namespace, options=options)
 
     return await retry_on_conflict(attempt, clock=client.clock)

@@ -11,12 +11,85 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from kubeloop.client import Client
 from kubeloop.client.options import WriteOptions
 from kubeloop.codec.checking import checked_changes
-from kubeloop.controller.controllerutil.write_backoff import WriteBackoff
-from kubeloop.controller.runner.result import Result
+from kubeloop.controller.result import Result
 from kubeloop.merge.go_text import same
 from kubeloop.merge.merge_patch import create_merge_patch
 from kubeloop.meta import Conflict, IncompleteObject, Invalid, KubeloopError, NotFound, Resource
 from kubeloop.types import JSONObject
+
+# How often the status of one object may be written: at first at once, then, while it goes on changing, ever less often.
+#
+# Pure: the time is an argument. The state is in memory only: a counter in the status would itself be a write.
+
+
+@dataclass(slots=True)
+class _Writes:
+    count: int
+    allowed: float
+
+
+class WriteBackoff:
+    """Exponential pauses between the writes of one object.
+
+    Guarantees
+        The first ``free`` writes are never held back. From then on each pause is twice the one before: ``initial`` seconds, up to ``cap``.
+        After ``calm`` seconds in which a write was allowed and none came, the object starts over.
+        Objects that are calm are forgotten, so that memory holds only what has been written lately.
+
+    Not guaranteed
+        Anything across a restart: then every object starts over.
+
+    Raises:
+        ValueError: a number below zero, or ``cap`` below ``initial``.
+    """
+
+    def __init__(self, *, free: int = 5, initial: float = 1.0, cap: float = 60.0, calm: float = 120.0) -> None:
+        if free < 0 or initial <= 0 or cap < initial or calm < 0:
+            raise ValueError(
+                f"write back-off wants free and calm >= 0, initial > 0 and cap >= initial, not {free=} {initial=} {cap=} {calm=}"
+            )
+        self._free = free
+        self._initial = initial
+        self._cap = cap
+        self._calm = calm
+        self._writes: dict[str, _Writes] = {}
+        self._sweep_at = 1024
+
+    def wait(self, uid: str, now: float) -> float:
+        """Seconds until the object may be written; 0 for now."""
+        known = self._known(uid, now)
+        return 0.0 if known is None else max(0.0, known.allowed - now)
+
+    def wrote(self, uid: str, now: float) -> None:
+        """The object was written."""
+        known = self._known(uid, now)
+        if known is None:
+            self._sweep(now)
+            known = self._writes[uid] = _Writes(0, now)
+        known.count += 1
+        # Capped before it is raised to a power: that of a thousand writes would overflow.
+        doublings = min(known.count - self._free, 64)
+        known.allowed = now + (min(self._initial * 2.0 ** (doublings - 1), self._cap) if doublings > 0 else 0.0)
+
+    def forget(self, uid: str) -> None:
+        """The object is gone."""
+        self._writes.pop(uid, None)
+
+    def __len__(self) -> int:
+        return len(self._writes)
+
+    def _known(self, uid: str, now: float) -> _Writes | None:
+        known = self._writes.get(uid)
+        if known is not None and now >= known.allowed + self._calm:
+            del self._writes[uid]
+            return None
+        return known
+
+    def _sweep(self, now: float) -> None:
+        if len(self._writes) >= self._sweep_at:
+            self._writes = {uid: one for uid, one in self._writes.items() if now < one.allowed + self._calm}
+            self._sweep_at = max(1024, 2 * len(self._writes))
+
 
 # Merging a status that was computed from an older state into the newest: what only one side changed is kept.
 #
@@ -83,7 +156,7 @@ class StatusError(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class StatusWrite(Generic[R]):
-    """``object`` as the server has it after a write; else the one that was given. ``again``: seconds after which to try, if held back."""
+    """``object`` is the server's state after a write; else the argument. ``again``: seconds after which to try, if held back."""
 
     object: R
     did: StatusDid
@@ -110,10 +183,10 @@ class StatusWriter:
         Where a list is replaced (conditions are one) the patch is bound to the version that was read. On conflict the newest state is
         read and the changes are merged into it: condition by condition, field by field; so other writers' conditions stay. Five times.
         With ``backoff`` an object that is written again and again is held back (``did == "held back"``); return ``written.result``
-        then, and the next reconcile writes what is true by then.
+        then, and the next reconcile writes the state of that time.
 
     Not guaranteed
-        That it is written before the next change comes: state what is so, not what happened.
+        That every status is written before the next change: describe the state, not the events.
 
     Raises
         Conflict: others kept writing, or the same list without keys was changed on both sides. NotFound: the object is gone,
@@ -191,7 +264,7 @@ def _statuses(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]]:
     trees = checked_changes(obj, "status")
     if trees is None:
         raise IncompleteObject(
-            f'{obj.kind} "{obj.object_key()}" was made here, not read: nobody can tell what of its status is new. '
+            f'{obj.kind} "{obj.object_key()}" was made here, not read: changes of its status are unknown. '
             "Get the object, from the lister or the client, and change that."
         )
     before, after = (tree.get("status") for tree in trees)

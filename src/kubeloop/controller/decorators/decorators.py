@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 
-from kubeloop.controller.builder.declaration import DeclarationError
-from kubeloop.controller.builder.handler_marks import MARK
+from kubeloop.controller.builder.declaration import MARK
+from kubeloop.controller.errors import DeclarationError
 
 When: TypeAlias = Literal["create", "change", "delete", "resume", "timer"]
 
@@ -59,7 +59,7 @@ def on_create(
     backoff: float = 1.0,
     timeout: float | None = None,
 ) -> M | Callable[[M], M]:
-    """Call ``method(self, obj)`` once for each object that this controller has never seen; also for those that are older than it.
+    """Call ``method(self, obj)`` once for each object that this controller has never seen, also for older objects.
 
     ``id``: what the handler is called in the object's record; the method's name unless given. Keep it when you rename the method, or the
     handler is taken for a new one. ``retries``: after so many failed calls it is given up, as by ``TerminalError``; None never.
@@ -165,16 +165,16 @@ def _marked(method: M | None, terms: Terms) -> M | Callable[[M], M]:
     return mark
 
 
-def _check_called(decorator: str, given: object, way: str) -> None:
+def _check_called(decorator: str, argument: object, hint: str) -> None:
     """Raises DeclarationError: it stands bare above a method, which would vanish without a word."""
-    if callable(given):
-        raise DeclarationError(f"{getattr(given, '__qualname__', given)}: @{decorator} wants to know what for; write {way}")
+    if callable(argument):
+        raise DeclarationError(f"{getattr(argument, '__qualname__', argument)}: @{decorator} wants to know what for; write {hint}")
 
 
 _Any = TypeVar("_Any", bound=Callable[..., Any])
 
 
 def _mark(method: _Any, terms: Terms) -> _Any:
-    # A method may have several decorators; each is a handler of its own.
+    # A method may have several decorators; each is a separate handler.
     setattr(method, MARK, (*getattr(method, MARK, ()), terms))
     return method

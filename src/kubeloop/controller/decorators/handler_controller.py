@@ -1,6 +1,6 @@
-"""HandlerController: methods that are called for what happened to an object, on a loop that only knows what is there now.
+"""HandlerController: methods that are called for changes of an object, derived from its present state.
 
-Each pass compares the object with its record, calls what is due, and writes down what was done. Source of the words: kopf's handlers.
+Each pass compares the object with its record, calls the due handlers, and updates the record. Source of the names: kopf's handlers.
 """
 
 from __future__ import annotations
@@ -11,13 +11,22 @@ from typing import Any, ClassVar, TypeVar
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.builder.controller import KeyController
-from kubeloop.controller.builder.declaration import DeclarationError
 from kubeloop.controller.controllerutil.finalizers import FinalizerError, add_finalizer, remove_finalizer
-from kubeloop.controller.decorators.calling import Caller
-from kubeloop.controller.decorators.declared import Handler, Handlers, handlers_of
-from kubeloop.controller.decorators.memory import Memories, Memory
-from kubeloop.controller.decorators.record import FINALIZER, RECORD, Record, UnreadableRecord, Value, read_record, watched
-from kubeloop.controller.runner.result import PartlyFailed, Result, TerminalError
+from kubeloop.controller.decorators.handlers import DeclaredHandler, Handlers, handlers_of
+from kubeloop.controller.decorators.invocation import Caller
+from kubeloop.controller.decorators.progress import (
+    FINALIZER,
+    RECORD,
+    HandlerRecord,
+    Memories,
+    Memory,
+    UnreadableRecord,
+    Value,
+    read_record,
+    watched,
+)
+from kubeloop.controller.errors import DeclarationError
+from kubeloop.controller.result import PartlyFailed, Result, TerminalError
 from kubeloop.meta import DecodeError, Invalid, NotFound, ObjectKey, Resource
 from kubeloop.meta.names import qualified_name
 
@@ -55,7 +64,7 @@ class HandlerController(KeyController[R]):
         A call for each change: what changes to and fro between two passes was never seen, and several changes are one, with ``old`` the
         value last handled. Exactly one call: a program that dies between a handler's end and the write of the record (one for all handlers
         of a pass) calls it again; make handlers idempotent. A deletion of an object that had its finalizer removed, or not yet added.
-        Old values beyond 1 KiB, which are kept as digests (``UNKNOWN``). Timers and retries across a restart, which begin anew.
+        Old values beyond 1 KiB, which are kept as digests (``UNKNOWN``). Timers and retries across a restart, which start over.
 
     Needs permission to patch its kind. To have creation handled again, take the annotation off. A finalizer that an older version of the
     program left is removed when the class has no ``on_delete`` any more.
@@ -79,7 +88,7 @@ class HandlerController(KeyController[R]):
             raise DeclarationError(
                 f"{name} has no handler; decorate a method with @on_create, @on_change(PATH), @on_delete, @on_resume or @every(SECONDS)"
             )
-        if faults := qualified_name(FINALIZER + cls.declaration().name):
+        if faults := qualified_name(FINALIZER + cls._declaration().name):
             raise DeclarationError(f"{name}: its name is part of an annotation and a finalizer: {faults[0]}")
 
     #: Of this run: what each object's handlers have got to.
@@ -88,11 +97,11 @@ class HandlerController(KeyController[R]):
 
     @property
     def handler_errors(self) -> int:
-        """Calls that failed since the start, those that were given up included."""
+        """Failed calls since the start, including abandoned handlers."""
         return self._caller.errors if self._caller is not None else 0
 
     async def reconcile(self, key: ObjectKey, /) -> Result | None:
-        """Call what is due for one object."""
+        """Call the due handlers of one object."""
         if self._memories is None:
             self._memories = Memories()
         kind = self._own_kind()
@@ -124,16 +133,16 @@ class HandlerController(KeyController[R]):
             return PartlyFailed(again, error=failure[0], text=failure[1])
         return Result(again) if again is not None else None
 
-    def disconnect(self) -> None:
+    def _disconnect(self) -> None:
         if self._caller is not None:
             self._caller.close()
         self._caller = self._memories = None
-        super().disconnect()
+        super()._disconnect()
 
     async def _living(self, obj: R, memory: Memory) -> list[float]:
         found = self._read(obj, memory)
         if found is None:
-            found = memory.record = Record([one.id for one in self._handlers.of("create")], {})
+            found = memory.record = HandlerRecord([one.id for one in self._handlers.of("create")], {})
             self._note_new_values(found, obj)
             if self._handlers.of("create") or self._handlers.of("change"):
                 obj = await self._save(obj, memory, finalizer=bool(self._handlers.of("delete")))
@@ -158,7 +167,7 @@ class HandlerController(KeyController[R]):
         memory.timers.clear()
         if finalizer not in obj.metadata.finalizers:
             return []
-        record = memory.record = self._read(obj, memory) or Record()
+        record = memory.record = self._read(obj, memory) or HandlerRecord()
         before, pauses = record.text(), list[float]()
         left = [one for one in self._handlers.of("delete") if one.id not in record.gone]
         try:
@@ -178,14 +187,14 @@ class HandlerController(KeyController[R]):
             if handler.id not in memory.resumed and await self._called(handler, memory, obj, pauses):
                 memory.resumed.add(handler.id)
 
-    async def _create(self, obj: R, memory: Memory, record: Record, pauses: list[float]) -> None:
+    async def _create(self, obj: R, memory: Memory, record: HandlerRecord, pauses: list[float]) -> None:
         known = {one.id: one for one in self._handlers.of("create")}
         for name in list(record.create):
             # A handler that an older version of the program had is done for.
             if name not in known or await self._called(known[name], memory, obj, pauses):
                 record.create.remove(name)
 
-    async def _change(self, obj: R, memory: Memory, record: Record, pauses: list[float]) -> None:
+    async def _change(self, obj: R, memory: Memory, record: HandlerRecord, pauses: list[float]) -> None:
         self._note_new_values(record, obj)
         tree = watched(tree_of(obj), self._finalizer())
         handlers = self._handlers.of("change")
@@ -197,7 +206,7 @@ class HandlerController(KeyController[R]):
             elif await self._called(handler, memory, obj, pauses, seen.known, new):
                 record.seen[handler.id] = Value.of(new, len(handlers))
 
-    def _note_new_values(self, record: Record, obj: R) -> None:
+    def _note_new_values(self, record: HandlerRecord, obj: R) -> None:
         """The first value of each handler that is new here, and nothing of handlers that are no more."""
         handlers = self._handlers.of("change")
         tree = watched(tree_of(obj), self._finalizer())
@@ -221,16 +230,16 @@ class HandlerController(KeyController[R]):
             memory.timers[handler.id] = now + pause
             pauses.append(pause)
 
-    async def _called(self, handler: Handler, memory: Memory, obj: R, pauses: list[float], *values: Any) -> bool:
+    async def _called(self, handler: DeclaredHandler, memory: Memory, obj: R, pauses: list[float], *values: Any) -> bool:
         """Whether it is done; else its pause is among ``pauses``."""
         if self._caller is None:
-            self._caller = Caller(self, type(self).declaration().name, self.clock, self.events)
+            self._caller = Caller(self, type(self)._declaration().name, self.clock, self.events)
         pause = await self._caller.call(handler, memory, obj, *values)
         if pause is not None:
             pauses.append(pause)
         return pause is None
 
-    def _read(self, obj: R, memory: Memory) -> Record | None:
+    def _read(self, obj: R, memory: Memory) -> HandlerRecord | None:
         """What was handled; None for an object that was never seen."""
         name = self._annotation()
         text = obj.metadata.annotations.get(name)
@@ -246,11 +255,11 @@ class HandlerController(KeyController[R]):
             return read_record(text)
         except UnreadableRecord as error:
             self.log.warning("annotation %s is unreadable (%s): everything up to now is taken as handled", name, error)
-            return Record()
+            return HandlerRecord()
 
     async def _save(self, obj: R, memory: Memory, *, finalizer: bool = False) -> R:
         """``finalizer``: add that in the same write."""
-        assert memory.record is not None  # set by whoever saves
+        assert memory.record is not None  # set by the callers
         name, text = self._annotation(), memory.record.text()
         metadata: dict[str, Any] = {"uid": obj.metadata.uid, "annotations": {name: text}}
         if finalizer and self._finalizer() not in obj.metadata.finalizers:
@@ -272,15 +281,15 @@ class HandlerController(KeyController[R]):
         return obj
 
     def _own_kind(self) -> type[R]:
-        kind: Any = type(self).declaration().kind
+        kind: Any = type(self)._declaration().kind
         own: type[R] = kind
         return own
 
     def _annotation(self) -> str:
-        return RECORD + type(self).declaration().name
+        return RECORD + type(self)._declaration().name
 
     def _finalizer(self) -> str:
-        return FINALIZER + type(self).declaration().name
+        return FINALIZER + type(self)._declaration().name
 
     def _options(self) -> WriteOptions:
-        return WriteOptions(field_manager=type(self).declaration().name)
+        return WriteOptions(field_manager=type(self)._declaration().name)

@@ -78,7 +78,7 @@ class LeaseConfig:
 
     @property
     def request_timeout(self) -> float:
-        """Seconds for one request: half of the time to renew in, so that one that hangs leaves time for another (controller-runtime's)."""
+        """Seconds for one request: half of the renew deadline, so that a hanging request leaves time for another (controller-runtime's)."""
         return self.renew_deadline / 2
 
     def __str__(self) -> str:

@@ -16,9 +16,19 @@ from kubeloop.api.coordination.v1 import Lease
 from kubeloop.client import Client
 from kubeloop.controller.election.config import JITTER, LeaseConfig
 from kubeloop.controller.election.fence import fenced
-from kubeloop.controller.election.lock import LeaseLock
-from kubeloop.controller.election.record import LeaseRecord
-from kubeloop.controller.election.rules import Held, Refused, Seen, Write, after_coordinated_read, after_read, first, released, renewed
+from kubeloop.controller.election.lease import (
+    LeaseHeld,
+    LeaseLock,
+    LeaseObservation,
+    LeaseRecord,
+    LeaseRefused,
+    LeaseWrite,
+    after_coordinated_read,
+    after_read,
+    first,
+    released,
+    renewed,
+)
 from kubeloop.meta import AlreadyExists, Conflict, KubeloopError, NotFound
 from kubeloop.timing import Clock, within
 from kubeloop.transport import log_context, logger_with_context
@@ -41,7 +51,7 @@ class LeaseLost(KubeloopError):
 
 
 class Announcements(Protocol):
-    """Where "became leader" and "stopped leading" are told to people: an ``EventRecorder``."""
+    """Records "became leader" and "stopped leading" for people: an ``EventRecorder``."""
 
     def normal(self, obj: Lease, reason: str, message: str) -> None: ...
 
@@ -58,12 +68,12 @@ class LeaderElector:
         ``is_leader`` becomes False at latest ``renew_deadline`` seconds after the last renewal was *sent*, by the local monotonic clock, in
         whatever state the event loop is: it is computed when it is asked, from any thread. Others wait ``lease_duration``, which is longer.
         A lease that was lost is not silently won back: ``renew`` raises ``LeaseLost``, also when the event loop stood still for too long
-        and the server has heard of nobody else.
+        and the server has no other leader.
         No times of other machines are compared with the local clock; steps of the time of day, here or there, change nothing.
         A request takes at most half of ``renew_deadline``, and none outlives it.
 
     Not guaranteed
-        That nobody else acts: a lease is no fence. A request that was sent while this process led may be carried out when another one
+        That no other process acts: a lease is no fence. A request that was sent while this process led may be carried out when another one
         leads; so may work that goes on without asking ``assert_leading`` (client-go says the same of itself). Where that must not happen,
         write with the resourceVersion that was read (``update`` does), or store ``transitions`` with what you write and refuse lower ones.
         One leader at a time when clocks run at speeds that differ by more than lease_duration / renew_deadline (1.5), when a machine stands
@@ -85,7 +95,7 @@ class LeaderElector:
         rng: random.Random | None = None,
     ) -> None:
         """``on_new_leader`` is called once per observed change with the identity of who leads, this one too; "" when the lease was given
-        back and nobody has taken it yet."""
+        back and no other candidate has it yet."""
         self.config = config
         #: Renewals that needed a read first, as client-go counts them.
         self.slow_renewals = 0
@@ -95,7 +105,7 @@ class LeaderElector:
         self._on_new_leader = on_new_leader
         self._announcements = announcements
         self._rng = rng or random.Random()
-        self._seen: Seen | None = None
+        self._seen: LeaseObservation | None = None
         self._reported = ""
         self._leads = False
         self._renewed = 0.0  # When the last successful write was sent.
@@ -116,7 +126,7 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """Who was last seen to lead; "" if nobody was. For people: it may be out of date."""
+        """The last known leader; "" if there was none. For people: it may be out of date."""
         return self._seen.record.holder if self._seen is not None else ""
 
     @property
@@ -162,8 +172,8 @@ class LeaderElector:
             yield
 
     def metrics(self, registry: CollectorRegistry | None = None) -> Callable[[], None]:
-        """Show ``leader_election_master_status{name}`` and ``leader_election_slowpath_total{name}``, client-go's, until what is returned is
-        called. ``registry`` None is prometheus_client's default one."""
+        """Show client-go's ``leader_election_master_status{name}`` and ``leader_election_slowpath_total{name}``, until the returned
+        function is called. ``registry`` None is prometheus_client's default one."""
         from kubeloop.controller.election.metrics import show
 
         return show(self, registry)
@@ -192,7 +202,9 @@ class LeaderElector:
             raise
 
     async def release(self) -> bool:
-        """Give the lease back if this process holds it at the server, also if a cancelled request got it there. True: nobody need wait now.
+        """Give the lease back if this process holds it at the server, also if a cancelled request acquired it.
+
+        Returns True if other candidates need not wait now.
 
         Only when everything that the lease protects has ended. Tries for ``renew_deadline`` seconds at most; a write of our own that is
         still on its way makes it read again (behaviours I125, I126). Never raises for what the server says.
@@ -229,7 +241,7 @@ class LeaderElector:
             await self._lead(working)
         finally:
             try:
-                # Whoever takes the lease over must not meet our work: if that did not end, because a second cancellation cut the wait
+                # The next leader must not meet our work: if that did not end, because a second cancellation cut the wait
                 # for it short, others wait for the lease to expire.
                 if self.config.release_on_stop and (working is None or working.done()):
                     await self.release()
@@ -283,7 +295,7 @@ class LeaderElector:
         config, clock = self.config, self._clock
         duration = int(config.lease_duration)
         mine = self._seen.record if self._leads and self._seen is not None else None
-        # A leader that nobody disturbed needs no read (behaviour I124).
+        # An undisturbed leader needs no read (behaviour I124).
         if mine is not None and not config.coordinated and await self._write(renewed(mine, duration, clock.wall())):
             return True
         started = clock.now()
@@ -300,19 +312,19 @@ class LeaderElector:
             self._complain(f"cannot be read: {str(error) or 'no answer in time'}")
             return False
         now = clock.now()
-        self._seen = self._seen.next(record, now) if self._seen is not None else Seen(record, now)
+        self._seen = self._seen.next(record, now) if self._seen is not None else LeaseObservation(record, now)
         decide = after_coordinated_read if config.coordinated else after_read
         decision = decide(self._seen, config.identity, duration, started, clock.wall())
         match decision:
-            case Write(wanted, renewal) if renewal or not self._leads:
+            case LeaseWrite(wanted, renewal) if renewal or not self._leads:
                 self.slow_renewals += renewal
                 return await self._write(wanted)
-            case Write():
-                # Nobody holds it. But somebody may have since our last renewal, so that this is another term, and not for work of this one.
+            case LeaseWrite():
+                # No process holds it. But another one may have held it since our last renewal: this would be another term.
                 why = "it was given back or taken away"
-            case Held(holder):
+            case LeaseHeld(holder):
                 why = f'"{holder}" holds it'
-            case Refused(why):
+            case LeaseRefused(why):
                 pass
         if self._leads:
             raise LeaseLost(f"lease {config} is lost: {why}")
@@ -329,7 +341,7 @@ class LeaderElector:
         except (KubeloopError, TimeoutError) as error:
             self._complain(f"cannot be written: {str(error) or 'no answer in time'}")
             return False
-        self._seen = Seen(record, self._clock.now())
+        self._seen = LeaseObservation(record, self._clock.now())
         # From when it was sent: the server may have counted from then on.
         self._renewed = sent
         self._complaint = ""
@@ -351,7 +363,7 @@ class LeaderElector:
             except Conflict:
                 await self._clock.sleep(PAUSE)
                 continue
-            self._seen = Seen(given_back, self._clock.now())
+            self._seen = LeaseObservation(given_back, self._clock.now())
             log.info("lease %s is given back", self.config)
             return True
 
@@ -360,9 +372,9 @@ class LeaderElector:
             self._leads = False
             self._announce("stopped leading")
 
-    def _announce(self, what: str) -> None:
+    def _announce(self, message: str) -> None:
         if self._announcements is not None and self._lock.lease is not None:
-            self._announcements.normal(self._lock.lease, "LeaderElection", f"{self.config.identity} {what}")
+            self._announcements.normal(self._lock.lease, "LeaderElection", f"{self.config.identity} {message}")
 
     def _report(self) -> None:
         if self.leader == self._reported:

@@ -24,7 +24,7 @@ class _Fence(Hook):
 
 
 def guard(client: Client) -> Callable[[], None]:
-    """From now on writes through ``client`` are looked at; what is returned ends that."""
+    """Check writes through ``client`` from now on. Returns a function that ends the checks."""
     return client.transport.add_hook(_Fence())
 
 
@@ -35,7 +35,7 @@ def checked(check: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        # A coroutine that nobody finished is closed in whatever context the garbage collector runs: nothing to reset there.
+        # An unfinished coroutine is closed in any context that the garbage collector runs in: nothing to reset there.
         with suppress(ValueError):
             _check.reset(token)
 

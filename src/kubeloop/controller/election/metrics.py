@@ -55,7 +55,7 @@ class ElectionMetrics(Collector):
 
 
 def show(elector: LeaderElector, registry: CollectorRegistry | None) -> Callable[[], None]:
-    """Show it in a registry, None for prometheus_client's default one; what is returned ends that."""
+    """Show it in a registry, None for prometheus_client's default one. Returns a function that ends that."""
     registry = REGISTRY if registry is None else registry
     found = _COLLECTORS.get(registry)
     if found is None:

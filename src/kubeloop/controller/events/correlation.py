@@ -5,20 +5,66 @@ Order and figures: client-go tools/record/events_cache.go (similar events are co
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kubeloop.controller.events.occurrence import LONGEST_MESSAGE, Occurrence, cut, event_name
-from kubeloop.controller.events.recent import Recent
 from kubeloop.timing import Clock, TokenBucket
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class LruDict(Generic[K, V]):
+    """At most ``capacity`` entries; the one unused for longest is forgotten for a new one.
+
+    Raises:
+        ValueError: a capacity below 1.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError(f"a memory of events needs room for at least 1, not {capacity}")
+        self._capacity = capacity
+        self._entries: OrderedDict[K, V] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | None:
+        """The entry, which counts as used."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        return entry
+
+    def put(self, key: K, entry: V) -> V | None:
+        """Keep it; returns the entry that had to go for it."""
+        self._entries[key] = entry
+        self._entries.move_to_end(key)
+        return self._entries.popitem(last=False)[1] if len(self._entries) > self._capacity else None
+
+    def oldest(self) -> tuple[K, V] | None:
+        """The one unused for longest; looking is no use."""
+        key = next(iter(self._entries), None)
+        return None if key is None else (key, self._entries[key])
+
+    def pop(self, key: K) -> V | None:
+        return self._entries.pop(key, None)
+
+    def values(self) -> list[V]:
+        """All, the one unused for longest first."""
+        return list(self._entries.values())
+
 
 COMBINED = "(combined from similar events): "
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class EventWrite:
     """What to tell the server. ``exists``: it was written before, so it is patched, and created only if it is gone (behaviour J135)."""
 
     namespace: str
@@ -30,26 +76,26 @@ class Write:
     exists: bool
 
 
-class Verdict(NamedTuple):
+class CorrelationResult(NamedTuple):
     """What becomes of an occurrence. ``spam``: it was dropped. Neither written nor dropped: it was only counted."""
 
-    writes: tuple[Write, ...] = ()
+    writes: tuple[EventWrite, ...] = ()
     spam: bool = False
 
 
 class Correlator(Protocol):
     """The memory of one sink. Called by one task only."""
 
-    def observe(self, occurrence: Occurrence) -> Verdict:
+    def observe(self, occurrence: Occurrence) -> CorrelationResult:
         """What this occurrence makes of all that came before it."""
 
-    def due(self) -> list[Write]:
-        """What is to be written by now though nothing more has happened."""
+    def due(self) -> list[EventWrite]:
+        """Return the writes that are due although no event was added."""
 
     def next_due(self) -> float | None:
         """Seconds until ``due`` may have something; None when nothing waits."""
 
-    def rest(self) -> list[Write]:
+    def rest(self) -> list[EventWrite]:
         """What was counted and not written yet; the recorder ends."""
 
 
@@ -59,7 +105,7 @@ def by_object(occurrence: Occurrence) -> Hashable:
 
 
 def by_reason(occurrence: Occurrence) -> Hashable:
-    """What is similar: events about one object that differ only by their message."""
+    """Return the key of similar events: events about one object that differ only by their message."""
     return (*occurrence.subject.identity, occurrence.type, occurrence.reason)
 
 
@@ -68,12 +114,12 @@ def combined_message(occurrence: Occurrence) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EventLimits:
     """How much one recorder says in core/v1 events; the defaults are client-go's.
 
     ``burst`` events about one object at once, then one in ``refill`` seconds. Of ``similar`` different messages within ``interval``
     seconds of each other the last one, and what follows, becomes one combined event. ``capacity`` objects and events are remembered.
-    ``spam_key`` and ``similar_key`` say what is counted together, ``message`` what a combined event says.
+    ``spam_key`` and ``similar_key`` group events for counting, ``message`` makes the text of a combined event.
 
     Raises:
         ValueError: a figure of 0 or below.
@@ -97,9 +143,9 @@ class Limits:
 class SpamFilter:
     """At most so many events about one object (behaviour J133)."""
 
-    def __init__(self, limits: Limits, clock: Clock) -> None:
+    def __init__(self, limits: EventLimits, clock: Clock) -> None:
         self._limits, self._clock = limits, clock
-        self._buckets: Recent[Hashable, TokenBucket] = Recent(limits.capacity)
+        self._buckets: LruDict[Hashable, TokenBucket] = LruDict(limits.capacity)
 
     def passes(self, occurrence: Occurrence) -> bool:
         key = self._limits.spam_key(occurrence)
@@ -119,9 +165,9 @@ class _Similar:
 class SimilarEvents:
     """Finds events that differ only by their message, and combines them when there are too many (behaviour J132)."""
 
-    def __init__(self, limits: Limits, clock: Clock) -> None:
+    def __init__(self, limits: EventLimits, clock: Clock) -> None:
         self._limits, self._clock = limits, clock
-        self._groups: Recent[Hashable, _Similar] = Recent(limits.capacity)
+        self._groups: LruDict[Hashable, _Similar] = LruDict(limits.capacity)
 
     def combine(self, occurrence: Occurrence) -> tuple[Occurrence, Hashable]:
         """The occurrence to go on with, and what makes it the same one again."""
@@ -150,16 +196,16 @@ class _Counted:
 class CoreCorrelator:
     """Counts the same event again (behaviour J131), after similar ones were combined, before too many are dropped.
 
-    What the filter drops was counted: the next one that passes shows the true number.
+    Dropped events are counted: the next event that passes shows the true number.
     """
 
-    def __init__(self, limits: Limits, clock: Clock, name: Callable[[str], str] = event_name) -> None:
+    def __init__(self, limits: EventLimits, clock: Clock, name: Callable[[str], str] = event_name) -> None:
         self._similar = SimilarEvents(limits, clock)
         self._filter = SpamFilter(limits, clock)
-        self._counted: Recent[Hashable, _Counted] = Recent(limits.capacity)
+        self._counted: LruDict[Hashable, _Counted] = LruDict(limits.capacity)
         self._name = name
 
-    def observe(self, occurrence: Occurrence) -> Verdict:
+    def observe(self, occurrence: Occurrence) -> CorrelationResult:
         told, identity = self._similar.combine(occurrence)
         counted = self._counted.get(identity)
         exists = counted is not None
@@ -168,16 +214,16 @@ class CoreCorrelator:
             self._counted.put(identity, counted)
         counted.count += 1
         if not self._filter.passes(told):
-            return Verdict(spam=True)
-        return Verdict((Write(counted.namespace, counted.name, told, counted.count, counted.first, told.time, exists),))
+            return CorrelationResult(spam=True)
+        return CorrelationResult((EventWrite(counted.namespace, counted.name, told, counted.count, counted.first, told.time, exists),))
 
-    def due(self) -> list[Write]:
+    def due(self) -> list[EventWrite]:
         return []
 
     def next_due(self) -> float | None:
         return None
 
-    def rest(self) -> list[Write]:
+    def rest(self) -> list[EventWrite]:
         return []
 
 

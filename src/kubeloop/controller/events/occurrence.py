@@ -23,7 +23,7 @@ LONGEST_WORD = 128
 _SEQUENCE = itertools.count()
 
 
-class Subject(NamedTuple):
+class EventSubject(NamedTuple):
     """An object that an event is about, or that has to do with it. ``field_path`` is a part of it: ``spec.containers{nginx}``."""
 
     api_version: str
@@ -43,13 +43,13 @@ class Subject(NamedTuple):
 class Occurrence(NamedTuple):
     """Something that happened at ``time``. ``action`` is what the controller did or tried to do because of it."""
 
-    subject: Subject
+    subject: EventSubject
     type: str
     reason: str
     message: str
     time: datetime
     action: str = ""
-    related: Subject | None = None
+    related: EventSubject | None = None
     annotations: tuple[tuple[str, str], ...] = ()
 
 
@@ -65,7 +65,7 @@ def occurrence_of(
     field_path: str = "",
     annotations: Mapping[str, str] | None = None,
 ) -> Occurrence:
-    """An occurrence that a server can take: what is too long is cut.
+    """Return an occurrence that a server accepts: long texts are cut.
 
     Raises:
         ValueError: it cannot be an event: another type than Normal and Warning, no reason, or an object without kind or name.
@@ -87,16 +87,16 @@ def occurrence_of(
     )
 
 
-def subject_of(obj: Resource) -> Subject:
+def subject_of(obj: Resource) -> EventSubject:
     """The reference to ``obj``.
 
     Raises:
-        ValueError: it has no kind or no name, so nobody could find it.
+        ValueError: it has no kind or no name, so that the event could not be found.
     """
     metadata = obj.metadata
     if not obj.kind or not obj.api_version or not metadata.name:
         raise ValueError(f'an event needs an object with kind and name, not {obj.kind or "one without kind"} "{metadata.name}"')
-    return Subject(obj.api_version, obj.kind, metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
+    return EventSubject(obj.api_version, obj.kind, metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
 
 
 def cut(text: str, limit: int) -> str:

@@ -14,11 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kubeloop.client import Client
-from kubeloop.controller.events.counts import EventCounts
 from kubeloop.controller.events.occurrence import EventType, Occurrence, occurrence_of
-from kubeloop.controller.events.sending import EventSender
-from kubeloop.controller.events.sinks import CoreEvents, EventSink
-from kubeloop.controller.events.writing import Source
+from kubeloop.controller.events.sender import EventCounts, EventSender
+from kubeloop.controller.events.sinks import CoreEvents, EventReporter, EventSink
 from kubeloop.meta import Resource
 from kubeloop.tasks import close_all, finish
 from kubeloop.timing import Clock, SystemClock
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logger_with_context(__name__)
 
-#: Seconds that the end of a recorder waits for what is still to be sent, unless told otherwise.
+#: Seconds that the end of a recorder waits for unsent events, by default.
 FLUSH = 2.0
 
 
@@ -42,10 +40,11 @@ class EventRecorder:
         Memory is bounded: 1000 waiting, 4096 remembered.
 
     Not guaranteed
-        That an event arrives. Dropped are: those that the server refuses, those that it does not answer in 12 tries 10 s apart, more than
+        That an event arrives. These are dropped: events that the server refuses, or does not answer in 12 tries 10 s apart, more than
         1000 waiting, too many about one object (core/v1), and what cannot be an event. See ``dropped``, ``counts`` and ``metrics``.
 
-    An async context manager: leaving it sends what waits for up to ``flush`` seconds. What is recorded before is sent once it is entered.
+    An async context manager: leaving it sends waiting events for up to ``flush`` seconds. Events that are recorded before it is
+    entered are sent then.
 
     Raises:
         ValueError: a component that a sink's API would not take.
@@ -67,7 +66,7 @@ class EventRecorder:
         self._flush = flush
         self._invalid = EventCounts()
         self._endings: list[Callable[[], None]] = []
-        source, chance = Source(component, socket.gethostname()), rng or random.Random()
+        source, chance = EventReporter(component, socket.gethostname()), rng or random.Random()
         self._senders = [
             (
                 sink.api,
@@ -137,7 +136,7 @@ class EventRecorder:
 
         ``reason`` is a CamelCase word for machines (cut at 128 bytes), ``message`` a sentence or an error for people (cut at 1024).
         ``action`` is what was done or tried, a word too; ``related`` another object that it has to do with; ``field_path`` the part of
-        ``obj`` that it is about. Whoever may read events reads the message: no secrets in it.
+        ``obj`` that it is about. Everyone with access to events can read the message: put no secrets in it.
         """
         try:
             occurrence = occurrence_of(

@@ -1,6 +1,6 @@
 """From a changed object to the keys to reconcile: by name, owner, label, field or index, or by a function of one's own.
 
-A mapping reads heads only, so that it costs no decoding; what it must know of the controller's own kind it is told when that runs.
+A mapping reads heads only, so that it costs no decoding; ``bind`` gives it the controller's own kind at the start.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class MappingError(KubeloopError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """The kind that is reconciled: whether it is namespaced, and the lister of what is cached of it."""
+class MapTarget:
+    """The kind that is reconciled: whether it is namespaced, and the lister of its cache."""
 
     namespaced: bool
     lister: Lister[Any]
@@ -35,7 +35,7 @@ class MapFunc(ABC):
     paths: tuple[str, ...] = ()
 
     @abstractmethod
-    def bind(self, target: Target) -> MapHead:
+    def bind(self, target: MapTarget) -> MapHead:
         """The function itself; called once for each start of the controller.
 
         Raises:
@@ -81,7 +81,7 @@ class to_label(MapFunc):  # noqa: N801  # used as its sisters, which are functio
     label: str
     namespace_label: str = ""
 
-    def bind(self, target: Target) -> MapHead:
+    def bind(self, target: MapTarget) -> MapHead:
         def keys(head: Head) -> list[ObjectKey]:
             name = head.labels.get(self.label)
             if not name:
@@ -103,7 +103,7 @@ class to_field(MapFunc):  # noqa: N801  # used as its sisters, which are functio
         self.namespace_path = namespace_path
         self.paths = (path, namespace_path) if namespace_path else (path,)
 
-    def bind(self, target: Target) -> MapHead:
+    def bind(self, target: MapTarget) -> MapHead:
         def keys(head: Head) -> list[ObjectKey]:
             namespace = head.namespace
             if not target.namespaced:
@@ -127,13 +127,13 @@ class to_index(MapFunc):  # noqa: N801  # used as its sisters, which are functio
         self.index = index
         self.anywhere = anywhere
 
-    def bind(self, target: Target) -> MapHead:
+    def bind(self, target: MapTarget) -> MapHead:
         target.lister.heads_by_index(self.index, "")  # an index that is not there is better noticed now
 
         def keys(head: Head) -> list[ObjectKey]:
-            found = target.lister.heads_by_index(self.index, head.name)
-            here = not self.anywhere and bool(head.namespace) and target.namespaced
-            return [ObjectKey("", one.namespace, one.name) for one in found if not here or one.namespace == head.namespace]
+            heads = target.lister.heads_by_index(self.index, head.name)
+            same_namespace = not self.anywhere and bool(head.namespace) and target.namespaced
+            return [ObjectKey("", one.namespace, one.name) for one in heads if not same_namespace or one.namespace == head.namespace]
 
         return keys
 

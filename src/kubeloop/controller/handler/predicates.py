@@ -38,7 +38,10 @@ class Predicate:
 
 
 def _on_update(differs: Callable[[Head, Head], bool], paths: tuple[str, ...] = ()) -> Predicate:
-    """Passes what is not an update. An object recreated between two events counts as changed, whatever its fields (behaviour T238)."""
+    """Return a predicate that refuses updates without a difference.
+
+    An object that was recreated between two events counts as changed, whatever its fields (behaviour T238).
+    """
     return Predicate(
         lambda event: (
             event.type not in (EventType.UPDATED, EventType.RESYNC)

@@ -1,11 +1,15 @@
-"""Routing: from one event of a kind to the keys to reconcile, each once, how urgent they are, and when they are added."""
+"""Routing: maps one event to the keys to reconcile, with their priority, and adds them to the queue.
+
+An event passes a handler (``ObjectHandler``, ``RouteHandler``), the ``Enqueuer``, ``Debouncer`` and ``OwnedKeys`` where the controller has
+them, and the queue, in this order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from kubeloop.cache import Event, EventType
 from kubeloop.controller.handler.mapping import MapHead, MappingError
@@ -16,9 +20,12 @@ from kubeloop.timing import Clock
 from kubeloop.workqueue import LOW_PRIORITY
 from kubeloop.workqueue.base import Delays
 
+if TYPE_CHECKING:
+    from kubeloop.controller.sharding.ownership import Ownership
+
 
 def priority_of(event: Event[Any]) -> int:
-    """``LOW_PRIORITY`` (-100) for objects of the first list, resyncs, and updates that changed nothing; 0 for all else.
+    """Return ``LOW_PRIORITY`` (-100) for objects of the first list, resyncs, and updates that changed nothing; 0 for all other events.
 
     Source: controller-runtime pkg/handler (behaviour R216).
     """
@@ -29,10 +36,11 @@ def priority_of(event: Event[Any]) -> int:
     return LOW_PRIORITY if event.initial or kind is EventType.RESYNC else 0
 
 
-#: Takes a key and its priority.
-Add = Callable[[ObjectKey, int], None]
-#: Is told of each event that led to a key.
-Noted = Callable[[Event[Any]], None]
+class KeyQueue(Protocol):
+    """A queue, as far as an enqueuer uses it."""
+
+    def add(self, item: ObjectKey, *, priority: int = 0) -> None:
+        """Add a key, or raise its priority if it waits already."""
 
 
 class Debouncer:
@@ -42,10 +50,10 @@ class Debouncer:
     highest priority of the burst.
     """
 
-    __slots__ = ("_add", "_delays", "_priorities", "_seconds")
+    __slots__ = ("_delays", "_priorities", "_seconds", "_sink")
 
-    def __init__(self, add: Add, seconds: float, clock: Clock) -> None:
-        self._add = add
+    def __init__(self, sink: KeyQueue, seconds: float, clock: Clock) -> None:
+        self._sink = sink
         self._seconds = seconds
         self._priorities: dict[ObjectKey, int] = {}
         self._delays: Delays[ObjectKey] = Delays(clock, self._release)
@@ -54,11 +62,11 @@ class Debouncer:
         """The number of keys that wait for their events to pause."""
         return len(self._priorities)
 
-    def add(self, key: ObjectKey, priority: int) -> None:
-        """Add ``key`` after ``seconds``, counted from now on."""
-        self._priorities[key] = max(priority, self._priorities.get(key, priority))
-        self._delays.discard(key)
-        self._delays.put(key, self._seconds)
+    def add(self, item: ObjectKey, *, priority: int = 0) -> None:
+        """Add a key after ``seconds``, counted from now on."""
+        self._priorities[item] = max(priority, self._priorities.get(item, priority))
+        self._delays.discard(item)
+        self._delays.put(item, self._seconds)
 
     def close(self) -> None:
         """Drop every key that waits."""
@@ -66,102 +74,158 @@ class Debouncer:
         self._delays.clear()
 
     def _release(self, key: ObjectKey) -> None:
-        self._add(key, self._priorities.pop(key))
+        self._sink.add(key, priority=self._priorities.pop(key))
+
+
+class OwnedKeys:
+    """Passes the keys that this replica owns, where replicas share them."""
+
+    __slots__ = ("_ownership", "_sink")
+
+    def __init__(self, sink: KeyQueue, ownership: Ownership) -> None:
+        self._sink = sink
+        self._ownership = ownership
+
+    def add(self, item: ObjectKey, *, priority: int = 0) -> None:
+        """Add a key if this replica owns it now."""
+        if self._ownership.owns(item):
+            self._sink.add(item, priority=priority)
+
+
+class Enqueuer:
+    """Adds the keys that events lead to, and records the last of these events. All handlers of a controller share one.
+
+    Attributes:
+        last_event: the last event that led to a key; None before the first one.
+    """
+
+    __slots__ = ("_cluster", "_sink", "last_event")
+
+    def __init__(self, sink: KeyQueue, cluster: str) -> None:
+        """``sink``: the queue, or a filter before it. ``cluster``: completes keys without a cluster."""
+        self._sink = sink
+        self._cluster = cluster
+        self.last_event: Event[Any] | None = None
+
+    def add_object(self, event: Event[Any]) -> None:
+        """Add the key of the event's own object."""
+        head = event.head
+        self.last_event = event
+        self._sink.add(ObjectKey(self._cluster, head.namespace, head.name), priority=priority_of(event))
+
+    def add_keys(self, event: Event[Any], keys: Iterable[ObjectKey]) -> None:
+        """Add each key once."""
+        priority = priority_of(event)
+        for key in dict.fromkeys(key if key.cluster else key._replace(cluster=self._cluster) for key in keys):
+            self.last_event = event
+            self._sink.add(key, priority=priority)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where events of one kind lead, if all predicates agree. ``to`` None: to the object itself."""
+    """Maps the events of one kind to keys, if all predicates accept them. ``to`` None: to the key of the event's own object."""
 
     to: MapHead | None
     predicates: tuple[Predicate, ...] = ()
-    #: Whose mapping it is, for messages.
-    what: str = "a watch"
+    #: The owner of the mapping, for messages.
+    owner: str = "a watch"
 
-    def keys(self, found: object) -> dict[ObjectKey, None]:
-        """What the mapping gave.
+    def accepts(self, event: Event[Any]) -> bool:
+        """Return whether all predicates accept the event."""
+        return all(predicate(event) for predicate in self.predicates)
+
+    def check(self, answer: object) -> dict[ObjectKey, None]:
+        """Return the keys of a mapping's answer.
 
         Raises:
-            MappingError: it is something else than keys.
+            MappingError: the answer is something else than keys.
         """
-        if isinstance(found, Iterable) and not isinstance(found, str):
-            keys = dict.fromkeys(found)
+        if isinstance(answer, Iterable) and not isinstance(answer, str):
+            keys = dict.fromkeys(answer)
             if all(isinstance(key, ObjectKey) for key in keys):
                 return keys
-            found = list(keys)
+            answer = list(keys)
         raise MappingError(
-            f"{self.what}: its mapping gave {described(found)}; give a list of ObjectKeys, "
+            f"{self.owner}: its mapping gave {described(answer)}; give a list of ObjectKeys, "
             'such as [ObjectKey("", head.namespace, name)], or an empty one'
         )
 
 
-def handler_of(routes: list[Route], add: Add, cluster: str, noted: Noted) -> Callable[[Event[Any]], Awaitable[None] | None]:
-    """The handler of one kind's events, for its informer.
+class ObjectHandler:
+    """The handler of a controller's own kind without other routes: the event's object is the one to reconcile. The hot path."""
 
-    Each key is added once for an event, whichever routes and states name it (behaviours R217, R218). A route that raises costs the others
-    nothing; its error is the handler's. A key without a cluster gets ``cluster``.
+    __slots__ = ("_enqueuer", "_predicates")
+
+    def __init__(self, predicates: tuple[Predicate, ...], enqueuer: Enqueuer) -> None:
+        self._predicates = predicates
+        self._enqueuer = enqueuer
+
+    def __call__(self, event: Event[Any]) -> None:
+        """Add the key of the event's object if all predicates accept the event."""
+        for predicate in self._predicates:
+            if not predicate(event):
+                return
+        self._enqueuer.add_object(event)
+
+
+_Pending: TypeAlias = list[tuple[Route, Awaitable[Iterable[ObjectKey]]]]
+
+
+class RouteHandler:
+    """The handler of one kind with any routes.
+
+    Each key is added once for an event, whichever routes and states name it (behaviours R217, R218). A route that raises does not affect
+    the others; its error is raised after the keys are added.
     """
-    if len(routes) == 1 and routes[0].to is None:
-        return _to_itself(routes[0].predicates, add, cluster, noted)
 
-    def handle(event: Event[Any]) -> Awaitable[None] | None:
+    __slots__ = ("_cluster", "_enqueuer", "_routes")
+
+    def __init__(self, routes: list[Route], enqueuer: Enqueuer, cluster: str) -> None:
+        self._routes = routes
+        self._enqueuer = enqueuer
+        self._cluster = cluster
+
+    def __call__(self, event: Event[Any]) -> Awaitable[None] | None:
+        """Map the event to keys and add them; awaits the mappings that are async."""
         keys: dict[ObjectKey, None] = {}
         failure: Exception | None = None
-        later: list[tuple[Route, Awaitable[Iterable[ObjectKey]]]] = []
-        for route in routes:
+        pending: _Pending = []
+        for route in self._routes:
             try:
-                if not all(predicate(event) for predicate in route.predicates):
+                if not route.accepts(event):
                     continue
                 if route.to is None:
-                    keys[ObjectKey(cluster, event.head.namespace, event.head.name)] = None
+                    keys[ObjectKey(self._cluster, event.head.namespace, event.head.name)] = None
                     continue
                 for head in (event.head, event.old):
                     if head is not None:
-                        found = route.to(head)
-                        if isawaitable(found):
-                            later.append((route, found))
+                        answer = route.to(head)
+                        if isawaitable(answer):
+                            pending.append((route, answer))
                         else:
-                            keys.update(route.keys(found))
+                            keys.update(route.check(answer))
             except Exception as error:  # noqa: BLE001  # one function must not cost the others their keys; raised below
                 failure = failure or error
-        if later:
-            return finish(event, keys, later, failure)
-        tell(event, keys)
+        if pending:
+            return self._finish(event, keys, pending, failure)
+        self._enqueuer.add_keys(event, keys)
         if failure is not None:
             raise failure
         return None
 
-    async def finish(
-        event: Event[Any], keys: dict[ObjectKey, None], later: list[tuple[Route, Awaitable[Iterable[ObjectKey]]]], failure: Exception | None
-    ) -> None:
-        for route, found in later:
+    async def _finish(self, event: Event[Any], keys: dict[ObjectKey, None], pending: _Pending, failure: Exception | None) -> None:
+        for route, answer in pending:
             try:
-                keys.update(route.keys(await found))
+                keys.update(route.check(await answer))
             except Exception as error:  # noqa: BLE001  # as above
                 failure = failure or error
-        tell(event, keys)
+        self._enqueuer.add_keys(event, keys)
         if failure is not None:
             raise failure
 
-    def tell(event: Event[Any], keys: dict[ObjectKey, None]) -> None:
-        if keys:
-            noted(event)
-            priority = priority_of(event)
-            for key in dict.fromkeys(key if key.cluster else key._replace(cluster=cluster) for key in keys):
-                add(key, priority)
 
-    return handle
-
-
-def _to_itself(predicates: tuple[Predicate, ...], add: Add, cluster: str, noted: Noted) -> Callable[[Event[Any]], None]:
-    """The usual case, without what only several routes need: it is on the path of every event."""
-
-    def handle(event: Event[Any]) -> None:
-        for predicate in predicates:
-            if not predicate(event):
-                return
-        head = event.head
-        noted(event)
-        add(ObjectKey(cluster, head.namespace, head.name), priority_of(event))
-
-    return handle
+def handler_of(routes: list[Route], enqueuer: Enqueuer, cluster: str) -> ObjectHandler | RouteHandler:
+    """Return the handler of one kind's events, for its informer. ``cluster``: the cluster of the events."""
+    if len(routes) == 1 and routes[0].to is None:
+        return ObjectHandler(routes[0].predicates, enqueuer)
+    return RouteHandler(routes, enqueuer, cluster)

@@ -1,6 +1,6 @@
 """Access to a manager's metrics and debug endpoints: a static token, client certificates, or what the cluster's RBAC says.
 
-The last is controller-runtime's filter (pkg/metrics/filters): TokenReview tells who asks, SubjectAccessReview whether it may.
+The last is controller-runtime's filter (pkg/metrics/filters): TokenReview identifies the user, SubjectAccessReview authorizes it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AUTHENTICATED, ALLOWED, DENIED = 60.0, 300.0, 30.0
 _MOST = 4096
 
 
-class Access(Protocol):
+class EndpointAccess(Protocol):
     """Who may ask."""
 
     @property
@@ -44,7 +44,7 @@ class Access(Protocol):
 
 
 class BearerToken:
-    """Whoever knows the token; or the one in a file, which is read again when it has changed.
+    """Lets in requests with a static token, or with the token of a file, which is read again when it has changed.
 
     Raises:
         ConfigError: neither or both are given, or there is no token in it.
@@ -86,7 +86,7 @@ class BearerToken:
 
 
 class ClientCertificates:
-    """Whoever has a certificate signed by ``authority`` (PEM, or a file) that is valid now; with ``names``, only those common names.
+    """Lets in clients with a valid certificate signed by ``authority`` (PEM, or a file); with ``names``, only these common names.
 
     Raises:
         ConfigError: the authority is no certificate.
@@ -125,7 +125,7 @@ class _User:
 
 
 class KubernetesAccess:
-    """Whoever the cluster knows by its bearer token, and allows the path.
+    """Lets in users that the cluster authenticates by bearer token and authorizes for the path.
 
     That is a cluster role with ``nonResourceURLs: ["/metrics"]`` and ``verbs: ["get"]``.
 
@@ -133,7 +133,7 @@ class KubernetesAccess:
 
     Guarantees
         Tokens are kept as hashes only, answers for a minute (who), five minutes (may), half a minute (may not). When the cluster does not
-        answer, nobody is let in.
+        answer, no request is let in.
     """
 
     authorities = b""
@@ -199,11 +199,11 @@ class KubernetesAccess:
         return allowed
 
 
-def _bounded(kept: dict[K, V]) -> dict[K, V]:
+def _bounded(cache: dict[K, V]) -> dict[K, V]:
     """Emptied when it is full: those who are in use are asked for again."""
-    if len(kept) >= _MOST:
-        kept.clear()
-    return kept
+    if len(cache) >= _MOST:
+        cache.clear()
+    return cache
 
 
 def _bearer(request: Request) -> str:

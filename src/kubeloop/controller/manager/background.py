@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from kubeloop.controller.builder.surroundings import RunnableContext
-from kubeloop.controller.runner.outcome import ReconcileCounts
-from kubeloop.controller.runner.runnable import RunnerStats
+from kubeloop.controller.builder.context import RunnableContext
+from kubeloop.controller.runner.runnable import ReconcileCounts, RunnerStats
 from kubeloop.meta import KubeloopError
 from kubeloop.meta.type_checks import described
 from kubeloop.tasks import end_tasks
@@ -108,7 +107,7 @@ def _shown(work: object) -> str:
 
 
 def _function_of(work: object) -> Callable[..., Awaitable[object]] | None:
-    """What is to be called; None if that is nothing asynchronous."""
+    """Return the function to call; None if it is not asynchronous."""
     run = getattr(work, "run", None)
     function = run if run is not None and not isinstance(work, type) else work
     return function if callable(function) and _is_async(function) else None

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from kubeloop.client import Client
 from kubeloop.controller.webhooks.certificates.rotation import Kept, Lifetimes, next_due, renewed
-from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.timing import Clock, SystemClock
 
 #: Seconds at least between two renewals, should a clock jump.
@@ -17,7 +17,7 @@ _LEAST = 60.0
 class OwnCertificate:
     """Made when it is first needed, signed by an authority made with it, renewed when a third of its life is left.
 
-    Whoever connects cannot tell it from another one: it hides what passes, it proves nothing (controller-runtime's default for metrics).
+    Clients cannot verify it: it encrypts, but does not authenticate the server (controller-runtime's default for metrics).
     ``names``: DNS names and addresses to serve under.
     """
 

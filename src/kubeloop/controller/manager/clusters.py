@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kubeloop.cache import Informers
 from kubeloop.client import Client
+from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.controller.builder.controller import ControllerBase
-from kubeloop.controller.builder.surroundings import RunnableContext
+from kubeloop.controller.errors import ManagerError
 from kubeloop.controller.manager.background import Background, StoppedRunnable, Work
 from kubeloop.controller.runner.runnable import Runnable
 from kubeloop.controller.runner.runner import Runner
@@ -20,15 +21,15 @@ Manageable: TypeAlias = "ControllerBase[Any] | Runnable | Work | StoppedRunnable
 
 @dataclass(frozen=True, slots=True)
 class OnCluster:
-    """``what`` runs against the cluster of that name: its client and informers are that cluster's."""
+    """``runnable`` runs against the cluster of that name: its client and informers are that cluster's."""
 
     cluster: str
-    what: Manageable
+    runnable: Manageable
 
 
 @dataclass(frozen=True, slots=True)
 class OnEachCluster:
-    """``make`` is called once for each cluster, with its name, those that are added later too; what it makes runs against that cluster.
+    """``make`` is called with the name of each cluster, also of clusters that are added later; the result runs against that cluster.
 
     Its name gets the cluster's: ``foo@west``. Keys carry the cluster: ``ObjectKey.cluster``.
     """
@@ -38,17 +39,17 @@ class OnEachCluster:
 
 @dataclass(slots=True)
 class ManagedCluster:
-    """One cluster of a manager. ``own``: the manager made the informers, so it starts and ends them."""
+    """One cluster of a manager. ``owned``: the manager made the informers, so it starts and ends them."""
 
     name: str
     client: Client
     informers: Informers
-    own: bool
+    owned: bool
     surroundings: RunnableContext
     entered: bool = False
 
     async def enter(self) -> None:
-        if self.own and not self.entered:
+        if self.owned and not self.entered:
             self.entered = True
             await self.informers.__aenter__()
 
@@ -58,15 +59,56 @@ class ManagedCluster:
             await self.informers.__aexit__(None, None, None)
 
 
-def runnable_of(what: Manageable, cluster: str = "") -> Runnable:
+def runnable_of(runnable: Manageable, cluster: str = "") -> Runnable:
     """As something that can be run. ``cluster`` is put behind the name, where several of a kind run.
 
     Raises:
         NotRunnableError, DeclarationError: it cannot be run.
     """
-    if isinstance(what, ControllerBase):
-        return Runner(what, name=f"{type(what).declaration().name}@{cluster}" if cluster else "")
-    if isinstance(what, Runnable):
-        return what
-    background = Background(what)
-    return Background(what, name=f"{background.name}@{cluster}") if cluster else background
+    if isinstance(runnable, ControllerBase):
+        return Runner(runnable, name=f"{type(runnable)._declaration().name}@{cluster}" if cluster else "")
+    if isinstance(runnable, Runnable):
+        return runnable
+    background = Background(runnable)
+    return Background(runnable, name=f"{background.name}@{cluster}") if cluster else background
+
+
+class ClusterSet:
+    """``surround`` makes the context of a cluster's controllers. The first cluster is the manager's own."""
+
+    def __init__(self, surround: Callable[[Client, Informers], RunnableContext]) -> None:
+        self._surround = surround
+        self._clusters: dict[str, ManagedCluster] = {}
+
+    def add(self, client: Client, informers: Informers, *, owned: bool) -> ManagedCluster:
+        """``owned``: the informers are the manager's to start and end.
+
+        Raises:
+            ManagerError: another cluster has that name.
+        """
+        name = client.cluster
+        if name in self._clusters:
+            raise ManagerError(
+                f'two clusters are named "{name}"; keys and logs could not tell them apart: give the clients contexts of different clusters'
+            )
+        self._clusters[name] = ManagedCluster(name, client, informers, owned, self._surround(client, informers))
+        return self._clusters[name]
+
+    def named(self, name: str) -> ManagedCluster:
+        """Raises ManagerError: there is none."""
+        cluster = self._clusters.get(name)
+        if cluster is None:
+            known = ", ".join(f'"{one}"' for one in self._clusters)
+            raise ManagerError(f'there is no cluster "{name}"; there are {known}: give its client as Manager(..., clusters=[...])')
+        return cluster
+
+    def remove(self, name: str) -> None:
+        """Forget it."""
+        del self._clusters[name]
+
+    @property
+    def by_name(self) -> dict[str, ManagedCluster]:
+        return dict(self._clusters)
+
+    def __iter__(self) -> Iterator[ManagedCluster]:
+        return iter(list(self._clusters.values()))

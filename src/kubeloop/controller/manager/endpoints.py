@@ -4,17 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from kubeloop.controller.manager.address import Address
 from kubeloop.controller.manager.probes import Check
 from kubeloop.meta import ConfigError
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from kubeloop.controller.manager.access import Access
-    from kubeloop.controller.webhooks.certificates.source import CertificateSource
+    from kubeloop.controller.manager.access import EndpointAccess
+    from kubeloop.controller.webhooks.tls import CertificateSource
+
+# Addresses to listen on, as ``host:port``; a host left out is every interface.
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str, option: str) -> Address:
+        """``127.0.0.1:8080``, ``[::1]:8080``, ``localhost:0``, or ``:8080`` for every interface. Port 0 is any that is free.
+
+        Raises:
+            ConfigError: it is no address; names ``option``.
+        """
+        host, colon, port = text.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535 or (":" in bare and bare == host):
+            raise ConfigError(f'{option}: {text!r} is no address; write "127.0.0.1:8080", or ":8080" for every interface')
+        return cls(bare, int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +71,7 @@ class Endpoints:
     readyz: Mapping[str, Check] = field(default_factory=dict)
     registry: CollectorRegistry | None = None
     certificate: CertificateSource | None = None
-    access: Access | None = None
+    access: EndpointAccess | None = None
     debug_beyond_loopback: bool = False
 
     def __post_init__(self) -> None:

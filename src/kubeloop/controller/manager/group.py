@@ -1,4 +1,4 @@
-"""Group: runnables that start together and stop together, within what is left of the manager's grace."""
+"""Group: runnables that start together and stop together, within the rest of the manager's grace."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
 
+from kubeloop.controller.errors import ManagerError
 from kubeloop.controller.manager.clusters import ManagedCluster
-from kubeloop.controller.manager.errors import ManagerError
 from kubeloop.controller.runner.runnable import Runnable
 from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta.repr import counted
@@ -27,7 +27,7 @@ _NAMES_WIDTH = 24
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class GroupEntry:
     """One runnable, its cluster, and how far it has come."""
 
     runnable: Runnable
@@ -40,7 +40,7 @@ class Entry:
         return self.task is not None and not self.task.done()
 
 
-def append_all(entries: list[Entry], *made: tuple[Runnable, ManagedCluster]) -> list[Entry]:
+def append_all(entries: list[GroupEntry], *made: tuple[Runnable, ManagedCluster]) -> list[GroupEntry]:
     """Append what was made, all of it or nothing. Returns what was appended.
 
     Raises:
@@ -51,12 +51,12 @@ def append_all(entries: list[Entry], *made: tuple[Runnable, ManagedCluster]) -> 
         if runnable.name in names:
             raise ManagerError(f'two controllers are named "{runnable.name}"; give one of them name="..."')
         names.add(runnable.name)
-    appended = [Entry(*one) for one in made]
+    appended = [GroupEntry(*one) for one in made]
     entries += appended
     return appended
 
 
-async def connect(entries: Iterable[Entry]) -> None:
+async def connect(entries: Iterable[GroupEntry]) -> None:
     """Connect each to what its cluster has for it, one after the other."""
     for entry in entries:
         with log_context(cluster=entry.cluster.name):
@@ -64,7 +64,7 @@ async def connect(entries: Iterable[Entry]) -> None:
         entry.connected = True
 
 
-def log_start(log: logging.Logger, entries: Sequence[Entry]) -> None:
+def log_start(log: logging.Logger, entries: Sequence[GroupEntry]) -> None:
     """Log what starts in one line: a few names, or the number of controllers, with the names at DEBUG."""
     names = ", ".join(entry.runnable.name for entry in entries)
     if len(names) <= _NAMES_WIDTH:
@@ -80,14 +80,15 @@ class Group:
     """Some of a manager's runnables. ``ended`` is called with each whose ``run`` is over, before anybody who waits for it.
 
     Guarantees
-        All of them run under the context variables that were in force when the group began, a leader's fence among them, whoever adds them.
+        All of them run under the context variables of the time when the group began, a leader's fence among them, whichever task adds
+        them.
     """
 
-    def __init__(self, ended: Callable[[Entry], None], clock: Clock | None = None, *, patience: float = PATIENCE) -> None:
+    def __init__(self, ended: Callable[[GroupEntry], None], clock: Clock | None = None, *, grace: float = PATIENCE) -> None:
         self._clock: Clock = clock or SystemClock()
         self._ended = ended
-        self._patience = patience
-        self._entries: dict[Entry, None] = {}
+        self._grace = grace
+        self._entries: dict[GroupEntry, None] = {}
         self._context: Context | None = None
 
     @property
@@ -95,10 +96,10 @@ class Group:
         return self._context is not None
 
     def begin(self) -> None:
-        """From now on what is added runs, under what is in force here."""
+        """Run runnables as they are added, from now on, under the present context variables."""
         self._context = copy_context()
 
-    def launch(self, entries: Iterable[Entry]) -> None:
+    def launch(self, entries: Iterable[GroupEntry]) -> None:
         """Start ``run`` of each; the group begins with it, if it had not. Records logged there carry the cluster."""
         if self._context is None:
             self.begin()
@@ -106,14 +107,14 @@ class Group:
         for entry in entries:
             self._context.copy().run(self._run, entry)
 
-    def _run(self, entry: Entry) -> None:
+    def _run(self, entry: GroupEntry) -> None:
         with log_context(cluster=entry.cluster.name):
             entry.task = asyncio.create_task(entry.runnable.run(), name=f"controller-{entry.runnable.name}")
         self._entries[entry] = None
         entry.task.add_done_callback(partial(self._over, entry))
 
     async def stop(self, seconds: float | None) -> list[str]:
-        """Ask all to end, wait so long (None: for ever; 0: not at all), cancel what is late. Its names; nothing runs any more then."""
+        """Stop all, wait so many seconds (None: for ever; 0: not at all), and cancel late ones. Returns their names."""
         for entry in self._entries:
             entry.runnable.stop()
         tasks = {entry.task: entry for entry in self._entries if entry.task is not None}
@@ -122,7 +123,7 @@ class Group:
             if tasks and seconds != 0:
                 await wait_within(self._clock, seconds, *tasks)
                 late = [entry.runnable.name for task, entry in tasks.items() if not task.done()]
-        finally:  # A cancellation of whoever stops ends the grace.
+        finally:  # A cancellation of the caller ends the grace.
             await self.cancel()
         return late
 
@@ -132,14 +133,14 @@ class Group:
         tasks = {entry.task: entry.runnable.name for entry in self._entries if entry.task is not None}
         if not tasks:
             return
-        await wait_within(self._clock, self._patience, *tasks)
+        await wait_within(self._clock, self._grace, *tasks)
         stubborn = [task for task in tasks if not task.done()]
         if stubborn:
             names = ", ".join(name for task, name in tasks.items() if task in stubborn)
             text = (
                 "%s: cancelled %g s ago and not ended yet: does it catch CancelledError? Waiting for it; a second signal ends the process"
             )
-            log.error(text, names, self._patience)
+            log.error(text, names, self._grace)
             await asyncio.wait(stubborn)
 
     def cancel_soon(self) -> None:
@@ -149,7 +150,7 @@ class Group:
             if entry.task is not None:
                 entry.task.cancel()
 
-    def remove(self, entries: Iterable[Entry]) -> Group:
+    def remove(self, entries: Iterable[GroupEntry]) -> Group:
         """A group of these alone; they are of this one no longer."""
         part = Group(self._ended, self._clock)
         for entry in entries:
@@ -157,5 +158,5 @@ class Group:
                 part._entries[entry] = None
         return part
 
-    def _over(self, entry: Entry, _: asyncio.Task[None]) -> None:
+    def _over(self, entry: GroupEntry, _: asyncio.Task[None]) -> None:
         self._ended(entry)

@@ -20,7 +20,7 @@ _FLUSH = 1.0
 
 
 class Leadership:
-    """One term at most: whoever has lost the lease ends, and stands again as a new process.
+    """One term at most: a process that has lost the lease ends, and stands again as a new process.
 
     ``lead`` is awaited once this process leads; records logged from there on carry ``lease_transitions``. ``lost`` is called in the moment
     in which the lease is lost, ``failed`` when ``lead`` raised.

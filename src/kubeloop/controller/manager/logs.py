@@ -16,7 +16,7 @@ _USUAL: Final = frozenset((*vars(logging.LogRecord("", 0, "", 0, "", None, None)
 
 class JsonFormatter(logging.Formatter):
     """``{"time", "level", "logger", "message"}``, then the context's fields (``controller``, ``key``, ``lease_transitions`` ...), those of
-    ``extra=``, and ``error`` with the traceback. Time is RFC 3339 in UTC. What is no JSON is shown by ``str``."""
+    ``extra=``, and ``error`` with the traceback. Time is RFC 3339 in UTC. Values that JSON lacks are shown by ``str``."""
 
     def format(self, record: logging.LogRecord) -> str:
         tree: dict[str, object] = {

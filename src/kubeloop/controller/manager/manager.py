@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kubeloop.cache import Informers, InformerStopped
 from kubeloop.client import Client
-from kubeloop.controller.builder.surroundings import RunnableContext
+from kubeloop.controller.builder.context import RunnableContext
+from kubeloop.controller.errors import ErrorCollector, GraceExceeded, ManagerError
 from kubeloop.controller.manager.background import Background
-from kubeloop.controller.manager.clusters import Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
-from kubeloop.controller.manager.errors import Failures, GraceExceeded, ManagerError
-from kubeloop.controller.manager.fleet import ClusterSet
-from kubeloop.controller.manager.group import Entry, Group, append_all, connect, log_start
+from kubeloop.controller.manager.clusters import ClusterSet, Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
+from kubeloop.controller.manager.group import Group, GroupEntry, append_all, connect, log_start
 from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
-from kubeloop.controller.manager.scope import CacheScope
 from kubeloop.controller.manager.sharing import shard_member
 from kubeloop.controller.manager.signals import stop_on_signals, unless_stopped
+from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta import KubeloopError
@@ -41,10 +40,10 @@ from kubeloop.workqueue import QueueTimes, RateCap
 if TYPE_CHECKING:
     from kubeloop.controller.election import LeaderElector, LeaseConfig
     from kubeloop.controller.manager.endpoints import Endpoints
+    from kubeloop.controller.manager.http_endpoints import EndpointServers
     from kubeloop.controller.manager.leadership import Leadership
-    from kubeloop.controller.manager.observed import Observed
     from kubeloop.controller.manager.settings import ManagerSettings, SettingsFile
-    from kubeloop.controller.manager.settings.governing import SettingsReloader
+    from kubeloop.controller.manager.settings.reloader import SettingsReloader
     from kubeloop.controller.sharding import ShardConfig
 
 __all__ = ["GraceExceeded", "Manager", "ManagerError"]
@@ -68,7 +67,7 @@ class Manager:
         lease. When the lease is lost it is cancelled at once, without grace, and ``run`` raises ``LeaseLost``. Records that it logs
         carry ``lease_transitions``, the number of its term. On a stop the lease is given back when all of it has ended.
         When it has stopped, nothing of it runs any more: no task, no thread that could start another reconcile, no connection of a watch.
-        If something that it runs fails for good (not a reconcile: those are retried), everything stops and ``run`` raises that error.
+        If a runnable fails permanently (not a reconcile: reconciles are retried), everything stops and ``run`` raises that error.
 
     ``controllers``: also async functions and objects (``Background``), and ``OnCluster`` or ``OnEachCluster``.
     ``clusters``: clients of further clusters. ``servers``: entered first and left last, such as webhooks' servers.
@@ -110,7 +109,7 @@ class Manager:
         self._governor: SettingsReloader | None = None
         scope = scope or CacheScope(namespaces=namespace)
         if settings is not None:
-            from kubeloop.controller.manager.settings.governing import SettingsReloader
+            from kubeloop.controller.manager.settings.reloader import SettingsReloader
 
             self._governor = SettingsReloader(settings, self._clock)
             chosen = self._governor.settings
@@ -133,9 +132,9 @@ class Manager:
         self._figures = ReconcileFigures()
         self._queue_metrics = QueueTimes if endpoints is not None and endpoints.metrics else None
         self._clusters = ClusterSet(self._surround)
-        self._main = self._clusters.add(client, self.informers, own=informers is None)
+        self._main = self._clusters.add(client, self.informers, owned=informers is None)
         self._servers = list(servers)
-        self._entries: list[Entry] = []
+        self._entries: list[GroupEntry] = []
         self._makers: list[OnEachCluster] = []
         self._others = Group(self._ended, self._clock)
         self._leaders = Group(self._ended, self._clock)
@@ -144,17 +143,17 @@ class Manager:
             from kubeloop.controller.manager.leadership import Leadership
 
             self._leadership = Leadership(client, leader_election, self._clock, lead=self._lead, lost=self._lost, failed=self._failed)
-        self._observed: Observed | None = None
+        self._observed: EndpointServers | None = None
         if endpoints is not None:
-            from kubeloop.controller.manager.observed import Observed
+            from kubeloop.controller.manager.http_endpoints import EndpointServers
 
-            self._observed = Observed(self, endpoints, self._figures, self._clock, [self._governor, self._shards, *self._servers])
+            self._observed = EndpointServers(self, endpoints, self._figures, self._clock, [self._governor, self._shards, *self._servers])
         self._over, self._leading = asyncio.Event(), asyncio.Event()
-        self._failures = Failures()
+        self._failures = ErrorCollector()
         self._stack = AsyncExitStack()
         self._phase, self._context = "new", copy_context()
         for other in clusters:
-            self._clusters.add(other, Informers(other, clock=self._clock), own=True)
+            self._clusters.add(other, Informers(other, clock=self._clock), owned=True)
         for controller in controllers:
             self._append(controller)
 
@@ -218,7 +217,7 @@ class Manager:
             await self._tear_down(self.grace)
             self._failures.raise_all()
 
-    async def add(self, what: Manageable | OnCluster | OnEachCluster) -> None:
+    async def add(self, runnable: Manageable | OnCluster | OnEachCluster) -> None:
         """Run one more; if the manager runs already, from now on: returns when it is synced.
 
         What needs the leader waits until this replica leads.
@@ -227,18 +226,18 @@ class Manager:
             ManagerError: the manager is stopping or has stopped, or its caches still sync.
         """
         self._check_open("new", "running")
-        added = self._append(what)
+        added = self._append(runnable)
         if self._phase == "running":
             await self._start_late(added)
 
     async def add_cluster(self, client: Client) -> None:
-        """One more cluster; if the manager runs already, what is to run on each cluster runs there when this returns.
+        """Add a cluster. If the manager runs already, the controllers of each cluster run there when this returns.
 
         Raises:
             ManagerError: a cluster of that name is here already, or as ``add``.
         """
         self._check_open("new", "running")
-        cluster = self._clusters.add(client, Informers(client, clock=self._clock), own=True)
+        cluster = self._clusters.add(client, Informers(client, clock=self._clock), owned=True)
         try:
             entries = append_all(self._entries, *((runnable_of(maker.make(cluster.name), cluster.name), cluster) for maker in self._makers))
             if self._phase == "running":
@@ -301,7 +300,7 @@ class Manager:
 
     @property
     def client(self) -> Client:
-        """Of its own cluster."""
+        """The client of the manager's cluster."""
         return self._main.client
 
     @property
@@ -349,13 +348,13 @@ class Manager:
             advised=self._advised,
         )
 
-    def _append(self, what: Manageable | OnCluster | OnEachCluster) -> list[Entry]:
-        if isinstance(what, OnCluster):
-            return append_all(self._entries, (runnable_of(what.what), self._clusters.named(what.cluster)))
-        if not isinstance(what, OnEachCluster):
-            return append_all(self._entries, (runnable_of(what), self._main))
-        entries = append_all(self._entries, *((runnable_of(what.make(one.name), one.name), one) for one in self._clusters))
-        self._makers.append(what)
+    def _append(self, runnable: Manageable | OnCluster | OnEachCluster) -> list[GroupEntry]:
+        if isinstance(runnable, OnCluster):
+            return append_all(self._entries, (runnable_of(runnable.runnable), self._clusters.named(runnable.cluster)))
+        if not isinstance(runnable, OnEachCluster):
+            return append_all(self._entries, (runnable_of(runnable), self._main))
+        entries = append_all(self._entries, *((runnable_of(runnable.make(one.name), one.name), one) for one in self._clusters))
+        self._makers.append(runnable)
         return entries
 
     async def _start(self) -> None:
@@ -387,7 +386,7 @@ class Manager:
 
     async def _lead(self) -> None:
         """This replica leads from now on."""
-        self._leaders.begin()  # What is added from here on starts by itself.
+        self._leaders.begin()  # Runnables that are added from here on start at once.
         entries = [one for one in self._entries if one.runnable.needs_leader and one.task is None]
         cold = [one for one in entries if not one.connected]
         await connect(cold)
@@ -405,11 +404,11 @@ class Manager:
             self._failures.add(error)
         self._over.set()
 
-    async def _start_late(self, entries: Sequence[Entry]) -> None:
-        # Who adds may be a reconcile: what is in force there, its fence and its log fields, is not for what is added.
+    async def _start_late(self, entries: Sequence[GroupEntry]) -> None:
+        # The caller may be a reconcile, whose fence and log fields are not meant for the added runnable.
         await asyncio.create_task(self._start_added(entries), context=self._context.copy())
 
-    async def _start_added(self, entries: Sequence[Entry]) -> None:
+    async def _start_added(self, entries: Sequence[GroupEntry]) -> None:
         try:
             now = [one for one in entries if self._leaders.begun or not one.runnable.needs_leader or one.runnable.warm_up]
             await connect(now)
@@ -431,10 +430,10 @@ class Manager:
             raise ManagerError(f"the manager is {self._phase}; nothing can be added")
 
     @staticmethod
-    def _others_of(entries: Iterable[Entry]) -> list[Entry]:
+    def _others_of(entries: Iterable[GroupEntry]) -> list[GroupEntry]:
         return [one for one in entries if not one.runnable.needs_leader and one.task is None]
 
-    async def _sync(self, entries: Iterable[Entry]) -> None:
+    async def _sync(self, entries: Iterable[GroupEntry]) -> None:
         """The caches of all clusters, and then what each of these waits for itself."""
         deadline = self._clock.now() + self._sync_timeout
         for cluster in self._clusters:
@@ -448,12 +447,12 @@ class Manager:
         for entry in entries:
             await entry.runnable.synced(max(deadline - self._clock.now(), 0.0))
 
-    def _launch(self, group: Group, entries: Sequence[Entry]) -> None:
+    def _launch(self, group: Group, entries: Sequence[GroupEntry]) -> None:
         if entries:
             log_start(log, entries)
         group.launch(entries)
 
-    def _ended(self, entry: Entry) -> None:
+    def _ended(self, entry: GroupEntry) -> None:
         task, name = entry.task, entry.runnable.name
         assert task is not None
         if task.cancelled():

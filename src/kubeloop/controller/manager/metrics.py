@@ -90,7 +90,7 @@ def _families(stats: Sequence[RunnerStats], figures: ReconcileFigures, lag: floa
             by_result.add_metric((one.name, result), figures.results(one.name)[result])
     yield by_result
     yield _counter("reconcile_errors", "Reconciles that failed.", stats, lambda one: one.counts.errors)
-    terminal = "Reconciles that failed for good, until the object changes."
+    terminal = "Reconciles that failed with a terminal error, until the object changes."
     yield _counter("terminal_reconcile_errors", terminal, stats, lambda one: one.counts.terminal_errors)
     yield _counter("reconcile_panics", "Reconciles that ended with a mistake of the program.", stats, lambda one: one.counts.panics)
     yield _counter("reconcile_timeouts", "Reconciles that were cancelled at their timeout.", stats, lambda one: one.counts.timeouts)

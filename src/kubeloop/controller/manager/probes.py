@@ -19,21 +19,21 @@ from kubeloop.transport import logger_with_context
 log = logger_with_context(__name__)
 
 Check: TypeAlias = Callable[[], Awaitable[None] | None]
-"""Raises what is wrong; a plain function, or an async one."""
+"""A check raises if it fails; a plain function, or an async one."""
 
 #: Seconds after which an async check has failed.
 PATIENCE = 10.0
 
 
 class Unhealthy(KubeloopError):
-    """A check's own words for what is wrong."""
+    """The failure of a check, in its own words."""
 
 
-class Probe:
+class HealthProbe:
     """One endpoint and its checks.
 
     Guarantees
-        What is wrong is told to whoever asks for that one check, and to the log; the summary, which anybody may see, withholds it.
+        A request for one check, and the log, get the failure in words; the public summary withholds it.
         A check that hangs has failed after ``PATIENCE`` seconds, and holds up no other.
     """
 
@@ -63,16 +63,16 @@ class Probe:
         return None
 
     async def failures(self) -> dict[str, str]:
-        """What is wrong, by name of check."""
+        """Return the failures, by name of check."""
         names = list(self._checks)
-        found = await asyncio.gather(*(self._ask(name) for name in names))
-        return {name: why for name, why in zip(names, found, strict=True) if why}
+        failures = await asyncio.gather(*(self._ask(name) for name in names))
+        return {name: why for name, why in zip(names, failures, strict=True) if why}
 
     async def _summary(self, request: Request) -> Answer:
         excluded = set(request.query.get("exclude", []))
         names = [name for name in self._checks if name not in excluded]
-        found = dict(zip(names, await asyncio.gather(*(self._ask(name) for name in names)), strict=True))
-        failed = {name: why for name, why in found.items() if why}
+        failures = dict(zip(names, await asyncio.gather(*(self._ask(name) for name in names)), strict=True))
+        failed = {name: why for name, why in failures.items() if why}
         if failed:
             log.warning("%s check failed: %s", self.name, "; ".join(f"{name}: {why}" for name, why in failed.items()))
         elif "verbose" not in request.query:
@@ -101,7 +101,7 @@ class Probe:
         return _text(f"internal server error: {why}\n", 500) if why else _text("ok")
 
     async def _ask(self, name: str) -> str:
-        """What is wrong; empty if nothing."""
+        """Return the failure; empty if there is none."""
         try:
             async with TimeLimit(self._clock, PATIENCE):
                 asked = self._checks[name]()

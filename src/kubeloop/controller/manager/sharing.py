@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubeloop.client import Client
-from kubeloop.controller.manager.errors import ManagerError
+from kubeloop.controller.errors import ManagerError
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def shard_member(client: Client, sharding: ShardConfig | None, election: LeaseCo
     """The member that a manager is to be, if it is to be one.
 
     Raises:
-        ManagerError: a leader is asked for, too.
+        ManagerError: leader election is configured, too.
     """
     if sharding is None:
         return None

@@ -81,17 +81,17 @@ class StaleReadGuard:
         self._checked = tuple(dict.fromkeys(written))
         self._namespaced = namespaced
         self._informers = {kind_info(informer.kind).gvk: informer for informer in informers if not informer.scope.field_selector}
-        #: Doubts are numbered, and so are lists: one that began after a doubt settles it.
+        #: Doubts are numbered, and so are lists: a list that began after a doubt removes it.
         self._numbers = itertools.count(1)
         self._doubts: dict[ObjectKey, int] = {}
-        #: The doubt about all keys at once, and the one that was settled last.
-        self._taken_over = self._settled = 0
+        #: The doubt about all keys at once, and the last such doubt that a list removed.
+        self._taken_over = self._resolved = 0
         self._lists: dict[str, _Listing] = {}
         self._waits: set[asyncio.Task[None]] = set()
         self._given_up = asyncio.Event()
         self._written: dict[ObjectKey, dict[Informer[Any], int]] = {}
         self._key: ContextVar[ObjectKey | None] = ContextVar("kubeloop_reconciling", default=None)
-        self._unlisten = None if overlaid else client.on_write(self._wrote)
+        self._unlisten = None if overlaid else client.on_write(self._record)
 
     def close(self) -> None:
         """Hear of no more writes."""
@@ -99,10 +99,10 @@ class StaleReadGuard:
             self._unlisten()
 
     def before(self, key: ObjectKey) -> bool:
-        """Whether there is something to wait for (``passed``). What is written from now on, in this task, is this key's."""
+        """Return whether the key has to wait (``passed``). Later writes in this task count as this key's."""
         if self._unlisten is not None:
             self._key.set(key)
-        return key in self._doubts or key in self._written or self._taken_over > self._settled
+        return key in self._doubts or key in self._written or self._taken_over > self._resolved
 
     def doubt(self, key: ObjectKey, error: BaseException) -> None:
         """A reconcile ended with this error: what it wrote may or may not have been carried out."""
@@ -117,7 +117,7 @@ class StaleReadGuard:
         """True when the cache shows it; False if ``give_up`` came before that.
 
         Raises:
-            DeadlineError: not in time; the text says what is behind. KubeloopError: the server does not tell what it has.
+            DeadlineError: not in time; the text names the stale cache. KubeloopError: the server does not answer lists.
         """
         if self._given_up.is_set():
             return False
@@ -135,7 +135,7 @@ class StaleReadGuard:
         return True
 
     def give_up(self) -> None:
-        """Nothing is to be reconciled any more: whoever waits here goes home at once."""
+        """End all waits at once: nothing is reconciled any more."""
         self._given_up.set()
         for waiting in self._waits:
             waiting.cancel()
@@ -145,9 +145,9 @@ class StaleReadGuard:
             await informer.lister.fresh(str(version), PATIENCE)
         self._written.pop(key, None)
         taken_over = self._taken_over
-        if taken_over > self._settled:
+        if taken_over > self._resolved:
             await self._settle("", taken_over)
-            self._settled = max(taken_over, self._settled)
+            self._resolved = max(taken_over, self._resolved)
         doubt = self._doubts.get(key)
         if doubt is not None:
             await self._settle(key.namespace if self._namespaced else "", doubt)
@@ -177,13 +177,13 @@ class StaleReadGuard:
     async def _catch_up(self, informer: Informer[Any], namespace: str) -> None:
         """Wait until an informer has the states that the server has now."""
         scope, lister = informer.scope, informer.lister
-        where = [namespace] if namespace and (not scope.namespaces or namespace in scope.namespaces) else scope.feeds
+        namespaces = [namespace] if namespace and (not scope.namespaces or namespace in scope.namespaces) else scope.feeds
         behind = 0
-        for one in where:
-            async for found in self._client.list_metadata(
-                informer.kind, namespace=one, labels=scope.labels, field_selector=scope.field_selector
+        for each in namespaces:
+            async for obj in self._client.list_metadata(
+                informer.kind, namespace=each, labels=scope.labels, field_selector=scope.field_selector
             ):
-                metadata = found.metadata
+                metadata = obj.metadata
                 head = lister.head(metadata.name, metadata.namespace)
                 version = decimal(metadata.resource_version) or 0
                 if head is None or (decimal(head.resource_version) or 0) < version:
@@ -192,7 +192,7 @@ class StaleReadGuard:
             log.info("waiting for version %d: what was written last, here or by another replica, is not in the cache yet", behind)
             await lister.fresh(str(behind), PATIENCE)
 
-    def _wrote(self, write: Write) -> None:
+    def _record(self, write: Write) -> None:
         key = self._key.get()
         informer = self._informers.get(write.mapping.gvk)
         version = decimal(write.resource_version)
@@ -214,7 +214,7 @@ _LABELS = msgspec.json.Decoder(_Object)
 
 
 def _concerns(informer: Informer[Any], write: Write) -> bool:
-    """Whether the informer will be told of what was written: of what it does not select nobody tells it."""
+    """Return whether the informer's watch will show the write: the object is in its scope."""
     scope = informer.scope
     if scope.namespaces and write.namespace not in scope.namespaces:
         return False
@@ -228,13 +228,13 @@ def _unanswered(error: BaseException | None) -> bool:
     seen: set[int] = set()
     waiting = [error]
     while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
+        namespace = waiting.pop()
+        if namespace is None or id(namespace) in seen:
             continue
-        seen.add(id(one))
-        if isinstance(one, _UNANSWERED) and not isinstance(one, _NOT_SENT):
+        seen.add(id(namespace))
+        if isinstance(namespace, _UNANSWERED) and not isinstance(namespace, _NOT_SENT):
             return True
-        waiting += [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
+        waiting += [namespace.__cause__, namespace.__context__]
+        if isinstance(namespace, BaseExceptionGroup):
+            waiting += namespace.exceptions
     return False

@@ -1,41 +1,129 @@
-"""CacheReader: reads from the informers of one controller, and refuses what they do not hold, instead of answering that it is not there."""
+"""CacheReader: reads from the informers of one controller, and refuses reads outside the manager's ``CacheScope``."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict, TypeVar, cast
 
 from kubeloop.cache import Head, Informer, Lister, OutsideScope
 from kubeloop.cache.lister.query import selector_of
-from kubeloop.client.selector_text import Labels
-from kubeloop.controller.builder.declaration import DeclarationError
-from kubeloop.meta import ObjectKey, PartialObject, Resource, Selector, parse_field_selector, parse_label_selector
+from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
+from kubeloop.controller.errors import DeclarationError
+from kubeloop.meta import ObjectKey, PartialObject, Resource, Selector, names, parse_field_selector, parse_label_selector
 from kubeloop.meta.label_requirement import Operator, Requirement
+
+# Scope of a manager: which namespaces and which objects of each kind its informers keep, with defaults for all kinds.
+#
+# The scope of a kind overrides the scope of all kinds (controller-runtime pkg/cache; behaviour S225).
+
+
+#: All namespaces, for a kind, where the default is some of them (Kubernetes' metav1.NamespaceAll).
+ALL_NAMESPACES = ""
+
+
+class InformerSelection(TypedDict):
+    """Arguments of ``Informers.of``."""
+
+    namespace: str | tuple[str, ...] | None
+    labels: str | None
+    field_selector: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KindScope:
+    """The scope of one kind. None is as for all kinds; ``""`` (``ALL_NAMESPACES``, or a selector of everything) overrides that.
+
+    Raises:
+        ValueError: as ``CacheScope``.
+    """
+
+    namespaces: str | Sequence[str] | None = None
+    labels: Labels | None = None
+    fields: Fields | None = None
+
+    def __post_init__(self) -> None:
+        _check("KindScope", self.namespaces, self.labels, self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheScope:
+    """What the informers of a manager keep. ``namespaces`` None: all of them; they do not concern cluster-scoped kinds, selectors do.
+
+    ::
+
+        CacheScope(namespaces=["shop", "bank"], kinds={Secret: KindScope(labels="team=web"), Node: KindScope(labels="pool=gpu")})
+
+    Raises:
+        ValueError: a name that can be no namespace, or a selector that cannot be read; says which.
+    """
+
+    namespaces: str | Sequence[str] | None = None
+    labels: Labels | None = None
+    fields: Fields | None = None
+    kinds: Mapping[type[Resource], KindScope] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check("CacheScope", self.namespaces, self.labels, self.fields)
+
+    def select(self, kind: type[Resource], *, namespaced: bool) -> InformerSelection:
+        """What an informer of ``kind`` is to be asked for: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
+        own = self.kinds.get(kind, KindScope())
+        namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces) if namespaced else ()
+        return InformerSelection(
+            namespace=namespaces[0] if len(namespaces) == 1 else namespaces or None,
+            labels=label_text(self.labels if own.labels is None else own.labels) or None,
+            field_selector=field_text(self.fields if own.fields is None else own.fields) or None,
+        )
+
+    def covers(self, kind: type[Resource], namespace: str) -> bool:
+        """Whether objects of a namespaced kind in this namespace can be in the cache; ``""`` asks for all namespaces."""
+        own = self.kinds.get(kind, KindScope())
+        namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces)
+        return not namespaces or namespace in namespaces
+
+
+def _names(namespaces: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Sorted, each once; empty means all."""
+    selected = (namespaces,) if isinstance(namespaces, str) else tuple(namespaces or ())
+    return () if ALL_NAMESPACES in selected else tuple(sorted(set(selected)))
+
+
+def _check(owner: str, namespaces: str | Sequence[str] | None, labels: Labels | None, fields: Fields | None) -> None:
+    for name in _names(namespaces):
+        if faults := names.dns1123_label(name):
+            raise ValueError(f"{owner}: namespace {name!r} cannot be: {'; '.join(faults)}")
+    if labels:
+        label_text(labels)
+    if fields:
+        field_text(fields)
+
 
 _ONE_OF = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
 _NONE_OF = (Operator.NOT_EQUALS, Operator.NOT_IN)
 
 
-def implies(asked: Selector, kept: Selector) -> bool:
-    """Whether all that ``asked`` selects is selected by ``kept``, as far as one requirement tells another. False where nobody can tell."""
-    return all(any(_implies(one, wanted) for one in asked.requirements) for wanted in kept.requirements)
+def implies(queried: Selector, cached: Selector) -> bool:
+    """Whether all that ``queried`` selects is selected by ``cached``, as far as one requirement implies another. False if unknown."""
+    return all(any(_implies(requirement, required) for requirement in queried.requirements) for required in cached.requirements)
 
 
-def _implies(one: Requirement, wanted: Requirement) -> bool:
-    if one.key != wanted.key:
+def _implies(requirement: Requirement, required: Requirement) -> bool:
+    if requirement.key != required.key:
         return False
-    if wanted.operator is Operator.EXISTS:
-        return one.operator not in (*_NONE_OF, Operator.DOES_NOT_EXIST)
-    if one.operator in _ONE_OF:
-        return all(_accepts(wanted, value) for value in one.values)
-    if wanted.operator in _NONE_OF:
-        return one.operator is Operator.DOES_NOT_EXIST or (one.operator in _NONE_OF and set(wanted.values) <= set(one.values))
-    return (one.operator, one.values) == (wanted.operator, wanted.values)
+    if required.operator is Operator.EXISTS:
+        return requirement.operator not in (*_NONE_OF, Operator.DOES_NOT_EXIST)
+    if requirement.operator in _ONE_OF:
+        return all(_accepts(required, value) for value in requirement.values)
+    if required.operator in _NONE_OF:
+        excludes = requirement.operator in _NONE_OF and set(required.values) <= set(requirement.values)
+        return excludes or requirement.operator is Operator.DOES_NOT_EXIST
+    return (requirement.operator, requirement.values) == (required.operator, required.values)
 
 
-def _accepts(wanted: Requirement, value: str) -> bool:
-    return Selector((wanted,)).matches({wanted.key: value})
+def _accepts(required: Requirement, value: str) -> bool:
+    return Selector((required,)).matches({required.key: value})
 
 
 R = TypeVar("R", bound=Resource)
@@ -139,21 +227,21 @@ class CacheReader:
         return informer
 
     def _check(self, kind: type[Resource], labels: Labels | None, fields: Where | None) -> None:
-        """That a selection asks for no more than what is kept."""
+        """Check that a selection is within the cached objects."""
         scope = self._held(kind).scope
         if labels is not None and scope.labels:
-            kept, asked = parse_label_selector(scope.labels), selector_of(labels)
-            if not implies(asked, kept):
-                self._refuse(kind, f'labels "{kept}"', f'labels "{asked}"')
+            cached, queried = parse_label_selector(scope.labels), selector_of(labels)
+            if not implies(queried, cached):
+                self._refuse(kind, f'labels "{cached}"', f'labels "{queried}"')
         if fields is not None and scope.field_selector:
             selected = parse_field_selector(scope.field_selector)
             asked_of = {path: "" if value is None else str(value) for path, value in fields.items()}
             if any(term.field in asked_of and not term.matches(asked_of) for term in selected.terms):
                 self._refuse(kind, f'fields "{selected}"', f"fields {dict(fields)}")
 
-    def _refuse(self, kind: type[Resource], kept: str, asked: str) -> None:
+    def _refuse(self, kind: type[Resource], cached: str, queried: str) -> None:
         name = kind.__name__
         raise OutsideScope(
-            f"{self._owner}: the cache holds {name} objects with {kept} only, and {asked} may select others; ask for less, "
+            f"{self._owner}: the cache holds {name} objects with {cached} only, and {queried} may select others; ask for less, "
             f"widen the manager's scope (CacheScope(kinds={{{name}: KindScope(...)}})), or ask the server: client.list({name}, ...)"
         )

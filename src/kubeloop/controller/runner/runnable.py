@@ -1,13 +1,56 @@
-"""Runnable: what a manager runs, and the moment of it that a live view shows."""
+"""Runnable: what a manager runs, and its statistics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from kubeloop.controller.builder.surroundings import RunnableContext
-from kubeloop.controller.runner.outcome import ReconcileCounts
+from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.workqueue import QueueStats
+
+
+@dataclass(slots=True)
+class ReconcileCounts:
+    """Since the start. ``errors`` includes terminal errors, timeouts and panics; ``seconds`` is wall-clock time spent in reconciles.
+
+    ``successes``, ``requeues_asked`` (with back-off) and ``requeues_after`` are the outcomes without an error; ``requeues`` counts all keys
+    that were put back, errors included. ``panics`` are programming errors (see ``is_panic``). ``hanging``: reconciles that go on now
+    although their time has passed.
+    """
+
+    active: int = 0
+    reconciles: int = 0
+    successes: int = 0
+    requeues_asked: int = 0
+    requeues_after: int = 0
+    errors: int = 0
+    terminal_errors: int = 0
+    timeouts: int = 0
+    panics: int = 0
+    hanging: int = 0
+    requeues: int = 0
+    seconds: float = 0.0
+    last_key: str = ""
+    last_error: str = ""
+    last_error_key: str = ""
+
+
+_MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether it is a mistake in the program, as a nil pointer or an index out of range is one in Go; ``SystemExit`` included."""
+    return isinstance(error, _MISTAKES) or not isinstance(error, Exception)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +92,7 @@ class Runnable(Protocol):
         """Work until ``stop``."""
 
     def stop(self) -> None:
-        """Begin nothing new; ``run`` returns when what is under way has ended."""
+        """Begin nothing new; ``run`` returns when the present work has ended."""
 
     async def close(self) -> None:
         """Let go of everything; called once, after ``run`` has ended or was cancelled, and also if it never began."""

@@ -8,22 +8,21 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kubeloop.cache import Event, Lister, Registration
+from kubeloop.cache import Lister, Registration
+from kubeloop.controller.builder.context import ControllerContext, RunnableContext
 from kubeloop.controller.builder.controller import Controller, ControllerBase, KeyController
-from kubeloop.controller.builder.declaration import Declaration, DeclarationError, checked_sources
-from kubeloop.controller.builder.surroundings import ControllerContext, RunnableContext
+from kubeloop.controller.builder.declaration import Declaration, checked_sources
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.events import FLUSH, EventRecorder
-from kubeloop.controller.handler.routing import Debouncer
+from kubeloop.controller.handler.routing import Debouncer, Enqueuer, KeyQueue, OwnedKeys
 from kubeloop.controller.reader.fences import StaleReadGuard
 from kubeloop.controller.reader.reader import CacheReader
-from kubeloop.controller.runner.outcome import ReconcileCounts
-from kubeloop.controller.runner.result import Result, TerminalError
-from kubeloop.controller.runner.retrying import contained_limiter, contained_tenants
-from kubeloop.controller.runner.runnable import RunnerStats
-from kubeloop.controller.runner.sources import Sources
-from kubeloop.controller.runner.threads import ThreadExecutor
-from kubeloop.controller.runner.wiring import PAUSED, Watches
+from kubeloop.controller.result import Result, TerminalError
+from kubeloop.controller.runner.runnable import ReconcileCounts, RunnerStats
+from kubeloop.controller.runner.safe_limiter import contained_limiter, contained_tenants
+from kubeloop.controller.runner.watches import PAUSED, ChannelReader, Watches
 from kubeloop.controller.runner.workers import Workers
+from kubeloop.controller.threads import ThreadExecutor
 from kubeloop.meta import DecodeError, ObjectKey, Resource
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats
@@ -50,13 +49,12 @@ class Runner(Generic[R]):
             DeclarationError: the class cannot be run; says why.
         """
         self._controller = controller
-        self._declaration: Declaration = type(controller).declaration()
+        self._declaration: Declaration = type(controller)._declaration()
         self._name = name or self._declaration.name
         self._class = type(controller).__name__
         if not isinstance(controller, Controller | KeyController):
             raise DeclarationError(f"{self._class} must derive from Controller or KeyController")
-        self._reconcile: Callable[[Any], Any] = controller.reconcile
-        self._plain = not inspect.iscoroutinefunction(self._reconcile)
+        self._plain = not inspect.iscoroutinefunction(controller.reconcile)
         self._channels = checked_sources(self._class, controller.sources)
         self._wiring = Watches(self._declaration, controller)
         self._workers_wanted = self._declaration.workers
@@ -68,11 +66,11 @@ class Runner(Generic[R]):
         self._workers: Workers[ObjectKey] | None = None
         self._debouncer: Debouncer | None = None
         self._recorder: EventRecorder | None = None
-        self._sources: Sources | None = None
+        self._sources: ChannelReader | None = None
         self._fences: StaleReadGuard | None = None
         self._elected = False
         self._lister: Lister[Any] | None = None
-        self._last_change: Event[Any] | None = None
+        self._enqueuer: Enqueuer | None = None
         self._stopping = False
         self._connected = False
 
@@ -111,7 +109,7 @@ class Runner(Generic[R]):
     def stats(self) -> RunnerStats:
         queue = self._queue.stats if self._queue is not None else QueueStats(0, 0, 0, 0, 0)
         counts = self._workers.counts if self._workers is not None else ReconcileCounts()
-        event = self._last_change
+        event = self._enqueuer.last_event if self._enqueuer is not None else None
         change = f"{event.view.kind.kind} {event.key} {event.type.value}" if event is not None else ""
         return RunnerStats(self.name, self._workers_wanted, queue, counts, change)
 
@@ -159,21 +157,17 @@ class Runner(Generic[R]):
             owner=self._class,
             advised=surroundings.advised,
         )
-
-        def add(key: ObjectKey, priority: int) -> None:
-            if own is None or own.owns(key):
-                queue.add(key, priority=priority)
-
-        # Outside of the test of ownership: a key may go to another replica while it waits.
-        debouncer = self._debouncer = Debouncer(add, declared.debounce, clock) if declared.debounce else None
-        changed = add if debouncer is None else debouncer.add
+        sink: KeyQueue = queue if own is None else OwnedKeys(queue, own)
+        if declared.debounce:  # Before the check of ownership: a key may go to another replica while it waits.
+            sink = self._debouncer = Debouncer(sink, declared.debounce, clock)
+        enqueuer = self._enqueuer = Enqueuer(sink, client.cluster)
         enqueue = _enqueue(queue, client.cluster)
-        controller.connect(ControllerContext(surroundings, self._recorder, CacheReader(self._class, informers), enqueue))
+        controller._connect(ControllerContext(surroundings, self._recorder, CacheReader(self._class, informers), enqueue))
         self._connected = True
-        for informer, handler in self._wiring.handlers(changed, client.cluster, self._note).items():
+        for informer, handler in self._wiring.handlers(enqueuer, client.cluster).items():
             name = f"controller {self._name}"
             self._registrations.append(informer.on_event(added=handler, updated=handler, deleted=handler, name=name))
-        self._sources = Sources(self._class, self._channels, enqueue, clock)
+        self._sources = ChannelReader(self._class, self._channels, enqueue, clock)
         self._sources.start()
 
     async def synced(self, timeout: float) -> None:
@@ -236,7 +230,7 @@ class Runner(Generic[R]):
         if self._recorder is not None:
             await self._recorder.__aexit__(None, None, None)
         if self._connected:
-            self._controller.disconnect()
+            self._controller._disconnect()
             self._connected = False
 
     def _take_over(self, gained: Callable[[ObjectKey], bool]) -> None:
@@ -249,9 +243,6 @@ class Runner(Generic[R]):
             key = ObjectKey(self._controller.cluster, head.namespace, head.name)
             if gained(key):
                 self._queue.add(key, priority=LOW_PRIORITY)
-
-    def _note(self, event: Event[Any]) -> None:
-        self._last_change = event
 
     async def _for_object(self, key: ObjectKey) -> Result | None:
         """What a worker calls for a ``Controller``."""
@@ -284,10 +275,11 @@ class Runner(Generic[R]):
         return await self._called(key)
 
     async def _called(self, argument: Any) -> Result | None:
+        controller: Any = self._controller
         if self._threads is None:
-            answer: Result | None = await self._reconcile(argument)
+            answer: Result | None = await controller.reconcile(argument)
             return answer
-        work = self._threads.call(self._reconcile, argument)
+        work = self._threads.call(controller.reconcile, argument)
         try:
             found = await asyncio.shield(work)
         except asyncio.CancelledError:

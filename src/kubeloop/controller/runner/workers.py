@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
-from kubeloop.controller.runner.gate import Gate
-from kubeloop.controller.runner.outcome import ReconcileCounts, is_panic
-from kubeloop.controller.runner.result import PartlyFailed, Result, TerminalError
+from kubeloop.controller.builder.context import Gate
+from kubeloop.controller.result import PartlyFailed, Result, TerminalError
+from kubeloop.controller.runner.runnable import ReconcileCounts, is_panic
 from kubeloop.meta import Conflict, KubeloopError
 from kubeloop.meta.failure_log import ExcInfo, FailureLog, times
 from kubeloop.timing import Clock, SystemClock, TimeLimit, Timer
@@ -108,7 +108,7 @@ class SlowReconcileMonitor:
             return
         log.error(
             "%s: the reconcile of %s goes on for %.0f s although it was cancelled after %g s (timeout=); its key stays taken until it "
-            "returns, other keys go on. A thread cannot be cancelled: give what it calls a time limit of its own, or write async def "
+            "returns, other keys go on. A thread cannot be cancelled: give its calls a time limit, or write async def "
             "reconcile; an async one must not catch CancelledError",
             self._owner,
             turn.key,
@@ -139,8 +139,8 @@ class Workers(Generic[K]):
         An error, whatever its type, costs a log line that names the key, and a retry with growing delay until the key succeeds.
         A worker never dies of a reconcile, be it that it raises ``SystemExit``; ``KeyboardInterrupt`` alone goes through.
         ``stop`` lets running reconciles end and starts no other. A reconcile keeps its key until it has ended, however long that takes;
-        one that exceeds its time limit, or runs very long, is logged (see ``SlowReconcileMonitor``) and delays no other key.
-        Log records of a reconcile carry cluster, controller, key and ``reconcile``, an id of its own.
+        a reconcile that exceeds its time limit, or runs very long, is logged (see ``SlowReconcileMonitor``) and delays no other key.
+        Log records of a reconcile carry cluster, controller, key and ``reconcile``, a unique id.
 
     ``timeout`` seconds after its start a reconcile is cancelled, which counts as an error; None never does so. (A reconcile that runs in a
     thread cannot be cancelled; its key is retried only after it has ended.) ``owner`` is the controller's class, for messages.
@@ -162,7 +162,7 @@ class Workers(Generic[K]):
         owner: str = "",
         advised: set[tuple[str, str]] | None = None,
     ) -> None:
-        """``failed`` is told of each error, before its key is put back. ``advised``: see ``FailureLog``."""
+        """``failed`` is called with each error, before its key is put back. ``advised``: see ``FailureLog``."""
         if count < 1:
             raise ValueError(f"controller {name} needs at least 1 worker, not {count}")
         self.counts = ReconcileCounts()
@@ -202,7 +202,7 @@ class Workers(Generic[K]):
         self.gate.resume()
 
     def resize(self, count: int) -> None:
-        """Work on so many keys at a time from now on; what is too many ends after its present key.
+        """Work on so many keys at a time from now on; surplus workers end after their present keys.
 
         Raises:
             ValueError: less than 1.
@@ -216,7 +216,7 @@ class Workers(Generic[K]):
     def _add_worker(self) -> None:
         assert self._group is not None
         self._running += 1
-        # Not the context of whoever asks for one more: a leader's fence and the log's fields are of the run.
+        # Not the context of the caller: a leader's fence and the log's fields are of the run.
         self._group.create_task(self._work(), name=f"{self._name}-worker-{next(self._numbers)}", context=self._context.copy())
 
     def _substitute(self) -> None:

@@ -28,7 +28,7 @@ def by_namespace(key: ObjectKey) -> str:
 class ShardConfig:
     """One group of replicas, and this one's part in it. Times in seconds, as ``LeaseConfig`` has them.
 
-    ``group``: the same for all replicas of a program, and for nobody else in ``namespace``. Each replica has a Lease there with the label
+    ``group``: the same for all replicas of a program, and unique in ``namespace``. Each replica has a Lease there with the label
     ``shards.kubeloop.dev/group``, named after group and identity.
     ``by``: what decides where a key belongs; must be the same function in all replicas. With ``by_namespace`` objects of one namespace stay
     together.

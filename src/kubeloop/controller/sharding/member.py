@@ -1,4 +1,4 @@
-"""One replica among those that share the keys: does the turns of the protocol, and tells its controllers what is theirs.
+"""One of the replicas that share the keys: runs the rounds of the protocol, and tells its controllers which keys they own.
 
 The protocol, and why no key is ever reconciled twice at a time: membership.py.
 """
@@ -20,9 +20,8 @@ from kubeloop.client.options import DeleteOptions
 from kubeloop.controller.election.elector import LeaseLost
 from kubeloop.controller.election.fence import checked, guard
 from kubeloop.controller.sharding.config import GROUP_LABEL, ShardConfig
-from kubeloop.controller.sharding.membership import Declared, Membership
+from kubeloop.controller.sharding.membership import PROTOCOL, SLOTS, DeclaredMember, Membership, slot_of
 from kubeloop.controller.sharding.ownership import Gained
-from kubeloop.controller.sharding.slots import PROTOCOL, SLOTS, slot_of
 from kubeloop.meta import Conflict, KubeloopError, NotFound, ObjectKey, ObjectMeta
 from kubeloop.meta.repr import counted
 from kubeloop.tasks import SupervisedTask, Supervisor
@@ -45,15 +44,15 @@ class GroupLeases:
         self._mine: Lease | None = None
         self._found: dict[str, Lease] = {}
 
-    async def write(self, view: frozenset[str], *, left: bool = False) -> Lease:
+    async def write(self, view: frozenset[str], *, given_back: bool = False) -> Lease:
         """Renew our lease and declare ``view``. If somebody wrote or deleted it, it is read or made again, once. Gives it as stored.
 
         Raises:
-            KubeloopError: not done, or nobody knows whether it was.
+            KubeloopError: the write failed, or its outcome is unknown.
         """
         if self._mine is not None:
             try:
-                self._mine = await self._client.update(self._declaring(self._mine, view, left=left))
+                self._mine = await self._client.update(self._declaring(self._mine, view, given_back=given_back))
             except (Conflict, NotFound):
                 self._mine = None
             else:
@@ -62,19 +61,19 @@ class GroupLeases:
             there = await self._client.get(Lease, self._lease.name, namespace=self._lease.namespace)
         except NotFound:
             metadata = ObjectMeta(name=self._lease.name, namespace=self._lease.namespace)
-            self._mine = await self._client.create(self._declaring(Lease(metadata=metadata), view, left=left))
+            self._mine = await self._client.create(self._declaring(Lease(metadata=metadata), view, given_back=given_back))
         else:
-            self._mine = await self._client.update(self._declaring(there, view, left=left))
+            self._mine = await self._client.update(self._declaring(there, view, given_back=given_back))
         return self._mine
 
-    async def list(self) -> dict[str, Declared]:
+    async def list(self) -> dict[str, DeclaredMember]:
         """What every member of the group declares, by identity, from the newest state (no resourceVersion: the API's "most recent")."""
         leases = await self._client.list(Lease, namespace=self._config.namespace, labels={GROUP_LABEL: self._config.group})
         self._found = {_member_of(lease): lease for lease in leases}
         return {member: declared_by(lease) for member, lease in self._found.items()}
 
     async def forget(self, member: str) -> None:
-        """Delete the lease of one that is gone, if it is still as it was listed.
+        """Delete the lease of a vanished member, if it has not changed since the list.
 
         Raises:
             Conflict: it is not. Forbidden: this program may not.
@@ -85,12 +84,12 @@ class GroupLeases:
             options = DeleteOptions(uid=metadata.uid, resource_version=metadata.resource_version)
             await self._client.delete(Lease, metadata.name, namespace=metadata.namespace, options=options)
 
-    def _declaring(self, lease: Lease, view: frozenset[str], *, left: bool) -> Lease:
+    def _declaring(self, lease: Lease, view: frozenset[str], *, given_back: bool) -> Lease:
         now, before = self._clock.wall(), lease.spec
         lease = copy.deepcopy(lease)
         lease.spec = LeaseSpec(
-            holder_identity="" if left else self._config.identity,
-            lease_duration_seconds=1 if left else int(self._config.lease_duration),
+            holder_identity="" if given_back else self._config.identity,
+            lease_duration_seconds=1 if given_back else int(self._config.lease_duration),
             acquire_time=before.acquire_time or now,
             renew_time=now,
             lease_transitions=before.lease_transitions or 0,
@@ -109,7 +108,7 @@ def _member_of(lease: Lease) -> str:
     return lease.metadata.annotations.get(MEMBER_ANNOTATION) or lease.spec.holder_identity or lease.metadata.name
 
 
-def declared_by(lease: Lease) -> Declared:
+def declared_by(lease: Lease) -> DeclaredMember:
     """What a lease says. What cannot be understood may claim anything."""
     annotations = lease.metadata.annotations
     view: frozenset[str] | None = None
@@ -120,9 +119,11 @@ def declared_by(lease: Lease) -> Declared:
             names = None
         if isinstance(names, list) and all(isinstance(name, str) for name in names):
             view = frozenset(names)
-    left = not lease.spec.holder_identity
+    given_back = not lease.spec.holder_identity
     # The version, not the time in it: a clock that stands still must not make a member look dead.
-    return Declared(view, f"{lease.metadata.uid}/{lease.metadata.resource_version}", float(lease.spec.lease_duration_seconds or 0), left)
+    return DeclaredMember(
+        view, f"{lease.metadata.uid}/{lease.metadata.resource_version}", float(lease.spec.lease_duration_seconds or 0), given_back
+    )
 
 
 log = logger_with_context(__name__)
@@ -139,7 +140,7 @@ class ShardMember:
     Guarantees
         Of all replicas of the group at most one reconciles a key at any time, within the assumptions of the protocol (membership.py).
         A key moves when the reconciles of its slot (one of 1024) have ended where it was, or when the lease of that replica has expired.
-        When nobody comes or goes each key has a replica: about four retry periods after a member came or left, a lease duration and two
+        While no member comes or goes each key has a replica: about four retry periods after a member came or left, a lease duration and two
         retry periods after one died.
 
     Not guaranteed
@@ -179,7 +180,7 @@ class ShardMember:
         return self._core.granted.bit_count() if self._clock.now() < self._core.valid_until else 0
 
     def of(self, controller: str) -> _Owner:
-        """What is this replica's of one controller's keys. Controllers are spread independently."""
+        """The ownership of one controller's keys. Controllers are distributed independently."""
         owner = _Owner(self, controller)
         self._owners.append(owner)
         return owner
@@ -215,7 +216,7 @@ class ShardMember:
         if task is None:
             return
         try:
-            await within(self._clock, self.config.renew_deadline, self._leases.write(frozenset(), left=True))
+            await within(self._clock, self.config.renew_deadline, self._leases.write(frozenset(), given_back=True))
         except (KubeloopError, TimeoutError) as error:
             log.warning("lease %s could not be given back: %s", self._lease, str(error) or "no answer in time")
 
@@ -272,7 +273,7 @@ class ShardMember:
         if self._clock.now() < self._core.valid_until:
             return
         self._core.lapse()
-        # What is told to end once is not told again, however long it takes.
+        # A reconcile is cancelled once, however long it takes to end.
         scopes, self._scopes = self._scopes, set()
         log.error(
             "group %s: not renewed for %g s: no key is ours until it is; %s cancelled",
@@ -284,7 +285,7 @@ class ShardMember:
             scope.end()
 
     async def _tidy(self) -> None:
-        """One of the members deletes what nobody needs any more."""
+        """Delete unneeded leases; one of the members does so."""
         if self.config.identity != min(self._core.members, default=""):
             return
         for member in self._core.gone(self._clock.now(), _KEPT * self.config.lease_duration):

@@ -10,7 +10,7 @@ from kubeloop.meta import ObjectKey
 T = TypeVar("T")
 
 Gained = Callable[[Callable[[ObjectKey], bool]], None]
-"""Is given a predicate: which keys have been gained. Enqueue those that there are."""
+"""Called with a predicate of gained keys; enqueues the existing ones."""
 
 
 class Ownership(Protocol):
@@ -21,7 +21,7 @@ class Ownership(Protocol):
 
     def guarded(self, reconcile: Callable[[ObjectKey], Awaitable[T]]) -> Callable[[ObjectKey], Awaitable[T | None]]:
         """``reconcile`` for owned keys only: for others nothing is done, and None is the answer. While it runs the key stays here; if this
-        replica can no longer be sure of its keys, it is cancelled, and None is the answer: whoever has the key next begins anew."""
+        replica can no longer be sure of its keys, it is cancelled, and None is the answer: the next owner of the key reconciles again."""
 
     def on_gained(self, callback: Gained) -> Callable[[], None]:
         """Call ``callback`` whenever keys have been gained: what changed of them before was filtered out here. Returns what ends that."""

@@ -5,28 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kubeloop.controller.webhooks.admission import Answered
-from kubeloop.controller.webhooks.certificates.files import CertificateFiles
-from kubeloop.controller.webhooks.certificates.source import CertificateSource, Serving
 from kubeloop.controller.webhooks.configurations import Service, Url
-from kubeloop.controller.webhooks.declared import Hook, HookOptions
-from kubeloop.controller.webhooks.denied import Denied, Warnings
+from kubeloop.controller.webhooks.declared import AdmissionHook, HookOptions
 from kubeloop.controller.webhooks.hooks import Webhooks
-from kubeloop.controller.webhooks.registering import Inject, Register
-from kubeloop.controller.webhooks.request import AdmissionRequest, Operation, ReviewMalformed, User
-from kubeloop.controller.webhooks.reviewing import Reviewed
+from kubeloop.controller.webhooks.registration import Inject, Register
+from kubeloop.controller.webhooks.request import AdmissionRequest, AdmissionUser, Denied, Operation, ReviewMalformed, Warnings
+from kubeloop.controller.webhooks.reviews import Reviewed
 from kubeloop.controller.webhooks.server import WebhookServer
+from kubeloop.controller.webhooks.tls import CertificateFiles, CertificateSource, Serving
 
 if TYPE_CHECKING:
     from kubeloop.controller.webhooks.certificates.managed import ManagedCertificates
     from kubeloop.controller.webhooks.certificates.rotation import Lifetimes
 
 __all__ = [
+    "AdmissionHook",
     "AdmissionRequest",
+    "AdmissionUser",
     "Answered",
     "CertificateFiles",
     "CertificateSource",
     "Denied",
-    "Hook",
     "HookOptions",
     "Inject",
     "Lifetimes",
@@ -38,7 +37,6 @@ __all__ = [
     "Service",
     "Serving",
     "Url",
-    "User",
     "Warnings",
     "WebhookServer",
     "Webhooks",

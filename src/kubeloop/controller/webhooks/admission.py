@@ -13,11 +13,19 @@ from typing import Any, cast
 import msgspec
 
 from kubeloop.codec import decode, encode
-from kubeloop.controller.runner.threads import ThreadExecutor
-from kubeloop.controller.webhooks.containing import Failed, Inside, contained
-from kubeloop.controller.webhooks.declared import Call, Hook
-from kubeloop.controller.webhooks.denied import Denied, Warnings, status_of
-from kubeloop.controller.webhooks.request import ADMISSION, AdmissionRequest, RawRequest, has_object, read_review
+from kubeloop.controller.threads import ThreadExecutor
+from kubeloop.controller.webhooks.containment import Failed, Inside, contained
+from kubeloop.controller.webhooks.declared import AdmissionHook, HookCall
+from kubeloop.controller.webhooks.request import (
+    ADMISSION,
+    AdmissionRequest,
+    Denied,
+    RawRequest,
+    Warnings,
+    has_object,
+    read_review,
+    status_of,
+)
 from kubeloop.merge.json_diff import json_diff
 from kubeloop.meta import ApiError, DecodeError, Resource
 from kubeloop.meta.kinds import GroupKind
@@ -27,7 +35,7 @@ from kubeloop.types import JSONObject
 
 
 @dataclass(slots=True)
-class Verdict:
+class HookVerdict:
     """What a hook decided. ``patch`` is empty where nothing changed; ``panic``: the hook raised what it should not."""
 
     allowed: bool
@@ -47,7 +55,7 @@ class Answered:
     panic: bool = False
 
 
-async def answer_admission(hook: Hook, body: bytes, seconds: float) -> Answered:
+async def answer_admission(hook: AdmissionHook, body: bytes, seconds: float) -> Answered:
     """The review that answers the one in ``body``, of the same version, with its uid.
 
     Raises:
@@ -69,7 +77,7 @@ async def answer_admission(hook: Hook, body: bytes, seconds: float) -> Answered:
     return Answered(msgspec.json.encode(review), verdict.status.code if verdict.status else 200, verdict.panic)
 
 
-async def decide(hook: Hook, raw: RawRequest, seconds: float) -> Verdict:
+async def decide(hook: AdmissionHook, raw: RawRequest, seconds: float) -> HookVerdict:
     """What ``hook`` says, within ``seconds``. Never raises for what a hook does."""
     request = raw.typed()
     about = {"operation": raw.operation, "object": f"{raw.namespace}/{raw.name}" if raw.namespace else raw.name}
@@ -82,10 +90,10 @@ async def decide(hook: Hook, raw: RawRequest, seconds: float) -> Verdict:
         status, panic = failure.status, failure.panic
         if not _is_text(request):
             request.warnings, request.audit_annotations = [], {}
-    return Verdict(status is None, status, patch, list(request.warnings), dict(request.audit_annotations), panic)
+    return HookVerdict(status is None, status, patch, list(request.warnings), dict(request.audit_annotations), panic)
 
 
-async def _judged(hook: Hook, raw: RawRequest, request: AdmissionRequest[Any]) -> tuple[list[JSONObject], Status | None]:
+async def _judged(hook: AdmissionHook, raw: RawRequest, request: AdmissionRequest[Any]) -> tuple[list[JSONObject], Status | None]:
     """The patch, or why it is refused. Whatever the hook says can be sent: a server that cannot read an answer goes by failurePolicy.
 
     Raises:
@@ -112,7 +120,7 @@ def _is_text(request: AdmissionRequest[Any]) -> bool:
         return False
 
 
-async def _run(hook: Hook, raw: RawRequest, request: AdmissionRequest[Any]) -> list[JSONObject]:
+async def _run(hook: AdmissionHook, raw: RawRequest, request: AdmissionRequest[Any]) -> list[JSONObject]:
     call = hook.calls.get(raw.operation)
     if call is None:
         raise DecodeError(
@@ -137,7 +145,7 @@ async def _run(hook: Hook, raw: RawRequest, request: AdmissionRequest[Any]) -> l
     return []
 
 
-async def _called(call: Call, obj: Resource, request: AdmissionRequest[Any]) -> Any:
+async def _called(call: HookCall, obj: Resource, request: AdmissionRequest[Any]) -> Any:
     arguments = (obj, request) if call.with_request else (obj,)
     if call.plain:
         # Not the loop's executor: a few hooks that never return would take all its threads, and keep the program from ending.

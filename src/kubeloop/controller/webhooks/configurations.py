@@ -21,7 +21,7 @@ from kubeloop.api.admissionregistration.v1 import (
     WebhookClientConfig,
 )
 from kubeloop.controller.webhooks.conversion import CONVERT_PATH
-from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT, Hook
+from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT, AdmissionHook
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.types import JSONObject
 
@@ -62,7 +62,7 @@ class Url:
 Place: TypeAlias = Service | Url
 
 
-def configurations(hooks: Sequence[Hook], name: str, place: Place, ca: bytes) -> list[Configuration]:
+def configurations(hooks: Sequence[AdmissionHook], name: str, place: Place, ca: bytes) -> list[Configuration]:
     """As ``Webhooks.configurations``."""
     found: list[Configuration] = []
     mutating = [_mutating(hook, place, ca) for hook in hooks if hook.mutating]
@@ -84,13 +84,13 @@ def conversion(place: Place, ca: bytes) -> JSONObject:
     return {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1", "v1beta1"]}}
 
 
-def _mutating(hook: Hook, place: Place, ca: bytes) -> MutatingWebhook:
+def _mutating(hook: AdmissionHook, place: Place, ca: bytes) -> MutatingWebhook:
     webhook = _filled(MutatingWebhook(), hook, place, ca)
     webhook.reinvocation_policy = hook.options.get("reinvocation_policy")
     return webhook
 
 
-def _filled(webhook: W, hook: Hook, place: Place, ca: bytes) -> W:
+def _filled(webhook: W, hook: AdmissionHook, place: Place, ca: bytes) -> W:
     options = hook.options
     webhook.name = hook.name
     webhook.admission_review_versions = ["v1", "v1beta1"]
@@ -115,7 +115,7 @@ def _client_config(path: str, place: Place, ca: bytes) -> WebhookClientConfig:
     return WebhookClientConfig(url=place.base.rstrip("/") + path, ca_bundle=bundle)
 
 
-def _rule(hook: Hook) -> RuleWithOperations:
+def _rule(hook: AdmissionHook) -> RuleWithOperations:
     gvr = hook.gvr
     resource = f"{gvr.resource}/{hook.subresource}" if hook.subresource else gvr.resource
     return RuleWithOperations(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypedDict
 
-from kubeloop.controller.builder.declaration import DeclarationError
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.webhooks.request import OPERATIONS, Operation
 from kubeloop.meta import LabelSelector, Resource, UnknownKind
 from kubeloop.meta.kinds import GroupVersionResource
@@ -44,7 +44,7 @@ class HookOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class AdmissionHook:
     """One admission webhook. ``calls`` has the function for each operation; ``body`` is the class of what it is given."""
 
     name: str
@@ -53,7 +53,7 @@ class Hook:
     kind: type[Resource]
     body: type[Resource]
     subresource: str
-    calls: Mapping[str, Call]
+    calls: Mapping[str, HookCall]
     options: HookOptions = field(default_factory=HookOptions)
 
     @property
@@ -71,7 +71,7 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HookCall:
     """A hook's function. ``with_request``: it takes the request after the object. ``plain``: it is no coroutine function."""
 
     function: Callable[..., Any]
@@ -85,77 +85,79 @@ _LONGEST_TIMEOUT: Final = 30
 _METHODS: Final[Mapping[Operation, str]] = {"CREATE": "create", "UPDATE": "update", "DELETE": "delete", "CONNECT": "connect"}
 
 
-def declare(kind: type[Resource], body: type[Resource] | None, target: Any, options: HookOptions, *, mutating: bool) -> Hook:
-    """What is declared by decorating ``target`` (a function, or a class with a method for each operation).
+def declare(kind: type[Resource], body: type[Resource] | None, target: Any, options: HookOptions, *, mutating: bool) -> AdmissionHook:
+    """Return the hook that a decorator declares on ``target`` (a function, or a class with a method for each operation).
 
     Raises:
         DeclarationError: it cannot work; names the hook and the way out.
     """
-    what = getattr(target, "__qualname__", type(target).__name__)
-    given: Any = kind
-    if not (isinstance(given, type) and issubclass(given, Resource)):
-        raise DeclarationError(f"{what}: {described(given)} is no kind; give a class such as Pod, or Unstructured.of(...)")
+    label = getattr(target, "__qualname__", type(target).__name__)
+    argument: Any = kind
+    if not (isinstance(argument, type) and issubclass(argument, Resource)):
+        raise DeclarationError(f"{label}: {described(argument)} is no kind; give a class such as Pod, or Unstructured.of(...)")
     try:
         gvr = kind_info(kind).gvr
     except UnknownKind as error:
-        raise DeclarationError(f'{what}: {error}; Unstructured.of(..., plural="...") names it') from None
+        raise DeclarationError(f'{label}: {error}; Unstructured.of(..., plural="...") names it') from None
     subresource = options.get("subresource", "")
     carried = body or kind
-    calls = _calls(what, target, options, carried, mutating=mutating)
+    calls = _calls(label, target, options, carried, mutating=mutating)
     if "CONNECT" in calls and body is None:
         raise DeclarationError(
-            f"{what}: CONNECT carries options, not a {kind.__name__}; say of which kind with body=..., "
+            f"{label}: CONNECT carries options, not a {kind.__name__}; say of which kind with body=..., "
             'such as body=Unstructured.of("v1", "PodExecOptions")'
         )
-    name = options.get("name") or f"{_dashed(target, what)}.{gvr.resource}.{gvr.group or 'core'}"
+    name = options.get("name") or f"{_dashed(target, label)}.{gvr.resource}.{gvr.group or 'core'}"
     if name.count(".") < 2 or dns1123_subdomain(name):
-        raise DeclarationError(f'{what}: "{name}" is no name of a webhook; it is a DNS name of three parts or more: check.foos.example.com')
+        raise DeclarationError(
+            f'{label}: "{name}" is no name of a webhook; it is a DNS name of three parts or more: check.foos.example.com'
+        )
     path = options.get("path") or f"/{'mutate' if mutating else 'validate'}/{name}"
     if not path.startswith("/") or "?" in path or "#" in path:
-        raise DeclarationError(f'{what}: path "{path}" must begin with a slash, and have neither query nor fragment')
+        raise DeclarationError(f'{label}: path "{path}" must begin with a slash, and have neither query nor fragment')
     seconds = options.get("timeout_seconds", DEFAULT_TIMEOUT)
     if not 1 <= seconds <= _LONGEST_TIMEOUT:
-        raise DeclarationError(f"{what}: timeout_seconds={seconds}; Kubernetes takes 1 to {_LONGEST_TIMEOUT}")
+        raise DeclarationError(f"{label}: timeout_seconds={seconds}; Kubernetes takes 1 to {_LONGEST_TIMEOUT}")
     if not mutating and "reinvocation_policy" in options:
-        raise DeclarationError(f"{what}: only mutating webhooks are called again; leave reinvocation_policy out")
-    return Hook(name, path, mutating, kind, carried, subresource, calls, options)
+        raise DeclarationError(f"{label}: only mutating webhooks are called again; leave reinvocation_policy out")
+    return AdmissionHook(name, path, mutating, kind, carried, subresource, calls, options)
 
 
-def _calls(what: str, target: Any, options: HookOptions, body: type[Resource], *, mutating: bool) -> dict[str, Call]:
+def _calls(label: str, target: Any, options: HookOptions, body: type[Resource], *, mutating: bool) -> dict[str, HookCall]:
     wanted = options.get("operations")
     if isinstance(target, type):
         if wanted is not None:
-            raise DeclarationError(f"{what}: the methods of a class say the operations; leave operations=... out")
+            raise DeclarationError(f"{label}: the methods of a class say the operations; leave operations=... out")
         instance = target()
         calls = {one: getattr(instance, method) for one, method in _METHODS.items() if hasattr(instance, method)}
         if not calls:
-            raise DeclarationError(f"{what} has no method of a webhook; define some of {', '.join(_METHODS.values())}")
+            raise DeclarationError(f"{label} has no method of a webhook; define some of {', '.join(_METHODS.values())}")
     elif callable(target):
         operations: Sequence[str] = ("CREATE", "UPDATE") if wanted is None else wanted
         unknown = [one for one in operations if one not in OPERATIONS]
         if unknown or not operations or isinstance(wanted, str):
-            raise DeclarationError(f"{what}: operations={described_word(wanted)}; it is a list of some of {', '.join(OPERATIONS)}")
+            raise DeclarationError(f"{label}: operations={described_word(wanted)}; it is a list of some of {', '.join(OPERATIONS)}")
         calls = dict.fromkeys(typing.cast("Sequence[Operation]", operations), target)
     else:
-        raise DeclarationError(f"{what} is neither a function nor a class")
+        raise DeclarationError(f"{label} is neither a function nor a class")
     if mutating and "DELETE" in calls:
-        raise DeclarationError(f"{what}: what is being deleted cannot be changed; validate DELETE instead, or use a finalizer")
-    return {operation: _call(what, function, body) for operation, function in calls.items()}
+        raise DeclarationError(f"{label}: an object that is being deleted cannot be changed; validate DELETE instead, or use a finalizer")
+    return {operation: _call(label, function, body) for operation, function in calls.items()}
 
 
-def _call(what: str, function: Callable[..., Any], body: type[Resource]) -> Call:
+def _call(label: str, function: Callable[..., Any], body: type[Resource]) -> HookCall:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = list(inspect.signature(function).parameters.values())
     places = [one for one in parameters if one.kind in positional]
     left = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
     required = [one for one in places if one.default is one.empty]
     if not places or len(required) > 2 or left:
-        raise DeclarationError(f"{what}: a hook takes the object, and after it the request if it wants it: (foo: Foo, request)")
+        raise DeclarationError(f"{label}: a hook takes the object, and after it the request if it wants it: (foo: Foo, request)")
     declared = _annotation(function, places[0].name)
     if isinstance(declared, type) and issubclass(declared, Resource) and not issubclass(body, declared):
-        raise DeclarationError(f"{what} takes a {declared.__name__}, but is declared for {body.__name__}")
+        raise DeclarationError(f"{label} takes a {declared.__name__}, but is declared for {body.__name__}")
     plain = not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)))  # noqa: B004 - an object with an async __call__
-    return Call(function, len(places) > 1 and (len(required) > 1 or places[1].name == "request"), plain)
+    return HookCall(function, len(places) > 1 and (len(required) > 1 or places[1].name == "request"), plain)
 
 
 def _annotation(function: Callable[..., Any], name: str) -> Any:
@@ -165,7 +167,7 @@ def _annotation(function: Callable[..., Any], name: str) -> Any:
         return None
 
 
-def _dashed(target: Any, what: str) -> str:
+def _dashed(target: Any, label: str) -> str:
     """``Check.fooSpec_2`` is ``check-foo-spec-2``."""
-    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", getattr(target, "__name__", what))
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", getattr(target, "__name__", label))
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "hook"

@@ -10,14 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from kubeloop.codec import decode, encode
-from kubeloop.controller.builder.declaration import DeclarationError
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.webhooks.admission import Answered, answer_admission
-from kubeloop.controller.webhooks.conversion import CONVERT_PATH, answer_conversion
-from kubeloop.controller.webhooks.converters import Converters
-from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT, Hook, HookOptions, declare
-from kubeloop.controller.webhooks.denied import Warnings
-from kubeloop.controller.webhooks.request import AdmissionRequest, Operation, User
-from kubeloop.controller.webhooks.reviewing import Reviewed, review_of, reviewed
+from kubeloop.controller.webhooks.conversion import CONVERT_PATH, Converters, answer_conversion
+from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT, AdmissionHook, HookOptions, declare
+from kubeloop.controller.webhooks.request import AdmissionRequest, AdmissionUser, Operation, Warnings
+from kubeloop.controller.webhooks.reviews import Reviewed, review_of, reviewed
 from kubeloop.meta import Resource
 from kubeloop.meta.type_checks import described_word
 
@@ -93,11 +91,12 @@ class Webhooks:
                 raise Denied("at most 9", field="spec.size", value=foo.spec.size)
 
     A hook is an ``async def``, or a plain function, which runs in a thread; or a class with a method for each operation
-    (``@hooks.validating(Foo).methods``). It gets the object (for DELETE: the one that goes), its own, and if it wants it the request.
+    (``@hooks.validating(Foo).methods``). It gets its own copy of the object (for DELETE the deleted one), and the
+    request if it has a parameter for it.
 
     Guarantees
         A mutating hook's patch names only what it changed of the typed object: fields that the class does not know are never touched.
-        No change is no patch. What a hook raises refuses one write, and never ends the server: ``Denied`` and ``ApiError`` are told as
+        No change is no patch. An exception of a hook refuses one write, and never ends the server: ``Denied`` and ``ApiError`` are sent as
         they are; anything else is a 500 that names hook, class and trace id, with the traceback in the log only.
 
     Not guaranteed
@@ -109,8 +108,8 @@ class Webhooks:
     """
 
     def __init__(self) -> None:
-        self._hooks: dict[str, Hook] = {}
-        self._targets: dict[int, Hook] = {}
+        self._hooks: dict[str, AdmissionHook] = {}
+        self._targets: dict[int, AdmissionHook] = {}
         self._converters = Converters()
 
     @overload
@@ -129,7 +128,7 @@ class Webhooks:
     @overload
     def mutating(self, kind: type[Resource], *, body: type[S], **options: Unpack[HookOptions]) -> Mutating[S]: ...
     def mutating(self, kind: type[Resource], *, body: type[Resource] | None = None, **options: Unpack[HookOptions]) -> Any:
-        """Declare a hook that may change what is written, before it is validated; otherwise as ``validating``."""
+        """Declare a hook that may change the written object, before it is validated; otherwise as ``validating``."""
         return Mutating[Any](lambda target: self._declare(kind, body, target, options, mutating=True))
 
     def conversion(self, source: type[R], target: type[S]) -> Converting[R, S]:
@@ -140,7 +139,7 @@ class Webhooks:
         return Converting(lambda function: self._converters.add(source, target, function))
 
     @property
-    def hooks(self) -> Sequence[Hook]:
+    def hooks(self) -> Sequence[AdmissionHook]:
         """The admission hooks, in the order of their declaration."""
         return list(self._hooks.values())
 
@@ -148,7 +147,7 @@ class Webhooks:
     def converters(self) -> Converters:
         return self._converters
 
-    def hook(self, which: str | Callable[..., Any]) -> Hook:
+    def hook(self, which: str | Callable[..., Any]) -> AdmissionHook:
         """The hook of that name, or that function or class.
 
         Raises:
@@ -195,7 +194,7 @@ class Webhooks:
         *,
         operation: Operation | None = None,
         old: R | None = None,
-        user: User | None = None,
+        user: AdmissionUser | None = None,
         dry_run: bool = False,
         subresource: str | None = None,
         options: dict[str, Any] | None = None,
@@ -203,15 +202,15 @@ class Webhooks:
     ) -> Reviewed[R]:
         """Ask one hook as an API server would, without a server: for tests. Goes through a whole review, as bytes.
 
-        ``operation``: the first that the hook is declared for. ``obj``: what is written, for DELETE what goes; ``old``: what is stored
-        before an UPDATE, ``obj`` as it was read unless given. Neither is changed.
+        ``operation``: the first that the hook is declared for. ``obj``: the written object, for DELETE the deleted one; ``old``: the stored
+        object before an UPDATE, ``obj`` as it was read unless given. Neither is changed.
 
         Raises:
             LookupError: ``which`` is no hook here.
         """
         hook = self.hook(which)
         chosen = operation or hook.operations[0]
-        body = review_of(hook, obj, chosen, old, user or User(), dry_run=dry_run, subresource=subresource, options=options or {})
+        body = review_of(hook, obj, chosen, old, user or AdmissionUser(), dry_run=dry_run, subresource=subresource, options=options or {})
         answered = await self.answer(hook.path, body, timeout=hook.timeout if timeout is None else timeout)
         return reviewed(obj, chosen, answered.body)
 
@@ -247,7 +246,7 @@ class Webhooks:
         for other in self._hooks.values():
             if hook.name == other.name or hook.path == other.path:
                 same = f'the name "{hook.name}"' if hook.name == other.name else f'the path "{hook.path}"'
-                raise DeclarationError(f"two webhooks have {same}; give one of them name=... (and path=...) of its own")
+                raise DeclarationError(f"two webhooks have {same}; give one of them its own name=... (and path=...)")
         if hook.path == CONVERT_PATH:
             raise DeclarationError(f'{hook.name}: the path "{CONVERT_PATH}" is that of conversions')
         self._hooks[hook.path] = hook

@@ -1,17 +1,18 @@
-"""The write that a hook is asked about, typed; and how it is read from an AdmissionReview.
-
-Source: admission.k8s.io/v1 and v1beta1 AdmissionRequest.
-"""
+"""Request and refusal of an admission hook: the write that it judges, typed, and what it may answer besides yes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from kubeloop.meta import KubeloopError, Resource
-from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
+from kubeloop.meta import ApiError, KubeloopError, Resource
+from kubeloop.meta.field_error import OMITTED, FieldError, FieldErrorType
+from kubeloop.meta.kinds import GroupKind, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.status import Status, StatusCause, StatusDetails
+from kubeloop.meta.type_checks import described_word
 
 R = TypeVar("R", bound=Resource)
 
@@ -26,7 +27,7 @@ class ReviewMalformed(KubeloopError):
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class AdmissionUser:
     """Who writes, as the API server authenticated them."""
 
     username: str = ""
@@ -39,7 +40,7 @@ class User:
 class AdmissionRequest(Generic[R]):
     """One write, before it is stored.
 
-    ``object`` is what is to be stored, None for DELETE; ``old`` what is stored now, for UPDATE and DELETE. Both are the hook's own, typed
+    ``object`` is the state to store, None for DELETE; ``old`` the stored state, for UPDATE and DELETE. Both are the hook's own, typed
     as it was declared. ``kind`` and ``resource`` are what the hook was declared for; the ``asked_`` ones are those of the request, which
     differ where the server converted it. ``name`` is empty while the server has still to generate it. With ``dry_run`` nothing is
     stored: have no side effect. ``options`` are those of the write (CreateOptions and others) as a tree.
@@ -55,7 +56,7 @@ class AdmissionRequest(Generic[R]):
     asked_subresource: str = ""
     name: str = ""
     namespace: str = ""
-    user: User = field(default_factory=User)
+    user: AdmissionUser = field(default_factory=AdmissionUser)
     object: R | None = None
     old: R | None = None
     dry_run: bool = False
@@ -131,7 +132,7 @@ class RawRequest(msgspec.Struct, rename="camel"):
             asked_subresource=self.request_sub_resource,
             name=self.name,
             namespace=self.namespace,
-            user=User(user.username, user.uid, tuple(user.groups or ()), user.extra or {}),
+            user=AdmissionUser(user.username, user.uid, tuple(user.groups or ()), user.extra or {}),
             dry_run=bool(self.dry_run),
             options=self.options or {},
         )
@@ -167,17 +168,96 @@ def read_review(body: bytes) -> tuple[str, RawRequest]:
     return version, request
 
 
-def checked_version(api_version: str, kind: str, group: str, wanted: str) -> str:
+def checked_version(api_version: str, kind: str, group: str, expected: str) -> str:
     """The version of a review of that group and kind.
 
     Raises:
         ReviewMalformed: it is something else.
     """
     given, _, version = api_version.rpartition("/")
-    if kind != wanted or given != group or version not in VERSIONS:
-        raise ReviewMalformed(f"expected {wanted} of {group}/v1 or {group}/v1beta1, got {api_version}, Kind={kind}")
+    if kind != expected or given != group or version not in VERSIONS:
+        raise ReviewMalformed(f"expected {expected} of {group}/v1 or {group}/v1beta1, got {api_version}, Kind={kind}")
     return version
 
 
 def has_object(raw: msgspec.Raw) -> bool:
     return bytes(raw).strip() != b"null"
+
+
+class Denied(KubeloopError):
+    """Raised by a hook: the write is refused, and its author reads ``message``.
+
+    ``field`` (``spec.replicas``) makes it an Invalid answer (422) that names the field as a cause, as built-in validation does; ``value``
+    is what was met there. ``errors`` instead of both: several fields at once, made by ``kubeloop.meta.field_error``. Else the answer is
+    Forbidden (403), unless ``code`` and ``reason`` say something else.
+
+    Raises:
+        ValueError: neither ``message`` nor ``errors``; ``code`` is no error's (400 to 599).
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        field: str = "",
+        value: Any = OMITTED,
+        errors: Sequence[FieldError] = (),
+        code: int = 0,
+        reason: str = "",
+    ) -> None:
+        if field:
+            errors = (FieldError(FieldErrorType.INVALID, field, value, message), *errors)
+        if not message and not errors:
+            raise ValueError("Denied needs a message for the writer, or errors=[...] that name fields")
+        if code and code not in range(400, 600):
+            raise ValueError(f"code={described_word(code)}: a refusal has a code from 400 to 599")
+        super().__init__(message or "; ".join(map(str, errors)))
+        self.errors = tuple(errors)
+        self.code = code
+        self.reason = reason
+
+    def status(self, kind: GroupKind, name: str) -> Status:
+        """The Status that a client is to see, about an object of that kind and name.
+
+        Source: k8s.io/apimachinery pkg/api/errors NewInvalid and NewForbidden.
+        """
+        if not self.errors:
+            return Status(message=str(self), reason=self.reason or ("" if self.code else "Forbidden"), code=self.code or 403)
+        listed = [str(error) for error in self.errors]
+        shown = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+        causes = [StatusCause(reason=error.type.value, message=error.body, field=error.field) for error in self.errors]
+        details = StatusDetails(name=name, group=kind.group, kind=kind.kind, causes=causes)
+        return Status(
+            message=f'{kind} "{name}" is invalid: {shown}', reason=self.reason or "Invalid", code=self.code or 422, details=details
+        )
+
+
+class Warnings(Sequence[str]):
+    """Returned by a validating hook: the write is allowed, and its author is warned (kubectl prints it).
+
+    ``return Warnings("spec.size is deprecated, use spec.count")``. Keep them short: servers cut off long ones.
+    """
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = texts
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.texts[at]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __repr__(self) -> str:
+        return f"Warnings({', '.join(map(repr, self.texts))})"
+
+
+def status_of(error: Denied | ApiError, kind: GroupKind, name: str) -> Status:
+    """What a hook raised on purpose, as a Status; what an API server had answered to the hook passes through as it is."""
+    if isinstance(error, Denied):
+        return error.status(kind, name)
+    given, kind_of = error.status, type(error)
+    if given.code and given.reason:
+        return given
+    return Status(
+        message=given.message, reason=given.reason or kind_of.reason, details=given.details, code=given.code or kind_of.code or 500
+    )

@@ -10,29 +10,62 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from kubeloop.client import Client
-from kubeloop.controller.webhooks.certificates.source import CertificateSource, Serving
 from kubeloop.controller.webhooks.configurations import Url
 from kubeloop.controller.webhooks.conversion import CONVERT_PATH
 from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT
 from kubeloop.controller.webhooks.hooks import Webhooks
-from kubeloop.controller.webhooks.patience import waited_for
-from kubeloop.controller.webhooks.registering import Inject, Register, Registrar, injected, registered
+from kubeloop.controller.webhooks.registration import Inject, Register, Registrar, injected, registered
 from kubeloop.controller.webhooks.request import ReviewMalformed
 from kubeloop.controller.webhooks.session import SESSION, end_session
-from kubeloop.controller.webhooks.tls import change_certificate, server_tls
+from kubeloop.controller.webhooks.tls import CertificateSource, Serving, change_certificate, server_tls
 from kubeloop.http1.errors import BodyMalformed, BodyTooLarge
-from kubeloop.meta import ConfigError, KubeloopError
+from kubeloop.meta import ApiError, ConfigError, KubeloopError, TransportError, UntrustedCertificate
 from kubeloop.meta.repr import counted
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.listener import Listener
 from kubeloop.serving.negotiation import content_media_type
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor, close_all
-from kubeloop.timing import Clock, SystemClock, TimeLimit
+from kubeloop.timing import Backoff, Clock, SystemClock, TimeLimit
 from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+log = logger_with_context(__name__)
+
+T = TypeVar("T")
+
+#: Seconds between two tries, at first and at most.
+_FIRST: Final = 1.0
+_MOST: Final = 10.0
+
+
+async def waited_for(description: str, attempt: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> T:
+    """What ``attempt`` returns, tried again while the API server cannot be reached or is busy (429, 5xx); each time is logged.
+
+    Raises:
+        KubeloopError: what it raised last, after ``seconds``; at once what does not pass, such as a refusal.
+    """
+    end = clock.now() + seconds
+    backoff = Backoff(_FIRST, cap=_MOST, clock=clock)
+    while True:
+        try:
+            return await attempt()
+        except (TransportError, ApiError) as error:
+            pause = backoff.next()
+            if not _passes(error) or clock.now() + pause > end:
+                raise
+            log.warning("%s: %s; tried again in %.1f s", description, error, pause)
+        await clock.sleep(pause)
+
+
+def _passes(error: KubeloopError) -> bool:
+    if isinstance(error, ApiError):
+        code = error.status.code or type(error).code or 0
+        return code == 429 or code >= 500
+    return not isinstance(error, UntrustedCertificate)
+
 
 # Reviews over HTTP: which path is asked, how large and in what form; the rest is the hooks'.
 #
@@ -62,7 +95,8 @@ class Observer(Protocol):
 class Endpoint:
     """Answers the requests of a listener.
 
-    404 for a path without a hook, 405 for anything but POST, 415 for anything but JSON, 413 for too long a body, 400 for what is no review;
+    404 for a path without a hook, 405 for other methods than POST, 415 for other types than JSON, 413 for too long a body, 400 for a
+    malformed review;
     else 200 with a review, whatever its hook did.
     """
 
@@ -92,9 +126,9 @@ class Endpoint:
             refused = _text(405, "a webhook is asked by POST")
             refused.headers.append(("Allow", "POST"))
             return refused, False
-        given = request.header("Content-Type")
-        if content_media_type(given) != "application/json":
-            return _text(415, f'a review is application/json, not "{given}"'), False
+        value = request.header("Content-Type")
+        if content_media_type(value) != "application/json":
+            return _text(415, f'a review is application/json, not "{value}"'), False
         limit = _MOST_CONVERTED if request.path == CONVERT_PATH else _MOST_REVIEWED
         try:
             body = await request.read_body(limit)
@@ -106,11 +140,11 @@ class Endpoint:
         return Answer(200, body=answered.body, content_type="application/json"), answered.panic
 
 
-def _timeout(given: str) -> float:
+def _timeout(value: str) -> float:
     """Seconds for the hook, of a duration as Go writes it (``10s``)."""
-    parts = _DURATION.findall(given[:_LONGEST_DURATION])
+    parts = _DURATION.findall(value[:_LONGEST_DURATION])
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    if not seconds or "".join(number + unit for number, unit in parts) != given:
+    if not seconds or "".join(number + unit for number, unit in parts) != value:
         seconds = DEFAULT_TIMEOUT
     return min(seconds, _LONGEST) * _IN_TIME
 
@@ -118,10 +152,6 @@ def _timeout(given: str) -> float:
 def _text(status: int, text: str) -> Answer:
     return Answer(status, body=f"{text}\n".encode(), content_type="text/plain; charset=utf-8")
 
-
-log = logger_with_context(__name__)
-
-T = TypeVar("T")
 
 #: Seconds for which the end waits for API servers to forget a temporary registration.
 _END_TIMEOUT = 5.0
@@ -139,7 +169,7 @@ class WebhookServer:
 
     Guarantees
         An API server that is not there yet is waited for, ``start_timeout`` seconds; the log says so.
-        It answers before API servers are told of it, and in a manager's ``servers`` before any cache starts: an informer of a kind that is
+        It answers before API servers know of it, and in a manager's ``servers`` before any cache starts: an informer of a kind that is
         converted here can list (behaviour S219). It needs no leader: every replica answers.
         A new certificate serves connections that begin from then on; none is broken off. What goes wrong with certificates or
         registration after the start is logged and tried again, while the hooks go on answering.
@@ -263,12 +293,12 @@ class WebhookServer:
         await self._patiently("the registration of webhooks", self._registrar.apply)
         self.tasks.start(self._registrar.keep, name="webhook-registration")
 
-    async def _patiently(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        return await waited_for(what, attempt, self._clock, self._start_timeout)
+    async def _patiently(self, description: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await waited_for(description, attempt, self._clock, self._start_timeout)
 
     def _changed(self, serving: Serving) -> None:
         assert self._context is not None
-        # Whoever is told of new authorities first trusts what is served next (and what is served now, which is signed by an old one).
+        # API servers that get the new authorities first trust the next certificate, and the present one, which an old authority signed.
         if self._registrar is not None:
             self._registrar.use(serving.authorities)
         change_certificate(self._context, serving)

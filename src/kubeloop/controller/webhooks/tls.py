@@ -1,17 +1,48 @@
-"""TLS of a webhook server: a context whose certificate can be changed while it serves."""
+"""TLS of a webhook server: the source of its certificate, and a context whose certificate can be changed while it serves."""
 
 from __future__ import annotations
 
 import ssl
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.client import Client
 from kubeloop.meta import ConfigError, tls
+from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import logger_with_context
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A serving certificate: PEM. ``authorities``: present and coming authorities of it; empty if unknown."""
+
+    certificate: bytes
+    key: bytes
+    authorities: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Serving({len(self.certificate)} bytes, key hidden)"
+
+
+class CertificateSource(Protocol):
+    """Gives a certificate, and another one before that expires."""
+
+    async def open(self, client: Client | None, clock: Clock) -> Serving:
+        """The certificate to begin with.
+
+        Raises:
+            ConfigError: there is none, or it cannot be used; names file or Secret. ApiError, TransportError: a Secret cannot be reached.
+        """
+
+    async def keep(self, changed: Callable[[Serving], None]) -> None:
+        """Call ``changed`` with each other certificate, until cancelled. What goes wrong is logged and tried again."""
 
 
 def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLContext:
-    """TLS 1.2 or newer. ``client_authorities`` (PEM): who may have signed a client's certificate; then nobody gets in without one.
+    """TLS 1.2 or newer. ``client_authorities`` (PEM): authorities of client certificates; every client needs one then.
 
     Raises:
         ConfigError: the authorities are no certificates. ssl.SSLError: the certificate is none, or the key is not its own.
@@ -28,7 +59,7 @@ def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLCont
 
 
 def change_certificate(context: ssl.SSLContext, serving: Serving) -> None:
-    """Serve connections that begin from now on with ``serving``; those that are open are not touched.
+    """Serve new connections with ``serving``; open ones do not change.
 
     Raises:
         ssl.SSLError: it is no certificate with its key; nothing is changed then.
@@ -43,9 +74,74 @@ def check_pair(serving: Serving) -> None:
 
 
 def _load(context: ssl.SSLContext, serving: Serving) -> None:
-    # ssl reads files only: the folder is 0700, so nobody else can look in, and it is gone at once.
+    # ssl reads files only: the folder is 0700, so other users cannot read it, and it is removed at once.
     with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
         path = Path(folder, "pair.pem")
         path.touch(mode=0o600)
         path.write_bytes(serving.certificate.rstrip() + b"\n" + serving.key)
         context.load_cert_chain(path)
+
+
+log = logger_with_context(__name__)
+
+
+class CertificateFiles:
+    """Reads ``tls.crt``, ``tls.key`` and, if it is there, ``ca.crt`` of a folder, and again every ``period`` seconds.
+
+    Guarantees
+        A pair that does not fit together, as while files are being replaced, is passed over: the one before is served on, and it is logged
+        once. The last that could be read is served as long as it takes, even if the files vanish.
+
+    Other names: ``certificate``, ``key`` and ``authorities``, within the folder or absolute.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        certificate: str = "tls.crt",
+        key: str = "tls.key",
+        authorities: str = "ca.crt",
+        period: float = 10.0,
+    ) -> None:
+        self._certificate = Path(folder, certificate)
+        self._key = Path(folder, key)
+        self._authorities = Path(folder, authorities)
+        self._period = period
+        self._clock: Clock = SystemClock()
+        self._served: Serving | None = None
+        self._told = ""
+
+    async def open(self, client: Client | None, clock: Clock) -> Serving:  # noqa: ARG002 - files need no client
+        self._clock = clock
+        self._served = self._read()
+        return self._served
+
+    async def keep(self, changed: Callable[[Serving], None]) -> None:
+        while True:
+            await self._clock.sleep(self._period)
+            try:
+                found = self._read()
+            except ConfigError as error:
+                if self._told != str(error):
+                    log.warning("%s; the certificate from before is served on", error)
+                self._told = str(error)
+                continue
+            self._told = ""
+            if found != self._served:
+                self._served = found
+                log.info("serving with the new certificate of %s", self._certificate)
+                changed(found)
+
+    def _read(self) -> Serving:
+        try:
+            pair = self._certificate.read_bytes(), self._key.read_bytes()
+            authorities = self._authorities.read_bytes() if self._authorities.exists() else b""
+        except OSError as error:
+            raise ConfigError(f"cannot read {error.filename}: {error.strerror}; is the certificate's Secret mounted there?") from None
+        found = Serving(*pair, authorities)
+        try:
+            check_pair(found)
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(f"{self._certificate} and {self._key} are no certificate with its key: {error}") from None
+        return found

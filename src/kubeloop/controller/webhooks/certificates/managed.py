@@ -14,8 +14,7 @@ from kubeloop.api.core.v1 import Secret
 from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.controller.webhooks.certificates.rotation import Kept, Lifetimes, next_due, renewed
-from kubeloop.controller.webhooks.certificates.source import Serving
-from kubeloop.controller.webhooks.tls import check_pair
+from kubeloop.controller.webhooks.tls import Serving, check_pair
 from kubeloop.meta import AlreadyExists, ConfigError, Conflict, KubeloopError, NotFound, ObjectMeta
 from kubeloop.meta.names import dns1123_subdomain, wildcard_dns1123_subdomain
 from kubeloop.timing import Clock, SystemClock
@@ -37,7 +36,7 @@ class ManagedCertificates:
     """Makes certificates for ``names`` (DNS names and addresses), keeps them in the Secret ``namespace``/``name``, and renews them in time.
 
     Guarantees
-        Replicas agree: whoever comes first makes or renews, by optimistic concurrency; all serve what the Secret says.
+        Replicas agree: the first one makes or renews, by optimistic concurrency; all serve the Secret's certificate.
         A new authority stands beside the old one in ``Serving.authorities`` before anything is served that it signed (``Lifetimes``).
         While the Secret cannot be reached, the certificate from before is served.
 
@@ -65,8 +64,8 @@ class ManagedCertificates:
         if client is None:
             raise ConfigError("certificates in a Secret need a client; run the webhook server by a Manager, or use CertificateFiles")
         self._client, self._clock = client, clock
-        kept = await self._settled(client)
-        self._served = kept.serving
+        state = await self._settled(client)
+        self._served = state.serving
         return self._served
 
     async def keep(self, changed: Callable[[Serving], None]) -> None:
@@ -90,16 +89,16 @@ class ManagedCertificates:
                 heard.clear()
 
     async def _round(self, client: Client, changed: Callable[[Serving], None]) -> float:
-        """Look at the Secret, renew what is due, tell; seconds until that is due again."""
+        """Read the Secret, renew due certificates, report changes; return the seconds until the next renewal."""
         try:
-            kept = await self._settled(client)
+            state = await self._settled(client)
         except KubeloopError as error:
             log.warning("the webhook certificates in Secret %s/%s: %s; those from before are served on", self._namespace, self._name, error)
             return _AGAIN
-        if kept.serving != self._served:
-            self._served = kept.serving
-            changed(kept.serving)
-        due = (next_due(kept, self._names, self._lifetimes) - self._clock.wall()).total_seconds()
+        if state.serving != self._served:
+            self._served = state.serving
+            changed(state.serving)
+        due = (next_due(state, self._names, self._lifetimes) - self._clock.wall()).total_seconds()
         return min(max(due, 1.0), _LONGEST)
 
     async def _settled(self, client: Client) -> Kept:
@@ -111,9 +110,9 @@ class ManagedCertificates:
         last: KubeloopError | None = None
         for _ in range(_TRIES):
             secret = await self._secret(client)
-            kept = None if secret is None else self._kept(secret)
-            wanted = renewed(kept, self._names, self._lifetimes, self._clock.wall())
-            if wanted is kept:
+            state = None if secret is None else self._kept(secret)
+            wanted = renewed(state, self._names, self._lifetimes, self._clock.wall())
+            if wanted is state:
                 self._tell_of_clocks(wanted)
                 return wanted
             try:
@@ -126,17 +125,17 @@ class ManagedCertificates:
         assert last is not None
         raise last
 
-    def _tell_of_clocks(self, kept: Kept) -> None:
+    def _tell_of_clocks(self, state: Kept) -> None:
         now = self._clock.wall()
-        if kept.begins <= now or kept.certificate == self._told:
+        if state.begins <= now or state.certificate == self._told:
             return
-        self._told = kept.certificate
+        self._told = state.certificate
         where = f"Secret {self._namespace}/{self._name}"
         log.warning(
-            "the webhook certificates in %s are valid from %s only, and it is %s here: this clock is wrong, or that of "
-            "whoever made them was; if it was that one, delete the Secret, and new ones are made",
+            "the webhook certificates in %s are valid from %s only, and it is %s here: this clock is wrong, or the clock of "
+            "their maker was; in the latter case delete the Secret, and new ones are made",
             where,
-            kept.begins.isoformat(),
+            state.begins.isoformat(),
             now.isoformat(timespec="seconds"),
         )
 
@@ -146,8 +145,8 @@ class ManagedCertificates:
         except NotFound:
             return None
 
-    async def _write(self, client: Client, secret: Secret | None, kept: Kept) -> None:
-        data = {_CERTIFICATE: kept.certificate, _KEY: kept.key, _AUTHORITIES: kept.bundle, _AUTHORITY_KEY: kept.authority_key}
+    async def _write(self, client: Client, secret: Secret | None, state: Kept) -> None:
+        data = {_CERTIFICATE: state.certificate, _KEY: state.key, _AUTHORITIES: state.bundle, _AUTHORITY_KEY: state.authority_key}
         if secret is None:
             made = Secret(metadata=ObjectMeta(name=self._name, namespace=self._namespace), type=_TYPE, data=data)
             await client.create(made)
@@ -164,20 +163,20 @@ class ManagedCertificates:
         if lacking:
             raise ConfigError(f"{where} holds something else than webhook certificates ({', '.join(lacking)} missing); name another Secret")
         authorities = tuple(part.strip() + b"\n" + _END + b"\n" for part in data[_AUTHORITIES].split(_END)[:-1])
-        kept = Kept(authorities, data[_AUTHORITY_KEY], data[_CERTIFICATE], data[_KEY])
+        state = Kept(authorities, data[_AUTHORITY_KEY], data[_CERTIFICATE], data[_KEY])
         try:
-            kept.check()
-            check_pair(kept.serving)
+            state.check()
+            check_pair(state.serving)
         except (ValueError, TypeError, ssl.SSLError, UnsupportedAlgorithm) as error:
             raise ConfigError(f"{where} holds no usable webhook certificates ({error}); delete it, and new ones are made") from None
-        return kept
+        return state
 
 
 def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
     """As certificates have them: addresses in their shortest form, names in lower case.
 
     Raises:
-        ConfigError: none, or one that no certificate can be for.
+        ConfigError: no name, or a name that no certificate can have.
     """
     if not names or isinstance(names, str):
         raise ConfigError("certificates need names to be valid for, as a list: names=Service(...).dns_names, or addresses")

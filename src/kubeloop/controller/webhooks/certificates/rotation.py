@@ -1,4 +1,4 @@
-"""When which certificate is made anew: pure, so that years pass in a table of tests.
+"""Rotation of certificates: decides when to renew which one. Pure, so that years pass in a table of tests.
 
 An authority is trusted before anything that it signed is served: it stands in the bundle for a while (``overlap``), beside the one before,
 which stays there until it has expired. So neither a server nor a client that is a little behind refuses the other.
@@ -15,10 +15,10 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
-from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.pki import CertificateAuthority
 
-#: What is renewed has this part of its life before it; cert-manager's default.
+#: The rest of its life, as a share, at which a certificate is renewed; cert-manager's default.
 _LAST_PART: Final = 3
 _AUTHORITY: Final = "kubeloop webhooks"
 
@@ -49,7 +49,7 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept between renewals: PEM. ``authorities`` newest first; ``authority_key`` is the newest one's."""
+    """The state between renewals: PEM. ``authorities`` newest first; ``authority_key`` is the newest one's."""
 
     authorities: tuple[bytes, ...]
     authority_key: bytes
@@ -69,7 +69,7 @@ class Kept:
 
     @property
     def begins(self) -> datetime:
-        """When what is served becomes valid."""
+        """When the served certificate becomes valid."""
         return max(_read(one).not_valid_before_utc for one in (self.authorities[0], self.certificate))
 
     def check(self) -> None:
@@ -83,40 +83,40 @@ class Kept:
                 raise ValueError("a key is not the one of its certificate")
 
 
-def renewed(kept: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
-    """What shall be kept from ``now`` on; ``kept`` itself if nothing is due. ``names``: DNS names and addresses to serve under;
-    those that a certificate has that is not due yet stay, so that replicas with different names agree.
+def renewed(state: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
+    """What shall be kept from ``now`` on; ``state`` itself if nothing is due. ``names``: DNS names and addresses to serve under;
+    names of a certificate that is not due yet stay, so that replicas with different names agree.
 
-    ``now`` is aware, in UTC. What is not valid yet is kept: whether this clock is wrong, or was that of whoever made it, cannot be known.
+    ``now`` is aware, in UTC. A certificate that is not valid yet is kept: this clock or the maker's may be wrong.
     """
-    if kept is None:
+    if state is None:
         authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)
         return _issued(Kept((authority.certificate,), authority.key, b"", b""), names, lifetimes, now)
-    alive = tuple(one for one in kept.authorities if _read(one).not_valid_after_utc > now)
-    if len(alive) != len(kept.authorities):
-        kept = replace(kept, authorities=alive)
+    alive = tuple(one for one in state.authorities if _read(one).not_valid_after_utc > now)
+    if len(alive) != len(state.authorities):
+        state = replace(state, authorities=alive)
     if not alive:
         return renewed(None, names, lifetimes, now)
     if _due(_read(alive[0])) <= now:
         authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)
-        kept = replace(kept, authorities=(authority.certificate, *alive), authority_key=authority.key)
-    return _issued(kept, names, lifetimes, now) if _issue_at(kept, names, lifetimes) <= now else kept
+        state = replace(state, authorities=(authority.certificate, *alive), authority_key=authority.key)
+    return _issued(state, names, lifetimes, now) if _issue_at(state, names, lifetimes) <= now else state
 
 
-def next_due(kept: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
+def next_due(state: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
     """When ``renewed`` has something to do next."""
-    ends = [_read(one).not_valid_after_utc for one in kept.authorities]
-    return min(*ends, _due(_read(kept.authorities[0])), _issue_at(kept, names, lifetimes))
+    ends = [_read(one).not_valid_after_utc for one in state.authorities]
+    return min(*ends, _due(_read(state.authorities[0])), _issue_at(state, names, lifetimes))
 
 
-def _issue_at(kept: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
+def _issue_at(state: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
     """When the newest authority is to sign a serving certificate."""
-    newest, serving = _read(kept.authorities[0]), _read(kept.certificate)
+    newest, serving = _read(state.authorities[0]), _read(state.certificate)
     trusted = newest.not_valid_before_utc + _BACKDATED + lifetimes.overlap
     if _is_signed(serving, newest):
         return _due(serving) if set(names) <= _names(serving) else datetime.min.replace(tzinfo=serving.not_valid_after_utc.tzinfo)
-    if not any(_is_signed(serving, _read(one)) for one in kept.authorities[1:]):
-        return datetime.min.replace(tzinfo=serving.not_valid_after_utc.tzinfo)  # nobody trusts what is served
+    if not any(_is_signed(serving, _read(one)) for one in state.authorities[1:]):
+        return datetime.min.replace(tzinfo=serving.not_valid_after_utc.tzinfo)  # no client trusts the served certificate
     return min(trusted, serving.not_valid_after_utc)
 
 
@@ -124,9 +124,9 @@ def _issue_at(kept: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetim
 _BACKDATED: Final = timedelta(minutes=5)
 
 
-def _issued(kept: Kept, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
-    authority = CertificateAuthority.load(kept.authorities[0], kept.authority_key)
-    names = [*names, *(one for one in sorted(_also_wanted(kept, now)) if one not in names)]
+def _issued(state: Kept, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
+    authority = CertificateAuthority.load(state.authorities[0], state.authority_key)
+    names = [*names, *(one for one in sorted(_also_wanted(state, now)) if one not in names)]
     addresses = [one for one in names if _is_address(one)]
     made = authority.issue(
         next(iter(names), "webhooks")[:64],
@@ -136,15 +136,15 @@ def _issued(kept: Kept, names: Sequence[str], lifetimes: Lifetimes, now: datetim
         days=_days(lifetimes.serving),
         now=now,
     )
-    return replace(kept, certificate=made.certificate, key=made.key)
+    return replace(state, certificate=made.certificate, key=made.key)
 
 
-def _also_wanted(kept: Kept, now: datetime) -> set[str]:
+def _also_wanted(state: Kept, now: datetime) -> set[str]:
     """The names of a certificate that only lacks some: another replica, configured otherwise, needs them, and would put them back."""
-    if not kept.certificate:
+    if not state.certificate:
         return set()
-    serving = _read(kept.certificate)
-    return _names(serving) if _is_signed(serving, _read(kept.authorities[0])) and now < _due(serving) else set()
+    serving = _read(state.certificate)
+    return _names(serving) if _is_signed(serving, _read(state.authorities[0])) and now < _due(serving) else set()
 
 
 def _read(pem: bytes) -> x509.Certificate:

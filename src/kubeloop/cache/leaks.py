@@ -1,0 +1,82 @@
+"""Leaks: what a program made and forgot. Looked at when something is made or a watch is opened, so that no timer runs for it.
+
+Each is a warning in the log with the way out; nothing is ever stopped for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kubeloop.transport import logger_with_context
+
+#: So many handlers of one name at one informer, or informers of one kind, are worth a warning; another one each time they double.
+MANY = 50
+#: Seconds after which an unused informer is worth a warning. It is checked when its watch opens again: every 5 to 10 minutes.
+UNUSED_AFTER = 600.0
+
+_log = logger_with_context("kubeloop.cache")
+
+
+class DuplicateInformerCheck:
+    """Counts things that are alike, and says when their number has passed ``MANY`` and each doubling."""
+
+    def __init__(self) -> None:
+        self._next: Counter[str] = Counter()
+
+    def grown(self, name: str, count: int) -> bool:
+        """Whether ``count`` of ``name`` are worth a word now."""
+        if count < max(MANY, self._next[name]):
+            return False
+        self._next[name] = 2 * count
+        return True
+
+    def handlers(self, name: str, count: int, description: str) -> None:
+        """Another handler of that name was added, so that there are ``count``: often one for each request that somebody serves."""
+        if self.grown(name, count):
+            _log.warning(
+                "%s: %d handlers named %s, and none was removed; each gets every change: call registration.remove() on handlers that "
+                "are done with, or add one handler once",
+                description,
+                count,
+                name,
+            )
+
+    def informers(self, kind: str, count: int, description: str) -> None:
+        """Another informer of that kind was made, so that there are ``count``."""
+        if self.grown(kind, count):
+            _log.warning(
+                "%d informers of %s, the last of %s; each has a watch and a copy of its objects: one of all namespaces with an index or "
+                "label queries may do, and informers.remove(...) ends unused ones",
+                count,
+                kind,
+                description,
+            )
+
+
+class UsageMonitor:
+    """Warns of an informer that is never read and has no handler, or has lost its last handler."""
+
+    def __init__(self, description: str, now: float) -> None:
+        self._description = description
+        self._since = now
+        self._reads = 0
+        self._handled = False
+        self._said = False
+
+    def look(self, now: float, handlers: int, reads: int, objects: int) -> None:
+        """``handlers`` it has now, ``reads`` were answered in all. Warns at most once."""
+        self._handled = self._handled or handlers > 0
+        if handlers or reads != self._reads:
+            self._since, self._reads = now, reads
+            return
+        if reads and not self._handled:  # a cache that is read now and then, as it should be
+            return
+        unused = now - self._since
+        if unused >= UNUSED_AFTER and not self._said:
+            self._said = True
+            _log.warning(
+                "%s: no handler and no query for %.0f min, but a watch and %d objects are kept; informers.remove(...) ends it",
+                self._description,
+                unused / 60,
+                objects,
+            )

@@ -1,0 +1,118 @@
+"""One child as it is to be: named, placed, owned, labelled as part of its set; and what tells one wish from another."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from kubeloop.client import Client
+from kubeloop.client.verbs.applying import applied
+from kubeloop.controller.ownership import set_controller_reference
+from kubeloop.meta import GroupKind, KubeloopError, Resource, Unstructured, kind_info
+from kubeloop.meta.names import label_value
+from kubeloop.meta.resource import source_of
+
+#: On each child: which set of which owner it belongs to, ``SET.UID``. With the owner reference it says what may be pruned.
+SET_LABEL: Final = "kubeloop.dev/child-set"
+#: On each applied child: the digest of the applied state, so that a restart does not apply an unchanged child again.
+APPLIED: Final = "kubeloop.dev/applied"
+#: On each child that was patched: the fields that were set, without their values, so that those no longer wanted can be taken out.
+FIELDS_SET: Final = "kubeloop.dev/fields-set"
+
+#: A label's value holds 63 characters, the uid and the dot take 37.
+_LONGEST_SET: Final = 26
+_SECRET: Final = GroupKind("", "Secret")
+
+
+class UnplacedChild(KubeloopError):
+    """A child that does not say where it belongs, or is named twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredChild:
+    """``tree`` has the fields of the child to own, ``digest`` is their digest. Neither has the annotations of this module."""
+
+    kind: type[Resource]
+    group_kind: GroupKind
+    namespace: str
+    name: str
+    tree: dict[str, Any]
+    digest: str
+
+    @property
+    def key(self) -> tuple[GroupKind, str, str]:
+        return self.group_kind, self.namespace, self.name
+
+    def annotated(self, name: str, value: str) -> dict[str, Any]:
+        """The tree with one more annotation."""
+        metadata = self.tree["metadata"]
+        return {**self.tree, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), name: value}}}
+
+
+def check_set_name(name: str) -> None:
+    """Raises ValueError: the name of a set cannot be part of a label."""
+    if not name or len(name) > _LONGEST_SET or label_value(name):
+        raise ValueError(f'name="{name}" of a set of children: letters, digits, "-", "_" and ".", {_LONGEST_SET} characters at most')
+
+
+def set_label(name: str, owner: Resource) -> str:
+    return f"{name}.{owner.metadata.uid}"
+
+
+async def wanted_child(client: Client, owner: Resource, child: Resource, set_name: str) -> DesiredChild:
+    """What to apply for ``child``, which is not changed.
+
+    Raises:
+        OwnershipError: ``owner`` cannot own it (``set_controller_reference`` says when). UnknownKind: the server serves no such kind.
+        UnplacedChild: it has no name, or no namespace where its owner has none to lend. ValueError: it was read, not made here.
+    """
+    kind = type(child)
+    mapping = await client.mapping(kind)
+    if not child.metadata.name:
+        raise UnplacedChild(
+            f"a {child.kind} of {owner.kind} {owner.metadata.name} has no metadata.name: children are found again by name; "
+            f"derive one from the owner's, such as {owner.metadata.name}-{child.kind.lower()}"
+        )
+    placed = _with_own_metadata(child)
+    metadata = placed.metadata
+    if not mapping.namespaced:
+        metadata.namespace = ""
+    elif not metadata.namespace:
+        metadata.namespace = owner.metadata.namespace
+        if not metadata.namespace:
+            raise UnplacedChild(f"{child.kind} {metadata.name} has no metadata.namespace, and its owner {owner.kind} has none to lend")
+    for note in (APPLIED, FIELDS_SET):
+        metadata.annotations.pop(note, None)
+    metadata.labels = {**metadata.labels, SET_LABEL: set_label(set_name, owner)}
+    set_controller_reference(owner, placed)
+    body = applied(placed)
+    tree: dict[str, Any] = msgspec.json.decode(body)
+    if kind_info(placed).gvk.group_kind == _SECRET:
+        _fold_string_data(tree)
+    digest = hashlib.sha256(msgspec.json.encode(tree, order="sorted")).hexdigest()[:16]
+    return DesiredChild(kind, kind_info(placed).gvk.group_kind, metadata.namespace, metadata.name, tree, digest)
+
+
+def _with_own_metadata(child: Resource) -> Resource:
+    """A copy whose metadata can be changed. The rest is shared: it is only read, and to copy it would cost more than all else."""
+    if source_of(child) is not None:
+        return copy.deepcopy(child)  # with what it was read from, by which it is refused, or known for what a manager owns
+    if isinstance(child, Unstructured):
+        tree = child.to_dict()
+        return type(child).from_dict({**tree, "metadata": copy.deepcopy(tree.get("metadata"))})
+    placed = copy.copy(child)
+    placed.metadata = copy.deepcopy(child.metadata)
+    return placed
+
+
+def _fold_string_data(tree: dict[str, Any]) -> None:
+    """Convert ``stringData`` as a server does: a server never returns it, so that nothing could own it or compare it later."""
+    strings = tree.pop("stringData", None)
+    if isinstance(strings, dict):
+        encoded = {name: base64.b64encode(str(value).encode()).decode() for name, value in strings.items()}
+        tree["data"] = {**tree.get("data", {}), **encoded}

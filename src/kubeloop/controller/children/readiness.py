@@ -1,0 +1,158 @@
+"""Waiting for children: whether they do what they were made for, as a state that a reconcile returns on, or as a wait on watches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kubeloop.cache import Informer
+from kubeloop.client.waits.conditions import Want, ready, require_seconds, wanted
+from kubeloop.controller.children.lookup import ChildReader
+from kubeloop.controller.result import Result
+from kubeloop.meta import DeadlineError, Resource, WaitFailed
+from kubeloop.timing import TimeLimit
+
+#: By kind, the condition to wait for instead of readiness: a function of the object, or words of ``kubectl wait --for``.
+Until: TypeAlias = Mapping[Any, "Callable[[Any], object] | str"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenState:
+    """How far children are. ``waiting`` and ``failed`` say what each lacks, by its title (``Deployment shop/web``)."""
+
+    waiting: Mapping[str, str]
+    failed: Mapping[str, str]
+
+    @property
+    def ready(self) -> bool:
+        return not self.waiting and not self.failed
+
+    def result(self, again: float | None = None) -> Result | None:
+        """What a reconcile returns. Changes of owned kinds lead to the next one anyway; ``again``, seconds, is for other kinds."""
+        return None if self.ready or again is None else Result(requeue_after=again)
+
+    def __str__(self) -> str:
+        """``Deployment shop/web: 1 of 2 updated replicas are available...``; for a condition's message."""
+        parts = [f"{title}: {text}" for title, text in [*self.failed.items(), *self.waiting.items()]]
+        return "; ".join(parts) or "all are ready"
+
+
+def state_of(objects: Iterable[Resource], until: Until | None = None) -> ChildrenState:
+    """How far these objects are, as they were read; nothing is asked of a server.
+
+    "Ready" is what ``Client.wait_ready`` means by it: a Deployment is rolled out, a StatefulSet's replicas are ready, a Job is complete,
+    a Pod is ready or done, a claim is bound; other kinds by their condition Ready or Available.
+    """
+    waiting: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    for obj in objects:
+        want = _want(type(obj), until)
+        try:
+            if not want.met(obj):
+                waiting[_title(obj)] = want.seen(obj)
+        except WaitFailed as error:
+            failed[_title(obj)] = str(error)
+    return ChildrenState(waiting, failed)
+
+
+async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *, timeout: float, until: Until | None = None) -> None:
+    """Return when all of these children are ready, or as ``until`` says. ``reader`` is ``Children.reader``.
+
+    Waits on the controller's informers where it has them, else on a watch for each child; nothing is polled. A reconcile that waits
+    keeps its worker from other keys: prefer ``state_of``, and to return.
+
+    Raises:
+        DeadlineError: ``timeout`` seconds passed; the text says what each of the missing lacks.
+        WaitFailed: a child failed permanently.
+    """
+    cached = [obj for obj in objects if reader.informer(type(obj)) is not None]
+    others = [obj for obj in objects if reader.informer(type(obj)) is None]
+    missing: list[str] = []
+
+    async def watched(obj: Resource) -> None:
+        want = _want(type(obj), until)
+        where = obj.metadata.namespace or None
+        try:
+            await reader.client.wait_for(type(obj), obj.metadata.name, want, timeout=timeout, namespace=where)
+        except DeadlineError as error:
+            missing.append(str(error))
+
+    async def held() -> None:
+        if cached:
+            missing.extend(await _wait_in_caches(reader, cached, timeout, until))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(held())
+            for obj in others:
+                group.create_task(watched(obj))
+    except* WaitFailed as errors:
+        raise _first(errors) from None
+    if missing:
+        raise DeadlineError(f"after {timeout:g} s {len(missing)} of {len(objects)} children are not ready: {'; '.join(missing)}")
+
+
+async def _wait_in_caches(reader: ChildReader, objects: Sequence[Resource], timeout: float, until: Until | None) -> list[str]:
+    """Return the children that are not ready at the end."""
+    require_seconds(timeout)
+    changed = asyncio.Event()
+    names = {(type(obj), obj.metadata.namespace, obj.metadata.name) for obj in objects}
+    with ExitStack() as stack:
+        for kind in dict.fromkeys(type(obj) for obj in objects):
+            informer = reader.informer(kind)
+            assert informer is not None  # the caller asked
+            here = {(namespace, name) for of, namespace, name in names if of is kind}
+            stack.callback(_told(informer, here, changed))
+        missing = await _missing(reader, objects, until)
+        try:
+            async with TimeLimit(reader.client.clock, timeout):
+                while missing:
+                    await changed.wait()
+                    changed.clear()
+                    missing = await _missing(reader, objects, until)
+        except TimeoutError:
+            return [f"{title}: {text}" for title, text in missing.items()]
+        return []
+
+
+def _told(informer: Informer[Any], names: set[tuple[str, str]], changed: asyncio.Event) -> Callable[[], object]:
+    def handle(_: object) -> None:
+        changed.set()
+
+    registration = informer.on_event(
+        added=handle, updated=handle, deleted=handle, where=lambda head: (head.namespace, head.name) in names, name="children"
+    )
+    return registration.remove
+
+
+async def _missing(reader: ChildReader, objects: Sequence[Resource], until: Until | None) -> dict[str, str]:
+    missing: dict[str, str] = {}
+    for obj in objects:
+        found = await reader.get(type(obj), obj.metadata.namespace, obj.metadata.name)
+        if found is None:
+            missing[_title(obj)] = "it is not there"
+            continue
+        state = state_of([found], until)
+        if state.failed:
+            raise WaitFailed(str(state))
+        missing.update(state.waiting)
+    return missing
+
+
+def _want(kind: type[Resource], until: Until | None) -> Want[Any]:
+    said = (until or {}).get(kind)
+    return ready() if said is None else wanted(said)
+
+
+def _title(obj: Resource) -> str:
+    return f"{obj.kind} {obj.metadata.namespace}/{obj.metadata.name}" if obj.metadata.namespace else f"{obj.kind} {obj.metadata.name}"
+
+
+def _first(errors: BaseExceptionGroup[Any]) -> BaseException:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,247 @@
+"""Writes one child: created, updated or left alone, by server-side apply or by merge patch; and deletes undeclared children."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from kubeloop.client import Client, DeleteOptions, WriteOptions
+from kubeloop.client.waits.trees import tree_of
+from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, SET_LABEL, DesiredChild
+from kubeloop.controller.children.report import ChildDid, ChildOutcome, ForeignChild
+from kubeloop.controller.ownership import controller_of, is_controlled_by
+from kubeloop.merge.fields import DEDUCED, ElementError, FieldSet, FieldType, TypeMismatch, builtin_types, extract, field_set, merge, remove
+from kubeloop.merge.go_text import same
+from kubeloop.merge.merge_patch import create_merge_patch
+from kubeloop.meta import Conflict, GroupVersionKind, NotFound, Resource, kind_info
+
+# Whether a child is already as it is wanted, and what it would be: over JSON trees, by the schema of its kind.
+#
+# Lists of built-in kinds that have keys are compared item by item, so that what others added to them does not count. Lists of custom kinds,
+# whose schema is not known here, count as a whole.
+
+
+Tree = dict[str, Any]
+
+
+def type_of(kind: type[Resource]) -> FieldType:
+    return _type_of(kind_info(kind).gvk)
+
+
+@cache
+def _type_of(gvk: GroupVersionKind) -> FieldType:
+    return builtin_types().of_kind(gvk) or DEDUCED
+
+
+def covers(live: Tree, desired: Tree, type_: FieldType) -> bool:
+    """Whether ``live`` has every value that ``desired`` gives."""
+    try:
+        return same(merge(live, desired, type_), live)
+    except (TypeMismatch, ElementError):
+        return False
+
+
+def as_stored(answer: Tree, desired: Tree, type_: FieldType) -> Tree | None:
+    """What the server made of ``desired`` (1000m is stored as 1): the same fields, of its answer; None if that cannot be said."""
+    try:
+        return extract(answer, field_set(desired, type_), type_)
+    except (TypeMismatch, ElementError):
+        return None
+
+
+def target(live: Tree, desired: Tree, before: Tree, type_: FieldType) -> Tree:
+    """``live`` with what ``desired`` gives, and without the fields that were set ``before`` (as a fieldsV1) and are no longer.
+
+    Raises:
+        TypeMismatch, ElementError: ``desired`` does not fit the type.
+    """
+    gone = FieldSet.from_json(before) - field_set(desired, type_)
+    return merge(remove(live, gone.leaves(), type_), desired, type_)
+
+
+def fields_set(desired: Tree, type_: FieldType) -> Tree:
+    """The fields that ``desired`` sets, as a fieldsV1."""
+    return field_set(desired, type_).to_json()
+
+
+#: Children whose stored form is remembered; each is a few KiB.
+_REMEMBERED = 4096
+
+
+def check_ownership(live: Resource, owner: Resource, *, adopt: bool) -> None:
+    """Raises ForeignChild: ``live`` belongs to somebody else."""
+    if is_controlled_by(live, owner):
+        return
+    where = f" in namespace {live.metadata.namespace}" if live.metadata.namespace else ""
+    what = f"{live.kind} {live.metadata.name}{where} exists and"
+    other = controller_of(live)
+    if other is not None:
+        raise ForeignChild(
+            f"{what} is controlled by {other.kind} {other.name} (uid {other.uid}), not by {owner.kind} {owner.metadata.name}: "
+            "it was left alone; give the child another name, or delete the other owner"
+        )
+    if not adopt:
+        raise ForeignChild(
+            f"{what} is not controlled by {owner.kind} {owner.metadata.name} or anybody else: it was left alone; "
+            "delete it, give the child another name, or take such objects over with adopt=True"
+        )
+
+
+class ChildWriter(ABC):
+    """Writes the desired state of one child."""
+
+    def __init__(self, client: Client, field_manager: str, *, force: bool) -> None:
+        self._client = client
+        self._manager = field_manager
+        self._force = force
+
+    @abstractmethod
+    def is_so(self, live: Resource, desired: DesiredChild) -> bool:
+        """Whether ``live`` is as wanted, so that nothing need be sent."""
+
+    @abstractmethod
+    async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource: ...
+
+    @abstractmethod
+    async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
+        """``exactly``: raises Conflict if the child is no longer at the version of ``live``."""
+
+    @abstractmethod
+    def forget(self, wanted_key: tuple[Any, str, str]) -> None:
+        """The child is gone."""
+
+    def _options(self, dry_run: bool) -> WriteOptions:
+        return WriteOptions(dry_run=dry_run, field_manager=self._manager)
+
+
+class ApplyWriter(ChildWriter):
+    """Server-side apply: the server merges, and removes fields that are no longer applied.
+
+    Nothing need be sent if the child's annotation says that the same was applied last, and every value is still there.
+    """
+
+    def __init__(self, client: Client, field_manager: str, *, force: bool) -> None:
+        super().__init__(client, field_manager, force=force)
+        self._stored: dict[tuple[Any, str, str], tuple[str, dict[str, Any]]] = {}
+
+    def is_so(self, live: Resource, desired: DesiredChild) -> bool:
+        if live.metadata.annotations.get(APPLIED) != desired.digest:
+            return False
+        digest, stored = self._stored.get(desired.key, ("", desired.tree))
+        return covers(tree_of(live), stored if digest == desired.digest else desired.tree, type_of(desired.kind))
+
+    async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource:
+        return await self._apply(desired, {}, dry_run)
+
+    async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
+        # Bound to the uid: should the child have been replaced since it was looked at, its successor may be somebody else's.
+        bound = {"uid": live.metadata.uid} | ({"resourceVersion": live.metadata.resource_version} if exactly else {})
+        return await self._apply(desired, bound, dry_run)
+
+    def forget(self, wanted_key: tuple[Any, str, str]) -> None:
+        self._stored.pop(wanted_key, None)
+
+    async def _apply(self, desired: DesiredChild, bound: dict[str, str], dry_run: bool) -> Resource:
+        tree = desired.annotated(APPLIED, desired.digest)
+        tree = {**tree, "metadata": {**tree["metadata"], **bound}}
+        options = msgspec.structs.replace(self._options(dry_run), force=self._force or None)
+        namespace = desired.namespace or None
+        answer = await self._client.patch(desired.kind, desired.name, tree, type="apply", namespace=namespace, options=options)
+        if not dry_run:
+            self._remember(desired, answer)
+        return answer
+
+    def _remember(self, desired: DesiredChild, answer: Resource) -> None:
+        """The stored form, where it is not what was sent; else every reconcile would send it again."""
+        self.forget(desired.key)
+        type_, tree = type_of(desired.kind), tree_of(answer)
+        if not covers(tree, desired.tree, type_) and (stored := as_stored(tree, desired.tree, type_)) is not None:
+            if len(self._stored) >= _REMEMBERED:
+                del self._stored[next(iter(self._stored))]
+            self._stored[desired.key] = desired.digest, stored
+
+
+class PatchWriter(ChildWriter):
+    """Created as a whole, then merge patches of what differs: for servers and proxies without server-side apply, and older objects.
+
+    Fields that were set before and no longer are taken out by the list of them that an annotation keeps.
+    """
+
+    def is_so(self, live: Resource, desired: DesiredChild) -> bool:
+        return not self._patch(live, desired)
+
+    async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource:
+        tree = desired.annotated(FIELDS_SET, _text(fields_set(desired.tree, type_of(desired.kind))))
+        made = desired.kind.from_dict(tree)
+        return await self._client.create(made, namespace=desired.namespace or None, options=self._options(dry_run))
+
+    async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always
+        patch = self._patch(live, desired)
+        bound = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
+        patch["metadata"] = {**patch.get("metadata", {}), **bound}
+        where = desired.namespace or None
+        return await self._client.patch(desired.kind, desired.name, patch, namespace=where, options=self._options(dry_run))
+
+    def forget(self, wanted_key: tuple[Any, str, str]) -> None:
+        """Nothing is remembered: all is in the annotation."""
+
+    def _patch(self, live: Resource, desired: DesiredChild) -> dict[str, Any]:
+        type_, tree = type_of(desired.kind), tree_of(live)
+        fields = fields_set(desired.tree, type_)
+        whole = desired.annotated(FIELDS_SET, _text(fields))
+        try:
+            before = msgspec.json.decode(live.metadata.annotations.get(FIELDS_SET, "{}"), type=dict[str, Any])
+            return create_merge_patch(tree, target(tree, whole, before, type_))
+        except (msgspec.DecodeError, ElementError):  # somebody wrote into the annotation: what was set before is not known
+            return create_merge_patch(tree, target(tree, whole, {}, type_))
+        except TypeMismatch as error:
+            raise ValueError(f"{desired.kind.kind} {desired.name}: {error}") from error
+
+
+async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None:
+    """Delete exactly this state of the child: a child that changed since it was read may have another owner now.
+
+    Raises:
+        Conflict: it was changed.
+    """
+    options = DeleteOptions(resource_version=live.metadata.resource_version, dry_run=dry_run, propagation="Background")
+    try:
+        await client.delete(live, options=options)
+    except NotFound:
+        return
+
+
+def outcome_of(desired: DesiredChild, live: Resource | None, answer: Resource, *, dry_run: bool) -> ChildOutcome:
+    did: ChildDid = "created"
+    if live is not None:
+        # A dry run has no new version.
+        as_before = same(_content(live), _content(answer)) if dry_run else _version(answer) == _version(live)
+        did = "unchanged" if as_before else "updated"
+    return ChildOutcome(desired.kind, desired.namespace, desired.name, did, answer, sent=True)
+
+
+def _content(obj: Resource) -> dict[str, Any]:
+    tree = tree_of(obj)
+    metadata = {name: value for name, value in tree["metadata"].items() if name not in ("managedFields", "resourceVersion")}
+    return {**tree, "metadata": metadata}
+
+
+def _version(obj: Resource) -> str:
+    return obj.metadata.resource_version
+
+
+def is_part(live: Resource, owner: Resource, label: str) -> bool:
+    """Whether the object is a child of that set, by label and by owner."""
+    return live.metadata.labels.get(SET_LABEL) == label and is_controlled_by(live, owner)
+
+
+def _text(fields: dict[str, Any]) -> str:
+    return msgspec.json.encode(fields).decode()
+
+
+def was_changed(error: Exception) -> bool:
+    """Somebody wrote between the look at a child and what was done on the strength of it; a conflict of field managers is another thing."""
+    return isinstance(error, NotFound) or (isinstance(error, Conflict) and not error.causes)

@@ -1,0 +1,163 @@
+"""Progress of handlers: the record in an annotation of the object, and the memory of this run of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from kubeloop.controller.decorators.decorators import UNKNOWN
+from kubeloop.meta import ObjectKey
+
+# The record: what of an object has been handled, kept in one of its annotations so that a restart goes on where the last run ended.
+#
+# Pure: reading and writing the annotation's text. Bounded: at most 16 KiB, values beyond their share as digests.
+
+
+#: The annotation that holds the record, and the finalizer; each followed by the controller's name.
+RECORD: Final = "handled.kubeloop.dev/"
+FINALIZER: Final = "kubeloop.dev/"
+
+#: Bytes of all values together, and of one. All annotations of an object may have 256 KiB (apimachinery, TotalAnnotationSizeLimitB).
+_ALL: Final = 16 * 1024
+_ONE: Final = 1024
+
+
+class Value(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A value that was handled: itself, or a digest of it if it is large."""
+
+    v: Any = None
+    h: str = ""
+
+    @classmethod
+    def of(cls, value: Any, handlers: int) -> Value:
+        """``handlers``: how many values share the record."""
+        text = msgspec.json.encode(value, order="sorted")
+        if len(text) <= min(_ONE, _ALL // max(handlers, 1)):
+            return cls(v=value)
+        return cls(h=hashlib.sha256(text).hexdigest()[:32])
+
+    def is_of(self, value: Any) -> bool:
+        """Whether it is that value, as JSON: 1 and true are two."""
+        text = msgspec.json.encode(value, order="sorted")
+        if self.h:
+            return hashlib.sha256(text).hexdigest()[:32] == self.h
+        return msgspec.json.encode(self.v, order="sorted") == text
+
+    @property
+    def known(self) -> Any:
+        return UNKNOWN if self.h else self.v
+
+
+class HandlerRecord(msgspec.Struct, omit_defaults=True):
+    """``create``: handlers of the creation that are still to succeed. ``seen``: by handler, the value last handled.
+
+    ``gone``: handlers of the deletion that are done.
+    """
+
+    create: list[str] = []
+    seen: dict[str, Value] = {}
+    gone: list[str] = []
+
+    def text(self) -> str:
+        return msgspec.json.encode(self, order="sorted").decode()
+
+
+class UnreadableRecord(Exception):
+    """Somebody wrote something else into the annotation."""
+
+
+def read_record(text: str) -> HandlerRecord:
+    """Raises UnreadableRecord."""
+    try:
+        return msgspec.json.decode(text, type=HandlerRecord)
+    except msgspec.MsgspecError as error:
+        raise UnreadableRecord(str(error)) from None
+
+
+def watched(tree: dict[str, Any], finalizer: str) -> dict[str, Any]:
+    """An object's tree as handlers of changes see it: without records, this controller's or others', and without its own finalizer.
+
+    Else each write of a record would be a change of the annotations, for which another record is written, without end.
+    """
+    metadata = dict(tree["metadata"])
+    _keep(metadata, "annotations", {key: value for key, value in metadata.get("annotations", {}).items() if not key.startswith(RECORD)})
+    _keep(metadata, "finalizers", [one for one in metadata.get("finalizers", ()) if one != finalizer])
+    return {**tree, "metadata": metadata}
+
+
+def _keep(metadata: dict[str, Any], name: str, value: dict[str, Any] | list[Any]) -> None:
+    """Remove empty values, as servers do."""
+    if value:
+        metadata[name] = value
+    else:
+        metadata.pop(name, None)
+
+
+#: Seconds between two tries of a handler at most.
+LONGEST = 300.0
+
+
+@dataclass(slots=True)
+class Retry:
+    tries: int = 0
+    not_before: float = 0.0
+
+
+@dataclass(slots=True)
+class Memory:
+    """Of one object. ``stale``: what a cache that lags behind may still show for the record, though ``written`` came after it."""
+
+    uid: str
+    record: HandlerRecord | None = None
+    written: str | None = None
+    stale: set[str | None] = field(default_factory=set)
+    unsaved: bool = False
+    resumed: set[str] = field(default_factory=set)
+    retries: dict[str, Retry] = field(default_factory=dict)
+    timers: dict[str, float] = field(default_factory=dict)
+    running: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
+    #: The last one of this pass, and what to say of it.
+    failure: tuple[BaseException, str] | None = None
+
+    def wait(self, handler: str, now: float) -> float:
+        """Seconds until the handler may be called."""
+        known = self.retries.get(handler)
+        return 0.0 if known is None else max(0.0, known.not_before - now)
+
+    def failed(self, handler: str, now: float, backoff: float) -> Retry:
+        known = self.retries.setdefault(handler, Retry())
+        known.tries += 1
+        known.not_before = now + min(backoff * 2.0 ** min(known.tries - 1, 64), LONGEST)
+        return known
+
+    def take_failure(self) -> tuple[BaseException, str] | None:
+        """What failed since it was last asked for."""
+        found, self.failure = self.failure, None
+        return found
+
+    def succeeded(self, handler: str) -> None:
+        self.retries.pop(handler, None)
+
+
+class Memories:
+    """Of all objects that are there."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[ObjectKey, Memory] = {}
+
+    def of(self, key: ObjectKey, uid: str) -> Memory:
+        """An object that was recreated under its name is another object."""
+        found = self._by_key.get(key)
+        if found is None or found.uid != uid:
+            found = self._by_key[key] = Memory(uid)
+        return found
+
+    def forget(self, key: ObjectKey) -> None:
+        self._by_key.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._by_key)

@@ -1,0 +1,252 @@
+"""The sender of one sink: a queue, a memory and a task that writes to the server; it never waits for anything else.
+
+Rules of sending: client-go tools/record/event.go, tools/events/event_broadcaster.go; behaviours J134-J136, J139.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Literal
+
+from kubeloop.controller.events.correlation import Correlator, EventWrite
+from kubeloop.controller.events.occurrence import Occurrence
+from kubeloop.controller.events.sinks import EventWriter
+from kubeloop.meta import AlreadyExists, ApiError, DeadlineError, DecodeError, TransportError
+from kubeloop.tasks import end_tasks, wait_within
+from kubeloop.timing import Clock
+from kubeloop.transport import logger_with_context
+
+#: ``invalid``: no event could be made of it. ``full``: too many waited. ``spam``: too many about one object. ``refused``: by the server.
+#: ``unanswered``: no answer in all tries. ``failed``: a function of the caller's raised. ``closed``: after the end, or not sent before it.
+DropReason = Literal["invalid", "full", "spam", "refused", "unanswered", "failed", "closed"]
+
+
+class EventCounts:
+    """Since the start. ``recorded`` is what was asked for, ``sent`` requests that succeeded, ``counted`` occurrences that only raised a
+    number kept here until it is written."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.counted = 0
+        self._recorded = 0
+        self._dropped: Counter[DropReason] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def recorded(self) -> int:
+        return self._recorded
+
+    @property
+    def dropped(self) -> Mapping[DropReason, int]:
+        """A copy, by reason."""
+        with self._lock:
+            return dict(self._dropped)
+
+    def record(self) -> None:
+        with self._lock:
+            self._recorded += 1
+
+    def drop(self, why: DropReason, number: int = 1) -> None:
+        with self._lock:
+            self._dropped[why] += number
+
+
+# The sender of one sink: a queue, a memory and a task that writes to the server; it never waits for anything else.
+#
+# Rules of sending: client-go tools/record/event.go, tools/events/event_broadcaster.go; behaviours J134-J136, J139.
+
+
+log = logger_with_context(__name__)
+
+#: client-go's figures: events that wait to be sent, tries of one event, seconds between tries.
+QUEUE = 1000
+TRIES = 12
+PAUSE = 10.0
+#: Seconds until the next event is sent after a defect.
+_AFTER_DEFECT = 1.0
+
+
+class EventSender:
+    """Sends the occurrences that are put into it, in that order.
+
+    Guarantees
+        ``put`` returns at once and may be called from any thread; what does not fit is dropped and counted. Nothing that a server or a
+        function of the caller's does ends the task. ``close`` leaves no task behind.
+    """
+
+    def __init__(self, name: str, correlator: Correlator, writer: EventWriter, *, clock: Clock, rng: random.Random) -> None:
+        self.counts = EventCounts()
+        self._name = name
+        self._correlator, self._writer = correlator, writer
+        self._clock, self._rng = clock, rng
+        self._waiting: deque[Occurrence] = deque()
+        self._wake = asyncio.Event()
+        self._resume = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+
+    @property
+    def waiting(self) -> int:
+        """How many occurrences wait."""
+        return len(self._waiting)
+
+    def start(self) -> None:
+        """Send from now on, what waits already too."""
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._task = asyncio.create_task(self._run(), name=self._name)
+        self._wake.set()
+
+    def put(self, occurrence: Occurrence) -> None:
+        """Have it sent."""
+        self.counts.record()
+        if self._closing or len(self._waiting) >= QUEUE:
+            self._drop("closed" if self._closing else "full", occurrence)
+            return
+        self._waiting.append(occurrence)
+        if self._loop is None or threading.get_ident() == self._thread:
+            self._wake.set()
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._wake.set)
+        except RuntimeError:
+            log.debug("the event loop has ended; events are no longer sent")
+
+    async def close(self, flush: float) -> None:
+        """Send what waits, each once and for up to ``flush`` seconds, and end."""
+        self._closing = True
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._wake.set()
+        self._resume.set()
+        try:
+            await wait_within(self._clock, flush, task)
+        finally:
+            if not task.done():
+                await end_tasks(task, logger=log)
+                log.warning("%d events could not be sent in %.1f s and are dropped", len(self._waiting) + 1, flush)
+                self.counts.drop("closed", len(self._waiting) + 1)
+                self._waiting.clear()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if await self._step():
+                    return
+            except Exception:
+                # A defect costs the events of one step, and not all that are still to come.
+                log.exception("%s: events could not be sent and are dropped", self._name)
+                await self._clock.sleep(_AFTER_DEFECT)
+
+    async def _step(self) -> bool:
+        """Send the due events, or wait for them; True when everything was sent after ``close``."""
+        for write in self._correlator.due():
+            await self._deliver(write)
+        if self._waiting:
+            for write in self._observe(self._waiting.popleft()):
+                await self._deliver(write)
+        elif self._closing:
+            for write in self._correlator.rest():
+                await self._deliver(write)
+            return True
+        else:
+            await self._rest()
+        return False
+
+    async def _rest(self) -> None:
+        self._wake.clear()
+        if self._waiting or self._closing:
+            return
+        seconds = self._correlator.next_due()
+        timer = self._clock.call_later(seconds, self._wake.set) if seconds is not None else None
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _observe(self, occurrence: Occurrence) -> tuple[EventWrite, ...]:
+        try:
+            verdict = self._correlator.observe(occurrence)
+        except Exception as error:  # noqa: BLE001  # a key function of the caller's: whatever it raises, the sender must outlive it
+            self._drop("failed", occurrence, f"{type(error).__name__}: {error}")
+            return ()
+        if verdict.spam:
+            self._drop("spam", occurrence)
+        elif not verdict.writes:
+            self.counts.counted += 1
+        return verdict.writes
+
+    async def _deliver(self, write: EventWrite) -> None:
+        for attempt in range(TRIES):
+            try:
+                await self._writer.write(write)
+            except AlreadyExists as error:
+                if not write.exists and attempt == 0:
+                    self._refused(write, error)
+                    return
+                if not write.exists:
+                    # An earlier try arrived, though its answer did not: no other process makes this name.
+                    self.counts.sent += 1
+                    return
+                # Gone when it was to be patched, there again when it was to be created: patch it.
+                log.debug('event "%s" came back', write.occurrence.reason)
+            except ApiError as error:
+                self._refused(write, error)
+                return
+            except (TransportError, DeadlineError, DecodeError) as error:
+                log.debug('event "%s" not sent: %s', write.occurrence.reason, error)
+            except Exception as error:  # noqa: BLE001  # a request that cannot be made will not be made next time either
+                self._drop("failed", write.occurrence, f"{type(error).__name__}: {error}")
+                return
+            else:
+                self.counts.sent += 1
+                return
+            if self._closing or attempt == TRIES - 1:
+                break
+            await self._pause(attempt)
+        self._drop("unanswered", write.occurrence)
+
+    async def _pause(self, attempt: int) -> None:
+        # The first pause is random, so that the clients of a server that comes back do not all write at once.
+        seconds = PAUSE * (self._rng.random() if attempt == 0 else 1.0)
+        self._resume.clear()
+        timer = self._clock.call_later(seconds, self._resume.set)
+        try:
+            if not self._closing:
+                await self._resume.wait()
+        finally:
+            timer.cancel()
+
+    def _refused(self, write: EventWrite, error: ApiError) -> None:
+        self.counts.drop("refused")
+        # The usual cases: the end of a namespace's life, where nothing new may be created; and somebody else's event of that name.
+        usual = error.has_cause("NamespaceTerminating") or isinstance(error, AlreadyExists)
+        # The server's text may quote the event; the fields say enough.
+        fields = ", ".join(cause.field for cause in error.causes if cause.field)
+        said = (
+            f"{error.status.reason} {error.status.code}{f' ({fields})' if fields else ''}"
+            if error.status.code in (400, 422)
+            else str(error)
+        )
+        log.log(logging.DEBUG if usual else logging.WARNING, 'event "%s" is dropped: %s', write.occurrence.reason, said)
+
+    def _drop(self, why: DropReason, occurrence: Occurrence, detail: str = "") -> None:
+        self.counts.drop(why)
+        log.log(logging.DEBUG if why == "spam" else logging.WARNING, 'event "%s" is dropped: %s', occurrence.reason, detail or _WORDS[why])
+
+
+_WORDS: Mapping[DropReason, str] = {
+    "full": f"{QUEUE} events wait already",
+    "spam": "too many about this object",
+    "unanswered": "the server gives no answer",
+    "closed": "the recorder is closed",
+}

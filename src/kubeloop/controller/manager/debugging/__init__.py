@@ -1,1 +1,0 @@
-"""The debug pages of a manager: what the process does now, where its time and memory go, and how much it says about it."""

@@ -1,0 +1,237 @@
+"""What settings govern of a running manager: workers, rate caps, grace, logs; and what happens when they change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Protocol, Self
+
+import msgspec
+
+from kubeloop.client import Client
+from kubeloop.controller.manager.background import Background
+from kubeloop.controller.manager.logs import LogOutput
+from kubeloop.controller.manager.settings.settings import ManagerSettings, RateSettings, SettingsFile
+from kubeloop.controller.runner.runnable import Runnable
+from kubeloop.meta import ConfigError
+from kubeloop.tasks import Supervisor
+from kubeloop.timing import Clock, TokenBucket
+from kubeloop.transport import logger_with_context
+from kubeloop.workqueue import RateCap
+
+log = logger_with_context(__name__)
+
+#: Seconds between two looks at the file.
+PERIOD = 5.0
+
+Apply = Callable[[ManagerSettings], str]
+"""Takes one field over from the new settings; returns why it cannot, or nothing."""
+
+
+class Reloader:
+    """Loads again when the file has changed, or SIGHUP comes, while its block lasts.
+
+    Guarantees
+        Settings that cannot be read change nothing; that is logged once for each state of the file. ``apply`` is by name of field, as in
+        the file; other settings need a restart, and are logged each time they differ from the active ones.
+    """
+
+    def __init__(self, source: SettingsFile, now: ManagerSettings, apply: Mapping[str, Apply], clock: Clock) -> None:
+        self.current = now
+        self._source = source
+        self._apply = apply
+        self._clock = clock
+        self._stamp = source.stamp()
+        self.tasks = Supervisor(clock, log)
+        self._before: object = None
+        self._installed = False
+
+    async def __aenter__(self) -> Self:
+        if self._source.path is not None:
+            self.tasks.start(self._watch, name="settings")
+        loop = asyncio.get_running_loop()
+        try:
+            self._before = signal.getsignal(signal.SIGHUP)
+            loop.add_signal_handler(signal.SIGHUP, self.reload)
+            self._installed = True
+        except (AttributeError, ValueError, RuntimeError, NotImplementedError) as error:
+            log.debug("SIGHUP is not handled here: %s", error)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self.tasks.stop()
+        finally:
+            if self._installed:
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+                signal.signal(signal.SIGHUP, self._before)  # type: ignore[arg-type]  # what getsignal gave
+
+    def reload(self) -> list[str]:
+        """Load now; what was said in the log: one line for each field that differs."""
+        self._stamp = self._source.stamp()
+        try:
+            found = self._source.load()
+        except ConfigError as error:
+            log.log(logging.ERROR, "settings stay as they are: %s", error)
+            return [str(error)]
+        said = []
+        for name, field in zip(found.__struct_encode_fields__, found.__struct_fields__, strict=True):
+            if getattr(found, field) == getattr(self.current, field):
+                continue
+            apply = self._apply.get(name)
+            why = apply(found) if apply is not None else "it needs a restart"
+            said.append(f"{name} is not taken over: {why}" if why else f"{name} is taken over")
+            log.log(logging.WARNING if why else logging.INFO, "settings: %s", said[-1])
+            if not why:
+                self.current = _with(self.current, found, field)
+        if not said:
+            log.info("settings: nothing has changed")
+        return said
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(PERIOD)
+            if self._source.stamp() != self._stamp:
+                self.reload()
+
+
+def _with(settings: ManagerSettings, found: ManagerSettings, field: str) -> ManagerSettings:
+    return msgspec.structs.replace(settings, **{field: getattr(found, field)})
+
+
+class Governed(Protocol):
+    """A manager."""
+
+    grace: float | None
+
+    @property
+    def runnables(self) -> Iterable[Runnable]: ...
+    @property
+    def client(self) -> Client: ...
+
+
+class WorkersByName(Mapping[str, int]):
+    """A setting of ``foo`` counts for ``foo@west`` too, unless that has its own."""
+
+    def __init__(self, numbers: Mapping[str, int]) -> None:
+        self.numbers = dict(numbers)
+
+    def __getitem__(self, name: str) -> int:
+        return self.numbers[name] if name in self.numbers else self.numbers[name.partition("@")[0]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+class SettingsReloader:
+    """Holds a manager to its settings while its block lasts; with a file, also to what it changes to.
+
+    Raises:
+        ConfigError: from the begin of the block: workers are set for a controller that there is not.
+    """
+
+    def __init__(self, source: SettingsFile | ManagerSettings | Path | str, clock: Clock) -> None:
+        self.source: SettingsFile | None
+        if isinstance(source, ManagerSettings):
+            self.source, self.settings = None, source
+        else:
+            self.source = source if isinstance(source, SettingsFile) else SettingsFile(source)
+            self.settings = self.source.load()
+        self.workers = WorkersByName(self.settings.workers)
+        rate = self.settings.reconciles
+        self.cap = RateCap(rate.per_second, rate.burst, clock) if rate is not None else None
+        self._clock = clock
+        self._stack = AsyncExitStack()
+        self._output: LogOutput | None = None
+        self._manager: Governed | None = None
+        self._grace: float | None = None
+        self.reloader: Reloader | None = None
+
+    @property
+    def tasks(self) -> Supervisor | None:
+        """The owner of the task that polls the file; None before the block, and without a file."""
+        return self.reloader.tasks if self.reloader is not None else None
+
+    def governs(self, manager: Governed) -> Self:
+        """Called once, before the block."""
+        self._manager, self._grace = manager, manager.grace
+        return self
+
+    async def __aenter__(self) -> Self:
+        settings = self.settings
+        if why := self._unknown(settings):
+            raise ConfigError(f"settings{f' {self.source.path}' if self.source is not None and self.source.path else ''}: workers: {why}")
+        if settings.log_level is not None or settings.log_format is not None:
+            self._output = LogOutput(settings.log_format or "text", settings.log_level or "info")
+            self._stack.callback(self._output.close)
+        if settings.requests is not None:
+            self._limit(settings.requests)
+        if self.source is not None:
+            apply = {
+                "workers": self._set_workers,
+                "reconciles": self._set_cap,
+                "requests": self._set_requests,
+                "grace": self._set_grace,
+                "logLevel": self._set_log,
+                "logFormat": self._set_log,
+            }
+            self.reloader = await self._stack.enter_async_context(Reloader(self.source, settings, apply, self._clock))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def _governed(self) -> Governed:
+        assert self._manager is not None
+        return self._manager
+
+    def _unknown(self, settings: ManagerSettings) -> str:
+        names = [one.name for one in self._governed.runnables if not isinstance(one, Background)]
+        known = {*names, *(name.partition("@")[0] for name in names)}
+        for name in settings.workers:
+            if name not in known:
+                return f'there is no controller "{name}"; there are: {", ".join(names) or "none"}'
+        return ""
+
+    def _set_workers(self, settings: ManagerSettings) -> str:
+        if why := self._unknown(settings):
+            return why
+        self.workers.numbers = dict(settings.workers)
+        for runnable in self._governed.runnables:
+            resize = getattr(runnable, "resize", None)
+            if resize is not None:
+                resize(self.workers.get(runnable.name))
+        return ""
+
+    def _set_cap(self, settings: ManagerSettings) -> str:
+        if self.cap is None or settings.reconciles is None:
+            return "to begin or end with a cap needs a restart"
+        self.cap.change(settings.reconciles.per_second, settings.reconciles.burst)
+        return ""
+
+    def _set_requests(self, settings: ManagerSettings) -> str:
+        self._limit(settings.requests)
+        return ""
+
+    def _limit(self, rate: RateSettings | None) -> None:
+        bucket = TokenBucket(rate.per_second, rate.burst, self._clock) if rate is not None else None
+        self._governed.client.transport.limit(bucket)
+
+    def _set_grace(self, settings: ManagerSettings) -> str:
+        wanted = self._grace if settings.grace is None else settings.grace
+        self._governed.grace = wanted if wanted is None or wanted >= 0 else None
+        return ""
+
+    def _set_log(self, settings: ManagerSettings) -> str:
+        if self._output is None:
+            return "the program writes its log itself; to have the manager write it needs a restart"
+        self._output.set(settings.log_format or "text", settings.log_level or "info")
+        return ""

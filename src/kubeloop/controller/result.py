@@ -1,0 +1,60 @@
+"""What a reconcile says when it ends: nothing more to do, come back later, or give up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from kubeloop.meta import KubeloopError
+from kubeloop.meta.type_checks import described_word
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a successful reconcile, and when to reconcile again.
+
+    ``requeue_after``: in so many seconds the same key is reconciled again, exactly then, its back-off forgotten (behaviour R205).
+    ``requeue``: it is reconciled again with growing delay, as after an error, but nothing is logged or counted as one.
+    ``priority``: of that next reconcile; None keeps what this one had (behaviour R206). Neither: it waits for a change.
+
+    Raises:
+        TypeError: one is of another type (a ``timedelta`` has ``total_seconds()``).
+        ValueError: ``requeue_after`` is not above zero or not finite, or both are given, or a priority without either.
+    """
+
+    requeue_after: float | None = None
+    requeue: bool = False
+    priority: int | None = None
+
+    def __post_init__(self) -> None:
+        after: object = self.requeue_after
+        if after is not None and (not isinstance(after, int | float) or isinstance(after, bool)):
+            way = "; write requeue_after=....total_seconds()" if isinstance(after, timedelta) else ""
+            raise TypeError(f"requeue_after must be a number of seconds, not {described_word(after)}{way}")
+        if after is not None and not after > 0:
+            raise ValueError(f"requeue_after must be above 0 seconds, not {after}; raise an error to be called again with back-off")
+        if after == math.inf:
+            raise ValueError("requeue_after=inf is never; return None to be called again when something changes")
+        for name, value, kind in (("requeue", self.requeue, bool), ("priority", self.priority, int | None)):
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise TypeError(f"{name} must be {'True or False' if kind is bool else 'a whole number'}, not {described_word(value)}")
+        if self.requeue and self.requeue_after is not None:
+            raise ValueError(f"requeue (with back-off) and requeue_after={self.requeue_after} (exactly then): give one of them")
+        if self.priority is not None and not self.requeue and self.requeue_after is None:
+            raise ValueError(f"priority={self.priority} is that of the next reconcile: give requeue=True or requeue_after=, too")
+
+
+@dataclass(frozen=True, slots=True)
+class PartlyFailed(Result):
+    """Part of it failed, and ``requeue_after`` is the time of the next try: counted as an error, without back-off."""
+
+    error: BaseException = field(default_factory=RuntimeError)
+    text: str = ""
+
+
+class TerminalError(KubeloopError):
+    """Raised by a reconcile that cannot succeed until somebody changes the object: logged and counted, not tried again.
+
+    The key's back-off is forgotten: whatever the next change brings is a first try.
+    """

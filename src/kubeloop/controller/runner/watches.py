@@ -1,0 +1,250 @@
+"""Watches and sources of one controller: its informers with their handlers, indexes and paths, and its channels."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, cast
+
+from kubeloop.cache import Event, EventType, Informer
+from kubeloop.controller.builder.context import RunnableContext
+from kubeloop.controller.builder.controller import OWNER_INDEX
+from kubeloop.controller.builder.declaration import Declaration
+from kubeloop.controller.handler.mapping import MapFunc, MapHead, MapTarget, to_owner
+from kubeloop.controller.handler.predicates import Predicate
+from kubeloop.controller.handler.routing import Enqueuer, Route, handler_of
+from kubeloop.controller.handler.watch import Channel, SourceError
+from kubeloop.meta import DeadlineError, Forbidden, KubeloopError, NotFound, ObjectKey, Resource, UnknownKind, kind_info
+from kubeloop.meta.failure_log import FailureLog
+from kubeloop.tasks import end_tasks
+from kubeloop.timing import Backoff, Clock
+from kubeloop.transport import log_context, logger_with_context
+
+log = logger_with_context(__name__)
+
+#: The value of the pause annotation that pauses an object.
+PAUSED = "true"
+
+
+class Watches:
+    """For one controller: which informers, and what their events lead to."""
+
+    def __init__(self, declared: Declaration, owner: object) -> None:
+        """``owner``: the controller object, for watches that name a method, and for messages."""
+        self._declared = declared
+        self._owner = owner
+        self._scopes: dict[type[Resource], bool] = {}
+        self._metadata_only: dict[type[Resource], bool] = {}
+        self._paths: dict[type[Resource], dict[str, None]] = {}
+        self._informers: dict[type[Resource], Informer[Any]] = {}
+        self.pause_path = f'metadata.annotations["{declared.pause_annotation}"]' if declared.pause_annotation else ""
+
+    async def informers(self, surroundings: RunnableContext) -> dict[type[Resource], Informer[Any]]:
+        """The informer of each kind that is used.
+
+        Raises:
+            DeadlineError: a kind was not installed in time.
+        """
+        declared = self._declared
+        self._use(declared.kind, declared.metadata_only, declared.predicates, [self.pause_path] if self.pause_path else [])
+        for owned in declared.owns:
+            self._use(owned.kind, owned.metadata_only, owned.predicates)
+        for watch in declared.watches:
+            paths = watch.to.paths if isinstance(watch.to, MapFunc) else ()
+            self._use(watch.kind, watch.metadata_only, watch.predicates, (*watch.paths, *paths))
+        for kind in declared.reads:
+            self._use(kind, False, ())
+        for kind in self._paths:
+            self._scopes[kind] = await is_namespaced(kind, surroundings, type(self._owner).__name__)
+            self._informers[kind] = self._informer(kind, surroundings)
+        return self._informers
+
+    @property
+    def namespaced(self) -> bool:
+        """The scope of the main kind; known once informers were asked for."""
+        return self._scopes[self._declared.kind]
+
+    @property
+    def written(self) -> list[Informer[Any]]:
+        """The informers of what reconciles write: the main kind and the owned ones."""
+        return [self._informers[kind] for kind in dict.fromkeys([self._declared.kind, *(owned.kind for owned in self._declared.owns)])]
+
+    def handlers(self, enqueuer: Enqueuer, cluster: str) -> dict[Informer[Any], Callable[[Event[Any]], object]]:
+        """Return the handler for the events of each informer.
+
+        Raises:
+            KubeloopError: a mapping cannot work; names the controller and the watched kind.
+        """
+        declared = self._declared
+        target = MapTarget(self.namespaced, self._informers[declared.kind].lister)
+        routes: dict[type[Resource], list[Route]] = {declared.kind: [Route(None, declared.predicates)]}
+        if self.pause_path and declared.predicates:
+            routes[declared.kind].append(Route(None, (_let_go(self.pause_path, declared.predicates),)))
+        for owned in declared.owns:
+            to = to_owner(declared.kind, namespaced=self.namespaced, every=owned.every_owner)
+            routes.setdefault(owned.kind, []).append(Route(to, owned.predicates))
+        for watch in declared.watches:
+            owner = f"{type(self._owner).__name__}, the watch of {watch.kind.__name__}"
+            routes.setdefault(watch.kind, []).append(Route(self._mapped(watch.kind, watch.to, target), watch.predicates, owner))
+        return {self._informers[kind]: handler_of(of_kind, enqueuer, cluster) for kind, of_kind in routes.items()}
+
+    def explain(self, error: BaseException) -> None:
+        """Note on an error of the start what this controller wants of each kind that has not synced, and what a person can do."""
+        for kind, informer in self._informers.items():
+            failure = informer.failure
+            if informer.synced or failure is None:
+                continue
+            declared = f"because it declares {kind.__name__} ({self._where(kind)})"
+            needed = f"{type(self._owner).__name__} lists and watches {informer.description}, {declared}"
+            if isinstance(failure, Forbidden):
+                error.add_note(f"{needed}: grant its account the verbs list and watch there, or take the kind out of the declaration")
+            elif isinstance(failure, NotFound):
+                error.add_note(f"{needed}: the server does not serve it: install its CustomResourceDefinition (kubectl apply -f)")
+
+    def _where(self, kind: type[Resource]) -> str:
+        """How a kind is declared."""
+        declared = self._declared
+        if kind is declared.kind:
+            return f"Controller[{kind.__name__}]"
+        if any(owned.kind is kind for owned in declared.owns):
+            return "owns"
+        return "watches" if any(watch.kind is kind for watch in declared.watches) else "reads"
+
+    def _mapped(self, kind: type[Resource], to: MapHead | MapFunc | str, target: MapTarget) -> MapHead:
+        if isinstance(to, str):
+            return cast("MapHead", getattr(self._owner, to))
+        if not isinstance(to, MapFunc):
+            return to
+        try:
+            return to.bind(target)
+        except (KubeloopError, LookupError, ValueError) as error:
+            raise KubeloopError(f"{type(self._owner).__name__}: the watch of {kind.__name__} cannot be mapped: {error}") from error
+
+    def _use(self, kind: type[Resource], metadata_only: bool, predicates: tuple[Predicate, ...], paths: Iterable[str] = ()) -> None:
+        """One informer for all that is wanted of a kind: in full, unless only metadata is wanted everywhere."""
+        self._metadata_only[kind] = metadata_only and self._metadata_only.get(kind, True)
+        needed = self._paths.setdefault(kind, {})
+        for path in (*paths, *(path for predicate in predicates for path in predicate.paths)):
+            needed[path] = None
+
+    def _informer(self, kind: type[Resource], surroundings: RunnableContext) -> Informer[Any]:
+        selection = surroundings.scope.select(kind, namespaced=self._scopes[kind])
+        indexes = dict(self._declared.indexes.get(kind, {}))
+        if any(owned.kind is kind for owned in self._declared.owns):
+            indexes[OWNER_INDEX] = "metadata.ownerReferences[*].uid"
+        paths = tuple(self._paths[kind])
+        if self._metadata_only[kind]:
+            return surroundings.informers.metadata(kind, **selection, indexes=indexes, paths=paths)
+        return surroundings.informers.of(kind, **selection, indexes=indexes, paths=paths)
+
+
+def _let_go(path: str, predicates: tuple[Predicate, ...]) -> Predicate:
+    """Updates that took a pause off: the predicates judge the object as if it was new, since they hear of no change that they know."""
+
+    def test(event: Event[Any]) -> bool:
+        old, head = event.old, event.head
+        if event.type is not EventType.UPDATED or old is None or old.value(path) != PAUSED or head.value(path) == PAUSED:
+            return False
+        return all(predicate(Event(EventType.ADDED, head, None, event.view)) for predicate in predicates)
+
+    return Predicate(test, (path,))
+
+
+async def is_namespaced(kind: type[Resource], surroundings: RunnableContext, owner: str) -> bool:
+    """The scope of a kind, from its class or from the server; waits for a definition that may be installed later.
+
+    Raises:
+        DeadlineError: it was not installed in time.
+    """
+    clock = surroundings.clock
+    deadline = clock.now() + surroundings.sync_timeout
+    backoff = Backoff(initial=0.2, cap=5.0, clock=clock)
+    while True:
+        try:
+            return (await surroundings.client.mapping(kind)).namespaced
+        except UnknownKind as error:
+            left = deadline - clock.now()
+            if left <= 0:
+                raise DeadlineError(
+                    f"after {surroundings.sync_timeout:g} s: not synced: {owner} uses {kind_info(kind).gvk}, but {error}"
+                ) from error
+            log.warning("%s: %s; waiting for it", owner, error)
+            await clock.sleep(min(backoff.next(), left))
+
+
+class ChannelReader:
+    """One task for each channel, from ``start`` to ``close``. ``Channel`` says how a broken channel is handled."""
+
+    def __init__(
+        self, owner: str, channels: Sequence[Channel[Any]], enqueue: Callable[[ObjectKey, float, int], None], clock: Clock
+    ) -> None:
+        self._owner = owner
+        self._channels = channels
+        self._enqueue = enqueue
+        self._clock = clock
+        self._failures: FailureLog[str] = FailureLog(log)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        for channel in self._channels:
+            self._tasks.append(asyncio.create_task(self._read(channel), name=f"kubeloop source {channel.name} of {self._owner}"))
+
+    async def close(self) -> None:
+        await end_tasks(*self._tasks, expected=(SourceError,), logger=log)  # ``beside`` raises a SourceError
+
+    async def beside(self, work: Coroutine[object, object, None], stop: Callable[[], None]) -> None:
+        """Do ``work``; a permanently broken source stops it.
+
+        Raises:
+            SourceError: one did.
+        """
+        for task in self._tasks:
+            task.add_done_callback(lambda _: stop() if self._broken() else None)
+        if self._broken():
+            stop()
+        await work
+        broken = self._broken()
+        if broken is not None:
+            raise broken
+
+    def _broken(self) -> BaseException | None:
+        ended = [task for task in self._tasks if task.done() and not task.cancelled()]
+        return next((error for task in ended if (error := task.exception()) is not None), None)
+
+    async def _read(self, channel: Channel[Any]) -> None:
+        backoff = Backoff(clock=self._clock)
+        with log_context(controller=self._owner, source=channel.name):
+            while True:
+                try:
+                    async for item in channel.items():
+                        self._take(channel, item)
+                except (Exception, asyncio.CancelledError, SystemExit) as error:
+                    task = asyncio.current_task()
+                    if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                        raise  # This is to end. Else something that the source waited for was cancelled.
+                    if not channel.reopens:
+                        raise SourceError(
+                            f"source {channel.name} of {self._owner} broke: {type(error).__name__}: {error}; what it had to tell is lost. "
+                            "Give Channel a function that opens it, and it is opened again"
+                        ) from error
+                    delay = backoff.next()
+                    traceback, message = self._failures.failed(channel.name, error), f"{type(error).__name__}: {error}"
+                    details = (channel.name, self._owner, message, delay)
+                    log.log(logging.ERROR, "source %s of %s broke: %s; it is opened again in %.1f s", *details, exc_info=traceback)
+                    await self._clock.sleep(delay)
+                else:
+                    log.info("source %s of %s has ended", channel.name, self._owner)
+                    return
+
+    def _take(self, channel: Channel[Any], item: Any) -> None:
+        try:
+            keys = channel.keys(item)
+        except Exception as error:
+            # Bad items are one thing, a bad source another: the next one may be good.
+            traceback, message = self._failures.failed(f"{channel.name}/item", error), f"{type(error).__name__}: {error}"
+            details = (channel.name, self._owner, message)
+            log.log(logging.ERROR, "source %s of %s: an item that cannot be mapped is left out: %s", *details, exc_info=traceback)
+            return
+        for key in keys:
+            self._enqueue(key, 0.0, channel.priority)

@@ -1,0 +1,76 @@
+"""Threads for plain reconcilers: one for each call that is under way, used again, and none that keeps the program from ending.
+
+``concurrent.futures`` waits for its threads when the interpreter ends; a reconcile that never returns would keep the process for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+_Job: TypeAlias = tuple[Callable[[Any], Any], Any, contextvars.Context, "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+
+
+class ThreadExecutor:
+    """As many threads as there are calls at once. They inherit the caller's context variables."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._idle = 0
+        self._made = 0
+        self._alive = 0
+
+    def call(self, function: Callable[[Any], Any], argument: Any) -> asyncio.Future[Any]:
+        """Run it in a thread; the result, or what it raised. A future that is cancelled does not stop the thread."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        if self._idle:
+            self._idle -= 1
+        else:
+            self._made += 1
+            self._alive += 1
+            threading.Thread(target=self._work, name=f"{self._name}-{self._made}", daemon=True).start()
+        self._jobs.put((function, argument, contextvars.copy_context(), future, loop))
+        return future
+
+    @property
+    def busy(self) -> int:
+        """How many are at work."""
+        return self._made - self._idle
+
+    def close(self) -> None:
+        """Let the threads end, each after what it does now. Does not wait."""
+        for _ in range(self._alive):
+            self._jobs.put(None)
+        self._alive = 0
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            function, argument, context, future, loop = job
+            result: Any = None
+            failure: BaseException | None = None
+            try:
+                result = context.run(function, argument)
+            except BaseException as error:  # noqa: BLE001  # whatever it is, it is the caller's to judge, in the loop's thread
+                failure = error
+            try:
+                loop.call_soon_threadsafe(self._tell, future, result, failure)
+            except RuntimeError:  # The loop has ended, and with it the caller.
+                return
+            del job, function, argument, context, future, result, failure  # Waiting for the next job keeps nothing alive.
+
+    def _tell(self, future: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
+        self._idle += 1
+        if future.done():
+            return
+        if failure is None:
+            future.set_result(result)
+        elif isinstance(failure, StopIteration | GeneratorExit):  # A future takes no former, and the latter would close who waits for it.
+            future.set_exception(RuntimeError(f"raised {failure!r}"))
+        else:
+            future.set_exception(failure)
