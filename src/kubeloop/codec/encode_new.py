@@ -1,4 +1,4 @@
-"""Writing what has no document: the models' values, defaults left out, MicroTimes with their six digits."""
+"""Encodes values that have no document: the models' fields without defaults, MicroTimes with six digits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubeloop.meta.time import format_micro_time
 
 
 def write(value: Any, shape: Shape) -> bytes:
-    """JSON of a value of a known shape."""
+    """Return the JSON of a value of a known shape."""
     return _ENCODER.encode(_timed(value, shape) if shape.micro else value)
 
 
@@ -43,7 +43,7 @@ def _timed(value: Any, shape: Shape) -> Any:
 
 
 def _fields(obj: msgspec.Struct) -> dict[str, Any]:
-    """What msgspec would write, one level at a time where a MicroTime may hide."""
+    """Return the fields that msgspec would write, one level at a time where a MicroTime may be inside."""
     written: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(obj), type=dict[str, msgspec.Raw])
     for wire, field in fields_of(type(obj)).by_wire.items():
         if field.shape.micro and wire in written:

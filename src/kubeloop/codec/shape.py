@@ -1,4 +1,4 @@
-"""Shape: what the tolerant reader and the change finder need to know about a model's fields. Worked out once for each class."""
+"""Shape: the facts about a model's fields that the lenient decoder and the change finder need. Computed once for each class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubeloop.meta.quantity import Quantity
 
 
 class Form(enum.Enum):
-    """What a value is made of."""
+    """The form of a value."""
 
     STRUCT = "struct"
     LIST = "list"
@@ -27,8 +27,8 @@ class Form(enum.Enum):
 class Shape(msgspec.Struct):
     """One type. ``loose``: equality of Python values is not enough (1 == True); ``micro``: a MicroTime is somewhere inside.
 
-    ``union``: one of several structs, which only the strict reader can tell; ``int_or_string``: an int that may be a string;
-    ``none``: of an item, that it may be None.
+    ``union``: one of several structs, which only the strict decoder can resolve; ``int_or_string``: an int that may be a string;
+    ``none``: an item may be None.
     """
 
     form: Form
@@ -42,7 +42,7 @@ class Shape(msgspec.Struct):
 
 
 class Field(msgspec.Struct):
-    """One field of a struct. ``optional``: null means None. ``required``: the class gives no default, or one that cannot be made.
+    """One field of a struct. ``optional``: null means None. ``required``: the class gives no default, or a default that cannot be made.
 
     A default cannot be made where ``default_factory`` is a struct class with required fields.
     """
@@ -65,7 +65,7 @@ class Fields(msgspec.Struct):
 
 
 def fields_of(cls: type[msgspec.Struct], within: tuple[type[msgspec.Struct], ...] = ()) -> Fields:
-    """The fields of a struct class. ``within``: the classes whose fields are being worked out, for definitions that are recursive."""
+    """Return the fields of a struct class. ``within``: the classes being analysed at the moment, for recursive definitions."""
     known = _KNOWN.get(cls)
     if known is not None:
         return known
@@ -117,7 +117,7 @@ def _shape_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> tuple[Shap
         return Shape(Form.MAP, dict, item, item.loose, item.micro), False
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         if hint in within:
-            # What it holds is not known yet: on the safe side.
+            # The content is not known yet: assume the worst.
             return Shape(Form.STRUCT, hint, loose=True, micro=True), False
         inner = fields_of(hint, within)
         return Shape(Form.STRUCT, hint, loose=inner.loose, micro=inner.micro), False
@@ -135,14 +135,14 @@ def _item_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> Shape:
 
 
 def _declared_keys(hint: Any) -> tuple[str, ...]:
-    """What ``Annotated[list[...], ListMap(...)]`` says; known by its attribute, since most programs need no markers."""
+    """Return the keys of ``Annotated[list[...], ListMap(...)]``; found by attribute, because most programs import no markers."""
     if typing.get_origin(hint) is not typing.Annotated:
         return ()
     return next((keys for marker in hint.__metadata__ if (keys := getattr(marker, "list_map_keys", ()))), ())
 
 
 def _attributes(shape: Shape, wire_keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Keys are given by wire names; items are compared by attributes."""
+    """Convert wire names to attributes: keys are declared by wire name, items are compared by attribute."""
     if not wire_keys or shape.item is None or shape.item.form is not Form.STRUCT:
         return ()
     names = {info.encode_name: info.name for info in msgspec.structs.fields(shape.item.type)}
@@ -150,7 +150,7 @@ def _attributes(shape: Shape, wire_keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def empty_value(shape: Shape) -> Any:
-    """What stands for null and for missing, as JSON."""
+    """Return the JSON that stands for null and for a missing value."""
     if shape.form is Form.LIST:
         return []
     if shape.form in (Form.STRUCT, Form.MAP):

@@ -1,6 +1,6 @@
-"""The tolerant pass: brings a tree to what the strict reader accepts, guided by the models. Runs only after the strict pass failed.
+"""The lenient pass: converts a tree to a form that the strict decoder accepts, guided by the models. It runs after the strict pass failed.
 
-Null gives the empty value wherever Go's decoder would leave one; a whole number may be written as 3.0. Nothing else is bent.
+Null gives the empty value wherever Go's decoder would leave one; 3.0 is read as a whole number. Nothing else is converted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubeloop.codec.shape import Form, Shape, empty_value, fields_of
 
 
 def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
-    """A new tree for ``cls``; values of a wrong type stay, for the strict reader to name them. Unknown fields are left out."""
+    """Return a new tree for ``cls``; values of a wrong type stay, and the strict decoder names them. Unknown fields are left out."""
     if not isinstance(tree, dict):
         return tree
     result: dict[str, Any] = {}
@@ -27,7 +27,7 @@ def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
 
 
 def _empty(shape: Shape) -> Any:
-    """The empty value, in which the required fields of a struct have theirs."""
+    """Return the empty value; the required fields of a struct have their own empty values in it."""
     return normalise(shape.type, {}) if shape.form is Form.STRUCT else empty_value(shape)
 
 

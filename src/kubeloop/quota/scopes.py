@@ -1,4 +1,5 @@
-"""Scopes of a quota: which pods and claims it counts. Source: pkg/quota/v1/evaluator/core (podMatchesScopeFunc, pvcMatchesScopeFunc)."""
+"""Scopes of a quota: select the pods and claims it counts. Source: pkg/quota/v1/evaluator/core (podMatchesScopeFunc, pvcMatchesScopeFunc).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ class Scope(NamedTuple):
 
 
 def scopes_of(quota: JSONObject) -> list[Scope]:
-    """All that an object must meet to be counted by ``quota``."""
+    """Return all conditions that an object must meet to be counted by ``quota``."""
     spec = quota.get("spec") or {}
     selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     return [
@@ -59,13 +60,13 @@ def claim_meets(scope: Scope, claim: JSONObject) -> bool:
 
 
 def is_terminating(pod: JSONObject) -> bool:
-    """Whether the pod ends by itself, by a deadline."""
+    """Whether the pod has a deadline (activeDeadlineSeconds)."""
     deadline = (pod.get("spec") or {}).get("activeDeadlineSeconds")
     return deadline is not None and deadline >= 0
 
 
 def is_best_effort(spec: JSONObject) -> bool:
-    """Whether nobody asks for cpu or memory."""
+    """Whether no container sets requests or limits of cpu or memory."""
     whole = spec.get("resources")
     parts = [whole] if whole is not None else [one.get("resources") or {} for one in _containers(spec)]
     asked = ((part.get(kind) or {}).get(name) for part in parts for kind in ("requests", "limits") for name in ("cpu", "memory"))
@@ -78,7 +79,7 @@ def _containers(spec: JSONObject) -> Iterator[JSONObject]:
 
 
 def _selects(scope: Scope, names: Collection[str]) -> bool:
-    """``names``: what the object has of the scope; one that is selected suffices."""
+    """``names``: the object's values for the scope; one selected value suffices."""
     match scope.operator:
         case "Exists":
             return bool(names)

@@ -1,4 +1,4 @@
-"""A limit for one wait, by the clock that the rest is timed by."""
+"""A time limit for one wait, measured by an injected clock."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
-    """The result of ``work``, which is cancelled when ``seconds`` have passed by ``clock``.
+    """Return the result of ``work``; cancel it when ``seconds`` have passed by ``clock``.
 
     Raises:
-        TimeoutError: they have passed.
+        TimeoutError: the time is over.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as scope:

@@ -1,4 +1,4 @@
-"""From protobuf to JSON trees, one message at a time, as Go would print what it read.
+"""Decodes protobuf messages into JSON trees, as Go would print them.
 
 Source: protocol buffers' encoding guide (wire types, varints, packed fields, unknown fields are skipped).
 """
@@ -15,7 +15,7 @@ from kubeloop.codec.protobuf.wire import read_varint, rest_of_varint, signed
 from kubeloop.meta.errors import DecodeError
 from kubeloop.types import JSONObject
 
-#: Messages within messages; CRD schemas nest deepest. Beyond it bytes are taken for an attack on the stack.
+#: Limit of nested messages; CRD schemas nest deepest. Deeper nesting is an attack on the stack.
 DEEPEST = 128
 
 _DOUBLE = struct.Struct("<d")
@@ -24,10 +24,18 @@ _ONE, _REPEATED, _MAP, _INLINE = Count.ONE, Count.REPEATED, Count.MAP, Count.INL
 
 
 def read_message(message: Message, data: bytes, at: int, end: int, depth: int = 0, known: Any = None) -> Any:
-    """The message that lies in ``data[at:end]``; ``known``: what an earlier occurrence of the same field held, which this one adds to.
+    """Decode the message in ``data[at:end]``.
+
+    Args:
+        message: The definition of the message.
+        data: The bytes.
+        at: Index of the first byte.
+        end: Index after the last byte.
+        depth: The number of enclosing messages.
+        known: The value of an earlier occurrence of the same field, which this one extends.
 
     Raises:
-        DecodeError: truncated, of a wrong wire type, nested too deeply; the text names message and field.
+        DecodeError: the bytes are truncated, of a wrong wire type, or nested too deeply; the text names message and field.
     """
     if depth > DEEPEST:
         raise DecodeError(f"{message.name}: messages nest more than {DEEPEST} deep")
@@ -43,7 +51,7 @@ def read_message(message: Message, data: bytes, at: int, end: int, depth: int = 
 
 
 def read_fields(message: Message, data: bytes, at: int, end: int, tree: JSONObject, depth: int) -> JSONObject:
-    """Adds the fields in ``data[at:end]`` to ``tree``, and what JSON shows of those that are not there."""
+    """Add the fields in ``data[at:end]`` to ``tree``, and the values that JSON shows for missing fields."""
     fields = message.by_key
     try:
         while at < end:
@@ -127,17 +135,17 @@ def read_fields(message: Message, data: bytes, at: int, end: int, tree: JSONObje
 
 
 def _integer(kind: int, number: int) -> Any:
-    """A varint as the type has it: two's complement."""
+    """Convert a varint to the field's integer type (two's complement)."""
     if kind == _BOOL:
         return number != 0
     return signed(number, 32 if kind == _INT32 else 64)
 
 
 def _number(value: float) -> float:
-    """Whole numbers without a fraction, as Go prints them.
+    """Convert a whole number to an int, because Go prints it without a fraction.
 
     Raises:
-        DecodeError: infinite or not a number, which JSON cannot say.
+        DecodeError: the number is infinite or NaN, which JSON cannot express.
     """
     if value != value or value in (float("inf"), float("-inf")):
         raise DecodeError(f"proto: {value} is no number of JSON")
@@ -149,7 +157,7 @@ def _base64(data: bytes) -> str:
 
 
 def _entry(message: Message, field: Field, data: bytes, at: int, end: int, depth: int) -> tuple[str, Any]:
-    """One entry of a map: key 1, value 2, either of which may be left out."""
+    """Decode one entry of a map: key 1, value 2, each of which may be left out."""
     name = ""
     value: Any = None
     while at < end:
@@ -182,7 +190,7 @@ def _entry(message: Message, field: Field, data: bytes, at: int, end: int, depth
 
 
 def _other(message: Message, data: bytes, at: int, end: int, key: int, tree: JSONObject) -> int:
-    """A field that is unknown (skipped), packed, or of a wrong wire type."""
+    """Decode a field that is unknown (skipped), packed, or of a wrong wire type."""
     number, wire = key >> 3, key & 7
     if number <= 0:
         raise DecodeError(f"proto: {message.name}: illegal tag {number} (wire type {wire})")
@@ -206,10 +214,11 @@ def _other(message: Message, data: bytes, at: int, end: int, key: int, tree: JSO
 
 
 def skip(message: Message, data: bytes, at: int, end: int, key: int) -> int:
-    """Passes over a field that nobody knows; groups with all that is in them.
+    """Skip an unknown field; groups with all fields inside.
 
     Raises:
-        DecodeError: it is malformed. IndexError: the data ends.
+        DecodeError: the field is malformed.
+        IndexError: the data ends inside the field.
     """
     groups = 0
     while True:

@@ -1,4 +1,4 @@
-"""Messages whose JSON is no object: times, quantities, IntOrString, raw JSON, and the either-or parts of CRD schemas.
+"""Messages whose JSON is not an object: times, quantities, IntOrString, raw JSON, and the either-or parts of CRD schemas.
 
 Source: k8s.io/apimachinery (time_proto.go, micro_time_proto.go, quantity_proto.go, intstr.go, runtime/types_proto.go) and
 k8s.io/apiextensions-apiserver (v1/marshal.go).
@@ -26,7 +26,7 @@ _INT32 = 1 << 31
 
 
 def _moment(name: str, data: bytes) -> datetime | None:
-    """Zero bytes are Go's zero time."""
+    """Decode a time; no bytes are Go's zero time."""
     if not data:
         return None
     fields = FlatFields(name, data)
@@ -66,7 +66,7 @@ def _read_raw(name: str, data: bytes) -> Any:
         raise DecodeError(f"{name}: its raw bytes are not JSON") from None
 
 
-#: Readers of a message's bytes, by form; they are told its name for their errors.
+#: Decoders of a message by form; they take the name of the message for their errors.
 SPECIAL_READERS: dict[Form, Callable[[str, bytes], Any]] = {
     Form.TIME: _read_time,
     Form.MICRO_TIME: _read_micro_time,
@@ -77,7 +77,7 @@ SPECIAL_READERS: dict[Form, Callable[[str, bytes], Any]] = {
 
 
 def schema_choice(form: Form, fields: dict[str, Any]) -> Any:
-    """The JSON of an either-or part of a CRD schema, from its fields."""
+    """Return the JSON of an either-or part of a CRD schema, from its fields."""
     schema = fields.get("schema")
     if form == Form.SCHEMA_OR_ARRAY:
         return fields.get("jSONSchemas") or schema
@@ -94,10 +94,10 @@ _EITHER_OR = {
 
 
 def schema_fields(form: Form, value: Any) -> dict[str, Any]:
-    """The fields of an either-or part of a CRD schema, from its JSON.
+    """Return the fields of an either-or part of a CRD schema, from its JSON.
 
     Raises:
-        EncodeError: it is neither of the two.
+        EncodeError: the value is neither of the two.
     """
     if isinstance(value, dict):
         return {"schema": value, "allows": True} if form == Form.SCHEMA_OR_BOOL else {"schema": value}
@@ -120,7 +120,7 @@ def _parsed_time(value: Any) -> bytes:
     return b"\x08" + varint(past.days * 86400 + past.seconds) + b"\x10\x00"
 
 
-#: The times of an object, and of objects made together, are often the same second.
+#: A cache: the times of an object, and of objects made together, often fall into the same second.
 _time_bytes = lru_cache(maxsize=1024)(_parsed_time)
 
 
@@ -157,7 +157,7 @@ def _write_raw(value: Any) -> bytes:
     return b"\x0a" + varint(len(raw)) + raw
 
 
-#: Writers of a message's bytes from its JSON, by form. They raise ValueError or TypeError for JSON that does not fit.
+#: Encoders of a message from its JSON, by form. They raise ValueError or TypeError for JSON that does not fit.
 SPECIAL_WRITERS: dict[Form, Callable[[Any], bytes]] = {
     Form.TIME: _write_time,
     Form.MICRO_TIME: _write_micro_time,

@@ -1,7 +1,7 @@
-"""From JSON trees to protobuf, one message at a time; fields in the order of their numbers, maps in the order of their keys.
+"""Encodes JSON trees as protobuf messages; fields in the order of their numbers, maps in the order of their keys.
 
-What Go writes without need, zero values of plain fields, is left out: readers take absence for zero. How a field is written is worked out
-once for each message of the table, since every read and watch of a Go client comes by here.
+Zero values of plain fields, which Go writes without need, are left out: readers take absence for zero. The writer of a field is chosen
+once for each message of the table, because every read and watch of a Go client uses it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from kubeloop.codec.protobuf.table import Count, Field, Form, Message, Scalar
 from kubeloop.codec.protobuf.wire import EncodeError, kind_of, varint
 from kubeloop.types import JSONObject
 
-#: Makes bytes of a value that lies so many messages deep. Raises EncodeError, or ValueError and TypeError for JSON that does not fit.
+#: Encodes a value at the given depth of nested messages. Raises EncodeError, or ValueError and TypeError for JSON that does not fit.
 _Write = Callable[[Any, int], bytes]
 
-#: Protobuf has no place for what a nested object says it is; Go loses it too.
+#: Protobuf has no field for the type of a nested object; Go loses it too.
 _TYPE_META = frozenset({"apiVersion", "kind"})
 _DOUBLE = struct.Struct("<d")
-#: Most sizes that there are, as they are written.
+#: The most frequent sizes, encoded in advance.
 _SIZES = tuple(varint(size) for size in range(2048))
 _number_of = itemgetter(0)
 
 
 def write_message(message: Message, value: Any, depth: int = 0) -> bytes:
-    """The bytes of a message, from its JSON.
+    """Encode a message from its JSON.
 
     Raises:
-        EncodeError: an unknown field, or a value of another type; the text names message and field.
+        EncodeError: the JSON has an unknown field, or a value of another type; the text names message and field.
     """
     return _writer(message)(value, depth)
 
@@ -53,7 +53,7 @@ def _writer(message: Message) -> _Write:
 
 @cache
 def _fields(message: Message) -> dict[str, tuple[int, _Write | None, Field]]:
-    """By JSON name: number and writer, key included; no writer for fields of an inlined message."""
+    """Return number and writer (key included) of each field by JSON name; fields of an inlined message have no writer."""
     return {
         name: (field.number, None if field.count == Count.INLINE else _field_writer(field), field)
         for name, field in message.by_name.items()
@@ -95,7 +95,7 @@ def _write_fields(message: Message, tree: Any, depth: int) -> bytes:
 
 
 class _Placed(EncodeError):
-    """Names message and field already."""
+    """An error whose text names message and field already."""
 
 
 def _field_writer(field: Field) -> _Write:
@@ -138,14 +138,14 @@ def _one_writer(field: Field) -> _Write:
 
 
 def _content_writer(field: Field) -> _Write:
-    """What comes with a length."""
+    """Return the writer of a field with a length prefix."""
     if field.type == Scalar.STRING:
         return _write_text
     inner = field.message
     if inner is None:
         return lambda value, _: b"" if value is None else base64.b64decode(value, validate=True)
     if inner.is_object:
-        # Not looked up before it is needed: messages hold one another.
+        # The message is resolved at the first use, because messages refer to one another.
         return lambda value, depth: _write_fields(inner, inner.empty() if value is None else value, depth + 1)
     return lambda value, depth: _writer(inner)(inner.empty() if value is None else value, depth + 1)
 
