@@ -282,7 +282,7 @@ def test_another_kubeconfig_is_merged_whole_or_not_at_all(files: list[Path], tmp
         with edit_kubeconfig() as editor:
             editor.merge(other)
 
-    with pytest.raises(ConfigError, match=r'would change what is there: cluster "c" .*, user "u"'):
+    with pytest.raises(ConfigError, match=r'would change existing entries: cluster "c" .*, user "u"'):
         merge()
     assert files[0].read_text() == before
     with edit_kubeconfig() as editor:

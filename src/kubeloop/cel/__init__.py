@@ -1,6 +1,6 @@
-"""CEL as Kubernetes speaks it: expressions compiled for an environment, evaluated with a bound on what they cost.
+"""CEL as Kubernetes uses it: compiles expressions for an environment and evaluates them with a cost limit.
 
-``compile_expression(text, Environment(variables))`` gives a ``Program``; ``declared`` makes types and values out of schemas.
+``compile_expression(text, Environment(variables))`` returns a ``Program``; ``declared`` makes types and values from schemas.
 Source: https://kubernetes.io/docs/reference/using-api/cel/, https://github.com/google/cel-spec.
 """
 

@@ -1,4 +1,4 @@
-"""Checks of constants in an expression before it runs: regular expressions, times, durations, quantities and other literals."""
+"""Checks the constants of an expression before it runs: regular expressions, times, durations, quantities and other literals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kubeloop.cel.values import as_key, is_key
 from kubeloop.schema.patterns import go_pattern
 from kubeloop.schema.regular import PatternError
 
-# Calls with nothing but constants that fail whenever they are evaluated: found when the program is made, as cel-go's optimiser does.
+# Calls with constant arguments that always fail: found when the program is made, as cel-go's optimiser does.
 #
 # Source: cel-go interpreter/decorators.go (conversions), k8s.io/apiserver pkg/cel/library/regex.go.
 
@@ -27,7 +27,7 @@ _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "
 def check_constants(checked: Checked) -> None:
     """
     Raises:
-        InstantiationError: a conversion or a pattern that cannot be.
+        InstantiationError: a constant conversion or pattern always fails.
     """
     try:
         _fold(checked.root)
@@ -47,7 +47,7 @@ def _varies(values: list[Any]) -> bool:
 
 
 def _fold(node: Node) -> Any:
-    """The value of a node that is the same whenever it is evaluated, for those kinds of nodes that upstream evaluates beforehand."""
+    """Return the value of a constant node, for those kinds of nodes that upstream evaluates in advance."""
     below = [_fold(one) for one in children(node)]
     match node:
         case Const():
@@ -66,7 +66,7 @@ def _fold(node: Node) -> Any:
     return _VARIES
 
 
-# Constants that fit by their types and still cannot be: bad durations, timestamps and patterns, format strings, mixed literals.
+# Constants of the right type that are still invalid: bad durations, timestamps and patterns, format strings, mixed literals.
 #
 # Source: cel-go cel/validator.go, ext/formatting.go (stringFormatValidator).
 
@@ -74,7 +74,7 @@ def _fold(node: Node) -> Any:
 def check_literals(checked: Checked) -> None:
     """
     Raises:
-        CompileError: naming each constant that cannot be.
+        CompileError: some constants are invalid; the text names each.
     """
     positions = checked.parsed.positions
     issues = [Issue(positions.get(node.id, 0), text) for node, text in _faults(checked)]

@@ -1,6 +1,6 @@
-"""The types that a schema declares to rules: fields by their escaped names, and how large each value can be (for the cost of rules).
+"""The types that a schema declares for rules: fields by their escaped names, and the maximum size of each value (for rule costs).
 
-Source: k8s.io/apiserver pkg/cel/common/schemas.go. Parts whose type is unknown to CEL are left out, so rules cannot reach them.
+Source: k8s.io/apiserver pkg/cel/common/schemas.go. Parts whose type CEL does not have are left out, so rules cannot reach them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kubeloop.cel.types import Type
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.structural import ANY_VALUE, NO_OTHER
 
-#: Bytes of the largest request; what is not bounded by the schema is bounded by it.
+#: Bytes of the largest request; it bounds every value that the schema does not bound.
 MOST_BYTES: Final = 3 * 1024 * 1024
-#: How the type of ``self`` is called; nested objects are called by their path below it. Not to be relied on.
+#: The name of the type of ``self``; nested objects are named by their path below it. Not a stable name.
 SELF_TYPE: Final = "selfType0"
 _STRING: Final = TypeSchema(type="string")
 _METADATA: Final = TypeSchema(type="object", properties={"name": _STRING, "generateName": _STRING})
@@ -29,17 +29,17 @@ _MOMENT: Final = {"duration": (types.DURATION, 32, 3), "date": (types.TIMESTAMP,
 
 @dataclass(slots=True)
 class Declared:
-    """``least`` is the size in bytes of the smallest value as JSON; ``most`` the greatest length."""
+    """A declared type with its sizes. ``least`` is the size in bytes of the smallest value as JSON; ``most`` is the greatest length."""
 
     type: Type
     least: int
     most: int = 0
     fields: dict[str, Declared] = field(default_factory=dict)
-    #: Of a list its items, of a map its values.
+    #: The type of a list's items or of a map's values.
     element: Declared | None = None
 
     def at(self, path: Path) -> Declared | None:
-        """What is declared below, by names, ``@items``, ``@values`` and ``@keys``."""
+        """Return the declaration at a path of field names, ``@items``, ``@values`` and ``@keys``."""
         found: Declared | None = self
         for name in path:
             if found is None:
@@ -53,18 +53,18 @@ class Declared:
         return found
 
     def size_of(self, path: Path) -> Range | None:
-        """How large the value at a path can be that begins with a variable of this type."""
+        """Return the size range of the value at a path that begins with a variable of this type."""
         found = self.at(path[1:])
         return None if found is None else Range(0, found.most)
 
     @property
     def cardinality(self) -> int:
-        """How often the smallest value fits into a request."""
+        """How many of the smallest values fit into a request."""
         return MOST_BYTES // (self.least + 1)
 
 
 def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> Declared | None:
-    """The type of values of a schema; None where CEL has none. ``is_root``: an object with apiVersion, kind and metadata."""
+    """Return the declared type of a schema; None where CEL has none. ``is_root``: an object with apiVersion, kind and metadata."""
     if schema.int_or_string:
         return Declared(types.DYN, 1, MOST_BYTES - 2 if schema.max_length is None else max(schema.max_length, 0) * 4)
     if is_root:
@@ -87,7 +87,7 @@ def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> Decl
 
 
 def with_object_meta(schema: TypeSchema) -> TypeSchema:
-    """With the fields of metadata that rules may use, whatever the schema says of it: name and generateName."""
+    """Return the schema with only the metadata fields that rules may use: name and generateName."""
     metadata = schema.properties.get("metadata")
     names = metadata.properties if metadata is not None and metadata.type == "object" else {}
     if _is_text(schema.properties, "kind", "apiVersion") and _is_text(names, "name", "generateName"):
@@ -146,7 +146,7 @@ def _string(schema: TypeSchema) -> Declared:
 
 
 def environment(declared: Declared, *, optional_old: bool = False) -> Environment:
-    """What a rule may name: ``self`` and ``oldSelf``, which is optional where the rule says so."""
+    """Return the environment of a rule: ``self`` and ``oldSelf``, which is optional if the rule says so."""
     fields: dict[str, dict[str, Type]] = {}
     _collect(declared, fields)
     old = types.optional_of(declared.type) if optional_old else declared.type

@@ -1,4 +1,4 @@
-"""What an expression costs at most, found without evaluating it: from how large its inputs can be.
+"""Estimates the maximum cost of an expression without evaluating it, from the sizes of its inputs.
 
 Source: cel-go checker/cost.go, k8s.io/apiserver pkg/cel/library/cost.go. All numbers saturate at 64 bits, as there.
 """
@@ -30,7 +30,7 @@ def _times(one: int, other: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From ``low`` to ``high``: a size or a cost."""
+    """A range from ``low`` to ``high``, of sizes or costs."""
 
     low: int = 0
     high: int = 0
@@ -42,7 +42,7 @@ class Range:
         return Range(_times(self.low, other.low), _times(self.high, other.high))
 
     def __or__(self, other: Range) -> Range:
-        """Either."""
+        """Return the smallest range that includes both."""
         return Range(min(self.low, other.low), max(self.high, other.high))
 
     def by(self, factor: float) -> Range:
@@ -54,7 +54,7 @@ def fixed(number: int) -> Range:
 
 
 _UNKNOWN: Final = Range(0, UNBOUNDED)
-#: The size of the value at a path from a variable, None when nothing is known of it.
+#: Returns the size of the value at a path from a variable, None if it is unknown.
 SizeOf = Callable[[Path], Range | None]
 _SCALARS: Final = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
 _ADDRESS: Final = Range(4, 16)
@@ -70,7 +70,7 @@ class _Local:
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """Sizes of what a list or map made in the expression holds."""
+    """The sizes of the items of a list or map that the expression constructs."""
 
     kind: str
     key: Range
@@ -129,7 +129,7 @@ class _Coster:
         return self.paths.get(node.id, ())
 
     def _known_size(self, path: Path) -> Range | None:
-        """As upstream, a path that begins with no variable is looked up as if it did: its first part is not looked at."""
+        """As upstream, the first part of a path is ignored, even if it is not a variable."""
         return self.size_of(path) if path else None
 
     def _item_size(self, node: Node) -> Range:
@@ -288,7 +288,7 @@ class _Coster:
         return Range(1 if high else 0, high).by(TRAVERSAL)
 
     def _extended(self, node: Call, overload: str) -> tuple[Range, Range | None] | None:
-        """The functions that Kubernetes adds or has its own costs for."""
+        """Estimate the functions that Kubernetes adds or gives other costs."""
         name, args, target = node.function, node.args, node.target
         if name in CONSTANT or overload == "cidr_ip":
             return fixed(1), None
@@ -336,7 +336,7 @@ class _Coster:
         cost = size.by(2 * TRAVERSAL)
         if node.function == "split":
             most = literal(node.args[1]) if len(node.args) > 1 else None
-            # As upstream, a negative limit counts as the unsigned number it would be.
+            # As upstream, a negative limit counts as its unsigned counterpart.
             return cost, Range(0, most % 2**64 if isinstance(most, int) else size.high)
         if node.function == "replace" and len(node.args) > 1:
             return cost, _replaced(size, self.size(node.args[0]), self.size(node.args[1]))
@@ -352,7 +352,7 @@ class _Coster:
         return size.by(TRAVERSAL), size
 
     def _listed(self, node: Call, overload: str) -> tuple[Range, Range | None] | None:
-        """Functions that make lists, and lists as sets."""
+        """Estimate functions that return lists, and set functions of lists."""
         args, target = node.args, node.target
         if overload.startswith("list_sets_"):
             size = self.size(args[0]) * self.size(args[1])
@@ -451,7 +451,7 @@ def _whole_number(node: Node, default: int) -> int:
 
 
 def _replaced(size: Range, old: Range, new: Range) -> Range:
-    """The size of a text after replacing."""
+    """Return the size of a text after replacing."""
     if old.low == 0:
         most, kept_most = min(size.high + 1, UNBOUNDED), size.high
     elif new.high <= old.low:

@@ -1,4 +1,4 @@
-"""From a checked tree to something that runs: each node becomes a closure over its children's.
+"""Compiles a checked tree into closures: each node becomes a closure over those of its children.
 
 ``&&``, ``||`` and comprehensions follow CEL's error rules: an error on one side does not matter when the other side decides.
 """
@@ -17,13 +17,13 @@ from kubeloop.cel.standard_macros import ACCUMULATORS
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
 from kubeloop.cel.values import NONE, Message, Optional, TypeValue, as_key, entries_of, keys_of
 
-#: Values of variables by name, and of the loops that are running.
+#: Values of variables by name, including the variables of running loops.
 Scope = dict[str, Any]
 Step = Callable[[Scope, Meter], Any]
 
 
 def plan(checked: Checked) -> Step:
-    """The closure of the whole expression."""
+    """Return the closure of the whole expression."""
     return _Planner(checked).step(checked.root)
 
 
@@ -149,13 +149,13 @@ class _Planner:
         return fold
 
 
-#: What the macros ``all`` and ``exists`` add to the cost of each element: their condition, and reading what was found so far.
+#: The cost that ``all`` and ``exists`` add for each element: the condition, and reading the accumulated result.
 _ALL_COST = 3
 _EXISTS_COST = 4
 
 
 def _quantifier(node: Comprehension) -> tuple[Node, bool, int] | None:
-    """The predicate of a comprehension that ``all`` or ``exists`` was expanded to, which value of it decides, and the added cost."""
+    """Recognise the expansion of ``all`` or ``exists``; return its predicate, the value that decides, and the added cost."""
     step = node.step
     if node.accumulator not in ACCUMULATORS or not isinstance(step, Call) or not isinstance(node.initial, Const):
         return None
@@ -173,7 +173,7 @@ def _quantifier(node: Comprehension) -> tuple[Node, bool, int] | None:
 
 
 def _quantify(over: Step, variable: str, predicate: Step, decisive: bool, added: int) -> Step:
-    """The same as folding, without folding."""
+    """Do the same as a fold, but stop at the deciding element."""
 
     def step(scope: Scope, meter: Meter) -> Any:
         items = over(scope, meter)
@@ -211,7 +211,7 @@ def _items(value: Any) -> list[Any]:
 
 
 class _Failure:
-    """An error as the value of an accumulator: a later element may still decide."""
+    """An error as the value of an accumulator: a later element may still decide the result."""
 
     __slots__ = ("error",)
 
@@ -361,7 +361,7 @@ def _list(steps: list[Step], optional: frozenset[int]) -> Step:
 
 
 def _function(function: Function, args: list[Step], chosen: Sequence[str]) -> Step:
-    """``chosen``: the overloads that the checker left; which of them it is shows when the values are there."""
+    """``chosen``: the overloads that the checker left; the values decide which one applies."""
     name = function.name
     among = [one for one in function.overloads if one.id in chosen]
     found: dict[Any, tuple[Overload, CallCost | None]] = {}

@@ -1,6 +1,6 @@
-"""Calls of macros are expanded: those of the language, comprehensions over two variables, ``sortBy``, and ``cel.bind``.
+"""Expands macros: those of the language, comprehensions over two variables, ``sortBy``, and ``cel.bind``.
 
-Expanded as cel-go does (ext/comprehensions.go, ext/lists.go), so that costs and messages come out alike.
+The expansion is cel-go's (ext/comprehensions.go, ext/lists.go), so that costs and messages are the same.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _TRANSFORMS = {"transformList", "transformMap", "transformMapEntry"}
 
 
 def expand(parsed: Parsed, others: Sequence[Issue] = (), *, bindings: bool = False) -> None:
-    """Replace calls of macros, in place; of ``cel.bind`` where there are ``bindings``. ``others`` is what was found to be wrong before.
+    """Replace calls of macros in place; those of ``cel.bind`` only with ``bindings``. ``others`` are issues found earlier.
 
     Raises:
-        CompileError: a variable is no simple name, or named twice; or there are ``others``.
+        CompileError: a variable is not a simple name, or two have the same name; or ``others`` is not empty.
     """
     expander = _Expander(parsed, bindings)
     parsed.root = expander.node(parsed.root)
@@ -145,7 +145,7 @@ class _Expander:
         return Comprehension(node.id, first, target, ACCUMULATOR, initial, Const(new(), True), step, result(), second)
 
     def _bind(self, node: Call) -> Node:
-        """``cel.bind(x, value, expression)``: a fold over nothing whose accumulator is x."""
+        """Expand ``cel.bind(x, value, expression)`` into a fold over an empty list whose accumulator is x."""
         name, value, made = node.args
         if not isinstance(name, Ident):
             raise self._error(name, "cel.bind() variable names must be simple identifiers")
@@ -154,7 +154,7 @@ class _Expander:
         return Comprehension(node.id, "#unused", over, name.name, value, Const(new(), False), Ident(new(), name.name), made)
 
     def _sort_by(self, node: Call, target: Node) -> Node:
-        """``list.sortBy(x, key)``: bind the list, fold the keys, sort by them."""
+        """Expand ``list.sortBy(x, key)``: bind the list, fold the keys, sort by them."""
         name, key = node.args
         if isinstance(target, Const | MapLiteral | StructLiteral):
             raise self._error(target, "sortBy can only be applied to a list, identifier, comprehension, call or select expression")

@@ -10,13 +10,13 @@ from typing import Final
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, Node, Select, walk
 
 ACCUMULATOR: Final = "@result"
-#: How macros call what they accumulate into.
+#: The name of the accumulator in expanded macros.
 ACCUMULATORS: Final = (ACCUMULATOR, "__result__")
 _UNUSED: Final = "#unused"
 
 
 class BadMacro(Exception):
-    """A call of a macro that cannot be expanded, and the node that is to blame."""
+    """A macro call cannot be expanded; names the faulty node."""
 
     def __init__(self, node: Node, text: str) -> None:
         super().__init__(text)
@@ -26,15 +26,15 @@ class BadMacro(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StandardMacros:
-    """Expands a call; ``new`` gives an identifier for a node that stands where the call does."""
+    """Expands a call; ``new`` returns an identifier for a node at the position of the call."""
 
     new: Callable[[Node], int]
 
     def expanded(self, node: Call) -> Node:
-        """What the call stands for, or the call itself.
+        """Return the expansion of the call, or the call itself if it is no macro.
 
         Raises:
-            BadMacro
+            BadMacro: the call cannot be expanded.
         """
         target, count = node.target, len(node.args)
         if target is None:
@@ -86,7 +86,7 @@ class StandardMacros:
         return Comprehension(node.id, variable, target, ACCUMULATOR, initial, condition, step, final)
 
     def _collected(self, node: Call, target: Node, test: Node | None, element: Node) -> Node:
-        """``map`` and ``filter``: a list of what each element becomes, of those only for which ``test`` holds."""
+        """Expand ``map`` and ``filter``: a list of the transformed elements for which ``test`` holds."""
         variable = self._variable(node, "argument is not an identifier")
         step: Node = self._call(node, "_+_", self._result(node), ListLiteral(self.new(node), [element]))
         if test is not None:

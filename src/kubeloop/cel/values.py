@@ -1,4 +1,4 @@
-"""What CEL expressions compute with: Python's own values where they fit, and small classes where they do not.
+"""The values of CEL expressions: Python's own where they fit, and small classes otherwise.
 
 null, bool, int, float, str, bytes, list and dict stand for themselves; an object of a schema is a dict by its (escaped) field names.
 """
@@ -28,7 +28,7 @@ class UInt(int):
 
 
 class Timestamp(msgspec.Struct, frozen=True, eq=False):
-    """Nanoseconds since 1970, UTC; ``offset`` is how far from it (seconds) the moment is printed, and does not matter to comparisons."""
+    """A time in nanoseconds since 1970, UTC; ``offset`` (seconds) affects only printing, not comparisons."""
 
     nanos: int
     offset: int = 0
@@ -53,19 +53,19 @@ class Timestamp(msgspec.Struct, frozen=True, eq=False):
 
 
 class Duration(msgspec.Struct, frozen=True, order=True):
-    """Nanoseconds."""
+    """A duration in nanoseconds."""
 
     nanos: int
 
 
 class TypeValue(msgspec.Struct, frozen=True):
-    """What ``type(x)`` yields."""
+    """The result of ``type(x)``."""
 
     name: str
 
 
 class Optional(msgspec.Struct, frozen=True):
-    """A value that may be missing; ``NONE`` is the missing one."""
+    """A value that may be missing; ``NONE`` is the missing value."""
 
     value: Any
     present: bool = True
@@ -92,7 +92,7 @@ class Url(msgspec.Struct, frozen=True):
 
 
 class Amount(msgspec.Struct, frozen=True, eq=False):
-    """A quantity as expressions have it. ``scale``: the power of ten in which upstream keeps it; None where it needs a big number."""
+    """A quantity in expressions. ``scale``: the power of ten of upstream's representation; None if it uses a big number."""
 
     quantity: Quantity
     scale: int | None = None
@@ -105,7 +105,7 @@ class Amount(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_integer(self) -> bool:
-        """By how it was written, not by its value: 1000m is none, nor is 1Pi."""
+        """Whether it was written as an integer, whatever its value: 1000m is none, nor is 1Pi."""
         return self.scale is not None and self.scale >= 0 and INT_MIN <= self.quantity.value() <= INT_MAX
 
     def plus(self, other: Amount) -> Amount:
@@ -131,13 +131,13 @@ class Semver(msgspec.Struct, frozen=True):
     build: str = ""
 
     def key(self) -> tuple[Any, ...]:
-        """Order of precedence, https://semver.org section 11: a release is above its pre-releases, numbers are below texts."""
+        """The sort key of precedence, https://semver.org section 11: a release is above its pre-releases, numbers are below texts."""
         identifiers = tuple((0, one, "") if isinstance(one, int) else (1, 0, one) for one in self.pre)
         return self.major, self.minor, self.patch, not self.pre, identifiers
 
 
 class Format(msgspec.Struct, frozen=True):
-    """A named format: yields messages about what is wrong with a text. ``weight`` is the size of its pattern, for costs."""
+    """A named format: yields messages about the faults of a text. ``weight`` is the size of its pattern, for costs."""
 
     name: str
     check: Callable[[str], list[str]]
@@ -164,7 +164,7 @@ class MapList(list[Any]):
 
 
 class Message(dict[str, Any]):
-    """What ``Object.spec{replicas: 1}`` constructs: its fields by name, and ``name``, what the expression called it."""
+    """The result of ``Object.spec{replicas: 1}``: fields by name; ``name`` is its type in the expression."""
 
     __slots__ = ("name",)
 
@@ -174,7 +174,7 @@ class Message(dict[str, Any]):
 
 
 class Fields(dict[str, Any]):
-    """An object of a schema by escaped names, where some differ from the fields' own: a look-up finds a field by either name."""
+    """An object of a schema by escaped names, where some differ from the plain names: a lookup finds a field by either name."""
 
     __slots__ = ()
 
@@ -191,19 +191,19 @@ class Fields(dict[str, Any]):
 
 
 def _escaped(name: str) -> str | None:
-    """The escaped name of the field that a name leads to."""
+    """Return the escaped name of the field that a name leads to."""
     field = unescape(name)
     return None if field is None else escape(field)
 
 
 class UnknownField(msgspec.Struct, frozen=True):
-    """The key of a field that the schema does not have: it counts when objects are compared, and rules cannot reach it."""
+    """The key of a field that is not in the schema: comparisons include it, and rules cannot reach it."""
 
     name: str
 
 
 class BoolKey(msgspec.Struct, frozen=True):
-    """A bool as the key of a map; to Python, True is also 1."""
+    """A bool as the key of a map; in Python, True equals 1."""
 
     value: bool
 
@@ -214,7 +214,7 @@ def is_key(value: Any) -> bool:
 
 
 def as_key(value: Any) -> Any:
-    """How a value is kept as the key of a dict."""
+    """Return the form of a value as the key of a dict."""
     if isinstance(value, bool):
         return BoolKey(value)
     if not is_key(value):
@@ -227,7 +227,7 @@ def from_key(key: Any) -> Any:
 
 
 def entries_of(mapping: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """The keys that expressions see, with their values."""
+    """Yield the visible keys of a map with their values."""
     return ((from_key(key), value) for key, value in mapping.items() if type(key) is not UnknownField)
 
 
@@ -236,7 +236,7 @@ def keys_of(mapping: dict[Any, Any]) -> Iterator[Any]:
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What an authorizer said."""
+    """An authorizer's decision."""
 
     allowed: bool
     reason: str = ""
@@ -244,14 +244,14 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Authorizer(msgspec.Struct, frozen=True):
-    """The variable ``authorizer``: ``decide`` answers questions, about the requester or the service account named."""
+    """The variable ``authorizer``: ``decide`` checks access of the requester or of the named service account."""
 
     decide: Callable[[AccessQuestion, str], Decision]
     service_account: str = ""
 
 
 class AccessQuestion(msgspec.Struct, frozen=True):
-    """May somebody do something to a resource, or to a path that is none? Empty parts are not asked about."""
+    """An access check: may a user do something to a resource, or to a non-resource path? Empty parts do not restrict it."""
 
     by: Authorizer
     path: str = ""
@@ -310,7 +310,7 @@ _NAMES: Final[dict[type, str]] = {
     ResourceCheck: "kubernetes.authorization.ResourceCheck",
     Decision: "kubernetes.authorization.Decision",
 }
-#: What overload signatures call the types at run time.
+#: Run-time names of types in overload signatures.
 _KINDS: Final = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration", "null_type": "null"}
 
 
@@ -321,13 +321,13 @@ def type_name(value: Any) -> str:
 
 
 def kind_of(python: type) -> str:
-    """The name by which overloads know values of a Python class."""
+    """Return the name of a Python class in overload signatures."""
     name = _NAMES.get(python, python.__name__)
     return _KINDS.get(name, name)
 
 
 def equal(one: Any, other: Any) -> bool:
-    """CEL's ``==``: numbers by value whatever their type, NaN never, values of different types never."""
+    """Compare by CEL's ``==``: numbers by value whatever their type, NaN never, values of different types never."""
     kind, against = type(one), type(other)
     if kind is str:
         return against is str and one == other
@@ -351,7 +351,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def _constructed(value: dict[Any, Any]) -> str:
-    """As what; empty for a map."""
+    """Return the type name of a constructed object; empty for a map."""
     return value.name if type(value) is Message else ""
 
 
@@ -371,7 +371,9 @@ def contains(items: list[Any], wanted: Any) -> bool:
 
 
 def joined(one: list[Any], other: list[Any]) -> list[Any]:
-    """``+`` of lists. Of a set the union; of a map, items of ``other`` replace those of the same keys, new ones are appended."""
+    """Concatenate lists by ``+``. Set lists become a union; in map lists, items of ``other`` replace those with the same keys, others are
+    appended.
+    """
     if isinstance(one, SetList):
         return SetList([*one, *(item for item in other if not contains(one, item))])
     if isinstance(one, MapList):
@@ -383,7 +385,7 @@ def joined(one: list[Any], other: list[Any]) -> list[Any]:
 
 
 def size_of(value: Any) -> int:
-    """Characters, bytes, items or entries; 1 of what has no size. For costs."""
+    """Return the number of characters, bytes, items or entries; 1 for values without a size. For costs."""
     if isinstance(value, str | bytes | list | dict):
         return len(value)
     if type(value) is Optional and value.present:

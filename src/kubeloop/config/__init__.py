@@ -1,4 +1,4 @@
-"""Which cluster to talk to, and as whom: kubeconfig files, the pod's own service account, credentials and TLS."""
+"""Client configuration: kubeconfig files, the pod's own service account, credentials and TLS."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
+if not TYPE_CHECKING:  # otherwise a type checker would accept any misspelt name as Any
 
     def __getattr__(name: str) -> Any:
-        # Most programs read their configuration, and neither change nor explain it.
+        # Most programs load their configuration, and neither change nor explain it.
         if name not in _LATER:
             from kubeloop.meta.missing_names import missing_name
 

@@ -1,4 +1,4 @@
-"""Says in words what a configuration is and where each setting came from. No secret is ever in it."""
+"""Explains a configuration and where each setting came from. The text never contains a secret."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kubeloop.meta.errors import ConfigError
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """``value`` as it may be shown: a secret is only said to be there."""
+    """A setting. ``value`` is printable: a secret is only mentioned, not shown."""
 
     name: str
     value: str
@@ -24,7 +24,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """``str`` gives a table for people; iterating gives its settings. ``unused``: what is set and has no effect, and why."""
+    """Iterates over settings; ``str`` formats a table for people. ``unused``: settings without effect, and why."""
 
     settings: tuple[Setting, ...]
     files: tuple[str, ...]
@@ -37,7 +37,7 @@ class Explanation(msgspec.Struct, frozen=True):
     def __getitem__(self, name: str) -> Setting:
         """
         Raises:
-            KeyError: no setting of that name.
+            KeyError: there is no setting of that name.
         """
         for setting in self.settings:
             if setting.name == name:
@@ -45,7 +45,7 @@ class Explanation(msgspec.Struct, frozen=True):
         raise KeyError(name)
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON and YAML."""
+        """Return a tree for JSON and YAML."""
         return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, object])
 
     def __str__(self) -> str:
@@ -58,9 +58,9 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(config: ClusterConfig, environ: Mapping[str, str] | None = None) -> Explanation:
-    """The explanation of ``config``; ``environ`` is where proxies are looked up, the process' own unless given."""
+    """Return the explanation of ``config``; proxies are looked up in ``environ``, by default the process' environment."""
     known = config.provenance
-    # What a program builds itself has no provenance at all.
+    # A configuration that a program builds itself has no provenance.
     built = not known.origins and not known.files
 
     def setting(name: str, value: object, field: str = "", default: object = "") -> Setting:

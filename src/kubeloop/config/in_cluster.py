@@ -1,4 +1,4 @@
-"""Configuration of a program that runs in a pod: its service account's token, CA and namespace.
+"""The configuration of a program in a pod: its service account's token, CA and namespace.
 
 Source: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/ and client-go rest.InClusterConfig.
 """
@@ -20,15 +20,15 @@ _ADDRESS = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
 
 def is_in_cluster(environ: Mapping[str, str] | None = None, account: Path | None = None) -> bool:
-    """True if the environment and the token file of a pod are there."""
+    """True if the environment and the token file of a pod exist."""
     environ, account = os.environ if environ is None else environ, account or ACCOUNT
     return all(environ.get(name) for name in _ADDRESS) and (account / "token").is_file()
 
 
 def pod_namespace(environ: Mapping[str, str] | None = None, account: Path | None = None) -> tuple[str, Origin] | None:
-    """The namespace of the pod that this runs in: ``POD_NAMESPACE``, else the service account's file; None outside a pod.
+    """Return the namespace of the present pod: ``POD_NAMESPACE``, else the service account's file; None outside a pod.
 
-    Source: client-go tools/clientcmd/merged_client_builder.go: also beside a kubeconfig whose context names none.
+    Source: client-go tools/clientcmd/merged_client_builder.go: also applies to a kubeconfig whose context has no namespace.
     """
     return _namespace(environ, account) if is_in_cluster(environ, account) else None
 
@@ -36,13 +36,15 @@ def pod_namespace(environ: Mapping[str, str] | None = None, account: Path | None
 def in_cluster_config(
     environ: Mapping[str, str] | None = None, account: Path | None = None, overrides: Overrides | None = None
 ) -> ClusterConfig:
-    """The pod's own cluster. The token file is named, not read: the kubelet rotates it, so it is read anew while in use.
+    """Return the configuration of the pod's own cluster. The token file is only named: the kubelet rotates it, so it is read again while in
+    use.
 
-    Namespace: that of ``overrides``, else ``POD_NAMESPACE``, else the service account's file, else ``default``. Of ``overrides`` also
-    server, token or token file, certificate authority, and impersonation count.
+    The namespace is that of ``overrides``, else ``POD_NAMESPACE``, else the service account's file, else ``default``. ``overrides`` may
+    also
+    set server, token or token file, certificate authority, and impersonation.
 
     Raises:
-        ConfigError: not in a pod, or the pod has no service account mounted.
+        ConfigError: this is not a pod, or the pod has no service account mounted.
     """
     environ, account, given = os.environ if environ is None else environ, account or ACCOUNT, overrides or Overrides()
     host, port = (environ.get(name, "") for name in _ADDRESS)

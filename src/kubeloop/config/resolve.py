@@ -1,4 +1,4 @@
-"""From a merged kubeconfig, a context name and overrides to one ``ClusterConfig``.
+"""Resolves a merged kubeconfig, a context name and overrides to one ``ClusterConfig``.
 
 Source: client-go tools/clientcmd/client_config.go and validation.go.
 """
@@ -33,12 +33,18 @@ def resolve(
     policy: PluginPolicy | None = None,
     files_from: str = "argument",
 ) -> ClusterConfig:
-    """The cluster and user of ``context``, or of ``current-context``, with ``overrides`` over them.
+    """Return the cluster and user of ``context``, or of ``current-context``, with ``overrides`` applied.
 
-    ``namespace`` is asked where neither the context nor an override names one.
+    Args:
+        config: The merged kubeconfig.
+        context: Name of a context. None: the current context.
+        overrides: Settings that take precedence.
+        namespace: Called if neither the context nor an override names a namespace.
+        policy: The credential plugins that may run. None: all.
+        files_from: Where the files were named, for explanations.
 
     Raises:
-        ConfigError: the context, or what it names, is not there; or the entries cannot be used. File, context and key are named.
+        ConfigError: the context, or an entry it names, does not exist; or the entries cannot be used. The text names file, context and key.
     """
     given = overrides or Overrides()
     name, chosen, choice = _context(config, context, given)
@@ -61,7 +67,7 @@ def resolve(
     credentials = credentials_of(user, user_at, origins, unused, cluster, policy)
     if server.lower().startswith("http:"):
         if user_names := credentials.methods:
-            # client-go shows no credential to a server without TLS (client_config.go, ClientConfig).
+            # client-go sends no credential to a server without TLS (client_config.go, ClientConfig).
             unused.append(f"{' and '.join(user_names)} of {user_at.entry or 'the overrides'}: the server is not https")
             _logger.warning("%s: %s not sent, because server is not https", user_at, " and ".join(user_names))
         credentials = credentials.only_impersonation()
@@ -89,7 +95,7 @@ def resolve(
 
 
 class Place:
-    """Where the fields of one entry stand: in a file, or among the overrides. ``str`` gives the entry, calling it gives one key."""
+    """The location of one entry: in a file, or in the overrides. ``str`` gives the entry, calling it gives one key."""
 
     def __init__(self, file: Path | None, entry: str, overridden: frozenset[str], context: str = "") -> None:
         self.file = file
@@ -114,7 +120,7 @@ class Place:
         return Origin(kind="file", where=str(self.file), entry=self.entry, key=key or field.replace("_", "-"))
 
     def path(self, field: str, value: str) -> Path:
-        """Relative paths are relative to the kubeconfig that holds them, wherever the program was started."""
+        """Return a path; relative paths are relative to their kubeconfig, whatever the working directory."""
         if self.file is None or field in self._overridden:
             return Path(value)
         return self.file.absolute().parent / value
@@ -171,7 +177,7 @@ def _namespace(entry: Context, at: Place, fallback: Callable[[], tuple[str, Orig
 
 
 def _server(url: str) -> str:
-    """Without what an API server's address never has (client_config.go, ClientConfig)."""
+    """Remove the parts of a URL that an API server's address never has (client_config.go, ClientConfig)."""
     return url.partition("#")[0].partition("?")[0].rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""From a kubeconfig's user entry to ``Credentials``: what is refused, what has no effect, and where each part came from.
+"""Converts a kubeconfig's user entry to ``Credentials``: checks it, and records unused settings and the origin of each part.
 
 Source: client-go tools/clientcmd/validation.go (validateAuthInfo) and plugin/pkg/client/auth.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _INTERACTIVE = ("Never", "IfAvailable", "Always")
-#: Where a cluster entry keeps what it wants to tell a plugin. Source: client-go tools/clientcmd/client_config.go, clusterExtensionKey.
+#: The cluster entry's key for plugin settings. Source: client-go tools/clientcmd/client_config.go, clusterExtensionKey.
 _PLUGIN_EXTENSION = "client.authentication.k8s.io/exec"
 _INSTEAD_OF_PROVIDER = {
     "oidc": "kubelogin (kubectl oidc-login get-token)",
@@ -35,10 +35,18 @@ _INSTEAD_OF_PROVIDER = {
 def credentials_of(
     user: User, at: Place, origins: dict[str, Origin], unused: list[str], cluster: Cluster, policy: PluginPolicy | None
 ) -> Credentials:
-    """What the user shows to the server. Adds to ``origins`` and ``unused``.
+    """Return the user's credentials. Adds to ``origins`` and ``unused``.
+
+    Args:
+        user: The user entry.
+        at: The location of the entry, for messages.
+        origins: Receives the origin of each setting.
+        unused: Receives a text for each setting without effect.
+        cluster: The cluster entry, for plugins.
+        policy: The credential plugins that may run. None: all.
 
     Raises:
-        ConfigError: the entry cannot be used; file, context and key are named.
+        ConfigError: the entry cannot be used; the text names file, context and key.
     """
     if user.auth_provider:
         provider = str(user.auth_provider.get("name", ""))
@@ -71,10 +79,17 @@ def credentials_of(
 
 
 def pem_of(entry: User | Cluster, field: str, at: Place, origins: dict[str, Origin], unused: list[str]) -> Pem | None:
-    """A certificate, authority or key of an entry, read once so that a missing file is told at once. Data wins over a file.
+    """Return a certificate, authority or key of an entry, read once so that a missing file is reported at once. Data takes precedence.
+
+    Args:
+        entry: The entry.
+        field: The field with the path; data is in the field with the suffix ``-data``.
+        at: The location of the entry, for messages.
+        origins: Receives the origin of the setting.
+        unused: Receives a text if a setting has no effect.
 
     Raises:
-        ConfigError: it cannot be read, or is not PEM.
+        ConfigError: the file cannot be read, or is not PEM.
     """
     data_field = f"{field}_data"
     data, path = getattr(entry, data_field), getattr(entry, field)
@@ -123,7 +138,7 @@ def _exec(user: User, at: Place, cluster: Cluster, policy: PluginPolicy | None) 
         raise ConfigError(f'{at}: exec.interactiveMode: "{interactive}" is not one of {", ".join(_INTERACTIVE)}')
     if not all(variable.name for variable in plugin.env):
         raise ConfigError(f"{at}: exec.env: a variable has no name; give each name and value")
-    # A bare name is looked for in PATH; anything with a separator is a path, relative to the kubeconfig.
+    # A bare name is searched in PATH; a name with a separator is a path, relative to the kubeconfig.
     command = str(at.path("exec", plugin.command)) if os.sep in plugin.command else plugin.command
     told = next((one.extension for one in cluster.extensions if one.name == _PLUGIN_EXTENSION), None)
     return ExecPlugin(

@@ -1,4 +1,4 @@
-"""Reads JSONPath templates of kubectl's dialect into nodes. Messages are those of k8s.io/client-go util/jsonpath."""
+"""Parses JSONPath templates of kubectl's dialect into nodes. Messages are those of k8s.io/client-go util/jsonpath."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubeloop.meta.errors import KubeloopError
 
 
 class JSONPathError(KubeloopError):
-    """A template is malformed, or a document does not have what it asks for."""
+    """A template is malformed, or a document lacks a value that it selects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Wildcard:
 
 @dataclass(frozen=True, slots=True)
 class Recursive:
-    """The value and all that is below."""
+    """Recursive descent (``..``): the value and everything below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,14 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """``[0,2]``, ``['a','b']``: one after the other."""
+    """``[0,2]``, ``['a','b']``: the results of several selectors, one after the other."""
 
     members: tuple[tuple[Node, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """``[?(left operator right)]``; an empty operator asks whether ``left`` is there."""
+    """``[?(left operator right)]``; an empty operator tests whether ``left`` exists."""
 
     left: tuple[Node, ...]
     operator: str = ""
@@ -73,10 +73,10 @@ _TERMINATORS = " \t\r\n.,[]$@{}"
 
 
 def parse(template: str, *, any_word: bool = False) -> tuple[tuple[Node, ...], ...]:
-    """The parts of a template: texts and expressions. With ``any_word`` a bare word is a text, whether or not it could be evaluated.
+    """Return the parts of a template: texts and expressions. With ``any_word`` a bare word is a text, whether or not it could be evaluated.
 
     Raises:
-        JSONPathError: malformed.
+        JSONPathError: the template is malformed.
     """
     parts: list[tuple[Node, ...]] = []
     position = 0
@@ -95,7 +95,7 @@ def parse(template: str, *, any_word: bool = False) -> tuple[tuple[Node, ...], .
 
 
 class _Reader:
-    """One expression while it is read."""
+    """Parses one expression."""
 
     def __init__(self, text: str, position: int = 0, *, any_word: bool = False) -> None:
         self._text = text
@@ -103,7 +103,7 @@ class _Reader:
         self.position = position
 
     def expression(self, end: str) -> tuple[Node, ...]:
-        """Nodes up to ``end`` (consumed), or to the end of the text if ``end`` is empty."""
+        """Return the nodes up to ``end`` (consumed), or to the end of the text if ``end`` is empty."""
         nodes: list[Node] = []
         while True:
             character = self._peek()
@@ -230,12 +230,12 @@ class _Reader:
 
 
 def _subscript(text: str) -> list[Node]:
-    """What stands in brackets: ``*``, a quoted member, an index or a slice."""
+    """Parse the content of brackets: ``*``, a quoted member, an index or a slice."""
     if text == "*":
         return [Slice()]
     quoted = _QUOTED_KEY.match(text)
     if quoted:
-        # Dots in quoted names are escaped by kubectl's users too: ['a\.b'].
+        # kubectl's users escape dots in quoted names: ['a\.b'].
         return [Field((quoted[1] if quoted[1] is not None else quoted[2]).replace("\\", ""))]
     match = _SLICE.match(text)
     if match is None or not text:

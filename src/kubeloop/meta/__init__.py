@@ -1,4 +1,4 @@
-"""Core types of the Kubernetes API that are written by hand: names, metadata, selectors, quantities, errors."""
+"""Hand-written core types of the Kubernetes API: names, metadata, selectors, quantities, errors."""
 
 from kubeloop.meta.errors import (
     AlreadyExists,

@@ -1,4 +1,4 @@
-"""Names arguments for errors and log lines without their contents, and refuses what is passed by mistake for a kind or an object."""
+"""Checks that an argument is a kind or an object, and describes arguments for errors and log lines without their contents."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kubeloop.meta.unstructured import Unstructured
 
 
 def require_kind(given: object) -> None:
-    """Refuse what is not a class of objects.
+    """Refuse a value that is not a class of objects.
 
     Raises:
-        TypeError: the text says what was given, and what to give.
+        TypeError: the text describes the value, and says what to pass.
     """
     if isinstance(given, type):
         if issubclass(given, Resource) and given is not Unstructured:
@@ -35,10 +35,10 @@ def require_kind(given: object) -> None:
 
 
 def require_object(given: object) -> None:
-    """Refuse what is not an object of some kind.
+    """Refuse a value that is not an object of some kind.
 
     Raises:
-        TypeError: the text says what was given, and what to give.
+        TypeError: the text describes the value, and says what to pass.
     """
     if isinstance(given, Resource):
         return
@@ -50,10 +50,10 @@ def require_object(given: object) -> None:
 
 
 def described(given: object) -> str:
-    """Names an argument for an error or a log line, without its contents: they may be secret.
+    """Describe an argument for an error or a log line, without its contents, which may be secret.
 
-    Numbers and None are shown as they are; of objects and trees the kind and the name; of everything else, texts too, the type and size.
-    It never raises: an error that describes an argument must be able to do so.
+    Numbers and None are shown as they are; objects and trees by kind and name; everything else, texts too, by type and size.
+    It never raises, because errors call it.
 
     Example:
         >>> described({"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "..."}})
@@ -66,7 +66,7 @@ def described(given: object) -> str:
 
 
 def described_word(given: object) -> str:
-    """As ``described``, but a short word is shown: for arguments that take a name or a value of an enumeration, which may be misspelt.
+    """Describe as ``described``, but show a short word: for arguments that take a name or a value of an enumeration, which may be misspelt.
 
     Example:
         >>> described_word("merg")
@@ -116,7 +116,7 @@ def _place(namespace: object, name: object) -> str:
 
 
 def _name(given: object) -> str:
-    """A kind or a name as it is; "" for anything else."""
+    """Return a kind or a name as it is; "" for anything else."""
     return str(given) if isinstance(given, str) and len(given) <= _LONGEST_NAME and given.isprintable() else ""
 
 
@@ -126,9 +126,9 @@ def _counted(count: int, what: str) -> str:
 
 #: A text that may be a name or a value of an enumeration.
 _WORD = re.compile(r"[\w./+:-]{1,63}")
-#: Names of Kubernetes have at most so many characters.
+#: Maximum length of names in Kubernetes.
 _LONGEST_NAME = 253
-#: Size of a whole number that is shown.
+#: Limit of whole numbers that are shown.
 _BITS = 128
 _UNTYPED = 'Unstructured.of("v1", "Pod")'
 

@@ -1,3 +1,3 @@
-"""The version of kubeloop, where every layer may read it."""
+"""The version of kubeloop, readable by every layer."""
 
 VERSION = "0.1.0"

@@ -36,7 +36,7 @@ class SignatureInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VerifyingKey:
-    """A public key. ``key_id`` is its hash; ``algorithm`` is the one that its private key signs with here."""
+    """A public key. ``key_id`` is its hash; ``algorithm`` belongs to the tokens that its private key signs here."""
 
     key: _Public
     key_id: str

@@ -1,4 +1,4 @@
-"""IP addresses, CIDRs and URLs. Source: k8s.io/apiserver pkg/cel/library (ip, cidr, urls); texts as Go's netip and net/url read them."""
+"""IP addresses, CIDRs and URLs. Source: k8s.io/apiserver pkg/cel/library (ip, cidr, urls); parsed as Go's netip and net/url do."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _contains_cidr(cidr: Cidr, other: Cidr) -> bool:
 
 
 def _is_global(address: Address) -> bool:
-    """Go's IsGlobalUnicast: private addresses count."""
+    """Do the same as Go's IsGlobalUnicast: private addresses count."""
     if address.version == 4 and str(address) == "255.255.255.255":
         return False
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
@@ -113,7 +113,7 @@ member("masked", "cidr -> cidr", "cidr_masked")(lambda cidr: Cidr(cidr.network.n
 
 @function("url", "string -> url", "string_to_url")
 def _url(text: str) -> Url:
-    """As Go's url.ParseRequestURI: absolute, or a path."""
+    """Parse as Go's url.ParseRequestURI: absolute, or a path."""
     failure = f"URL parse error during conversion from string: parse {_quoted(text)}: "
     if not text:
         raise EvalError(f"{failure}empty url")
@@ -163,7 +163,7 @@ member("getPort", "url -> string", "url_get_port")(_port)
 def _escaped_path(url: Url) -> str:
     path = url.parts.path
     if url.parts.scheme and not url.parts.netloc and not path.startswith("/"):
-        return ""  # to Go, what follows the scheme is then opaque
+        return ""  # Go treats the text after the scheme as opaque then
     return path if _ESCAPED_PATH.fullmatch(path) else quote(unquote(path), safe="/$&+,:;=@-_.~")
 
 

@@ -26,10 +26,10 @@ def _value(of: Optional) -> Any:
 
 
 def select(of: Any, key: Any) -> Optional:
-    """What ``of`` (itself perhaps optional) has at a field, key or index; none where it has nothing.
+    """Select a field, key or index of ``of`` (which may be an optional); none if it is missing.
 
     Raises:
-        EvalError: it has neither fields nor items.
+        EvalError: the value has neither fields nor items.
     """
     if isinstance(of, Optional):
         if not of.present:

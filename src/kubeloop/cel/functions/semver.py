@@ -68,7 +68,7 @@ member("sub", "quantity, int -> quantity", "quantity_sub_int")(lambda one, other
 def _parse_semver(text: str) -> Semver:
     """
     Raises:
-        EvalError: no semantic version, in the words of github.com/blang/semver.
+        EvalError: the text is not a semantic version; the words are those of github.com/blang/semver.
     """
     if not text:
         raise EvalError("Version string empty")

@@ -1,4 +1,4 @@
-"""Timestamps and durations: reading, printing and taking them apart. Texts are RFC 3339 and Go's ("1h30m", "0.5s")."""
+"""Timestamps and durations: parsing, printing and accessing parts. Texts are RFC 3339 and Go's ("1h30m", "0.5s")."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @function("duration", "string -> duration", "string_to_duration")
 def parse_duration(text: str) -> Duration:
-    """Go's time.ParseDuration.
+    """Parse a duration as Go's time.ParseDuration.
 
     Raises:
-        EvalError: no duration.
+        EvalError: the text is not a duration.
     """
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
@@ -50,10 +50,10 @@ def parse_duration(text: str) -> Duration:
 
 @function("timestamp", "string -> timestamp", "string_to_timestamp")
 def parse_timestamp(text: str) -> Timestamp:
-    """RFC 3339, up to nanoseconds.
+    """Parse a timestamp of RFC 3339, up to nanoseconds.
 
     Raises:
-        EvalError: no timestamp.
+        EvalError: the text is not a timestamp.
     """
     found = _RFC3339.fullmatch(text)
     failure = EvalError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
@@ -69,10 +69,10 @@ def parse_timestamp(text: str) -> Timestamp:
 
 
 def parse_date(text: str) -> Timestamp:
-    """``2006-01-02``, its beginning in UTC.
+    """Parse ``2006-01-02`` as the beginning of the day in UTC.
 
     Raises:
-        ValueError: no date.
+        ValueError: the text is not a date.
     """
     moment = dt.datetime.combine(dt.date.fromisoformat(text), dt.time(), dt.UTC)
     return Timestamp((moment - _EPOCH) // dt.timedelta(seconds=1) * _SECOND)
@@ -137,7 +137,7 @@ _PARTS: dict[str, Callable[[dt.datetime], int]] = {
 
 
 def _whole(nanos: int, unit: int) -> int:
-    """Towards zero."""
+    """Divide and round towards zero."""
     return nanos // unit if nanos >= 0 else -(-nanos // unit)
 
 

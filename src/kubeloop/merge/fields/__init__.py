@@ -1,6 +1,6 @@
-"""Ownership of fields: which parts of an object somebody sets, how two states differ, merging what is applied (server-side apply).
+"""Field ownership: field sets, comparison of two states, and the merge of an applied configuration (server-side apply).
 
-Pure functions over JSON trees and ``FieldType``; for clients and server alike. Source: KEP-555, structured-merge-diff v6.
+Pure functions over JSON trees and ``FieldType``; for clients and servers. Source: KEP-555, structured-merge-diff v6.
 """
 
 from kubeloop.merge.fields.checking import check

@@ -1,4 +1,4 @@
-"""How values are owned and merged: whole (atomic) or part by part, and by which keys items of a list are told apart.
+"""Merge types: whether a value is owned and merged as a whole (atomic) or part by part, and which keys identify the items of a list.
 
 Source: KEP-555 and KEP-2155; structured-merge-diff's schema. ``from_schema`` makes these types of schema documents.
 """
@@ -16,7 +16,7 @@ ABSENT: Final = object()
 
 
 class MapType:
-    """Named fields, and what other names hold: ``values`` is None where no other name is allowed."""
+    """Named fields, and the type of other names: ``values`` is None where no other name is allowed."""
 
     __slots__ = ("atomic", "fields", "free", "values")
 
@@ -24,7 +24,7 @@ class MapType:
         self.fields = fields
         self.values = values
         self.atomic = atomic
-        #: Nothing is known of it but what values show.
+        #: The type is unknown; only its values show it.
         self.free = free
 
     def of(self, name: str) -> FieldType | None:
@@ -32,7 +32,7 @@ class MapType:
 
 
 class ListType:
-    """``atomic``, or associative: a map by ``keys``, or without keys a set."""
+    """A list: ``atomic``, or associative (a map by ``keys``, or without keys a set)."""
 
     __slots__ = ("_single", "atomic", "items", "keys")
 
@@ -43,10 +43,10 @@ class ListType:
         self._single = (keys[0], "k:{" + json_text(keys[0]) + ":") if len(keys) == 1 else None
 
     def element(self, item: Any) -> str:
-        """The path element of an item of an associative list.
+        """Return the path element of an item of an associative list.
 
         Raises:
-            ElementError: the item has no identity.
+            ElementError: the item has no key.
         """
         if not self.keys:
             return _set_element(item)
@@ -98,7 +98,7 @@ def _set_element(item: Any) -> str:
 
 
 class FieldType:
-    """What a value may be: a scalar, a list, a map, or several of these (then the value itself tells)."""
+    """The type of a value: a scalar, a list, a map, or several of these (then the value decides)."""
 
     __slots__ = ("_loose", "defaults", "list", "map", "only_int_or_string", "scalar")
 
@@ -108,13 +108,13 @@ class FieldType:
         self.map = map_
         #: Defaults of named fields, for keys that items leave out.
         self.defaults: dict[str, Any] = {}
-        #: Validation lets nothing else through, although merging is ready for anything.
+        #: Validation accepts only this shape, although merging handles every shape.
         self.only_int_or_string = False
         self._loose: bool | None = None
 
     @property
     def loose(self) -> bool:
-        """Whether a value of it may hold, somewhere, a boolean where another holds a number: some part of it has no type."""
+        """Whether some part has no type, so that one value may hold a boolean where another holds a number."""
         if self._loose is None:
             self._loose = _reaches_untyped(self)
         return self._loose
@@ -142,7 +142,7 @@ def _reaches_untyped(type_: FieldType) -> bool:
 
 
 def shape(type_: FieldType, value: Any) -> Literal["map", "scalar", "list", ""]:
-    """As which of its alternatives a value is taken; one that fits none as the first there is."""
+    """Return the alternative that a value is treated as; the first one if it fits none."""
     if value.__class__ is dict:
         if type_.map is not None:
             return "map"
@@ -175,7 +175,7 @@ def _deduced() -> FieldType:
     return type_
 
 
-#: What has no schema: maps by name, lists as a whole.
+#: The type of values without a schema: maps by name, lists as a whole.
 DEDUCED: Final = _deduced()
 
 __all__ = ["ABSENT", "ATOMIC", "DEDUCED", "FieldType", "ListType", "MapType", "ScalarType", "field_element", "shape"]

@@ -1,6 +1,7 @@
-"""Field types of built-in kinds and of custom resources, read off their schemas.
+"""Builds field types of built-in kinds and of custom resources from their schemas.
 
-Source: kube-openapi's schemaconv; apiextensions-apiserver's controller/openapi/builder for what a custom resource has beside its schema.
+Source: kube-openapi's schemaconv; apiextensions-apiserver's controller/openapi/builder for the parts of a custom resource outside its
+schema.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _STRING: Final = FieldType("string")
 
 
 class FieldTypes:
-    """Types of the definitions of one schema document; each is made once, when first asked for."""
+    """Field types of the definitions of one schema document; each is built at the first use."""
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
@@ -29,18 +30,18 @@ class FieldTypes:
         self._pending: list[tuple[FieldType, FieldType]] = []
 
     def of_kind(self, gvk: GroupVersionKind) -> FieldType | None:
-        """None for a kind that the document does not have."""
+        """Return the type of a kind; None if the document does not have it."""
         name = self._schemas.kind_name(gvk)
         return None if name is None else self.of_definition(name)
 
     def of_definition(self, name: str) -> FieldType:
-        """Raises KeyError for a name that the document does not have."""
+        """Return the type of a definition. Raises KeyError for a name that the document does not have."""
         found = self._definition(name)
         self._settle()
         return found
 
     def of_custom(self, schema: TypeSchema, *, preserve_unknown: bool = False) -> FieldType:
-        """The type of a custom resource's version; ``preserve_unknown`` is its definition's ``spec.preserveUnknownFields``."""
+        """Return the type of a custom resource's version; ``preserve_unknown`` is its definition's ``spec.preserveUnknownFields``."""
         type_ = self._inline(as_resource(schema), preserve_unknown)
         self._settle()
         return type_
@@ -52,7 +53,7 @@ class FieldTypes:
         node = self._schemas.definition(name)
         if node.ref:
             return self._type(node, preserve=False)
-        # Known before it is filled: definitions refer to themselves.
+        # Registered before it is filled: definitions refer to themselves.
         type_ = self._named[name] = FieldType()
         self._fill(type_, node, preserve=False)
         return type_
@@ -72,7 +73,7 @@ class FieldTypes:
         return overridden
 
     def _settle(self) -> None:
-        """Types that differ from a definition in being atomic or not share its fields, which are all known only now."""
+        """Complete types that differ from a definition only in being atomic: they share its fields, which are all known only now."""
         while self._pending:
             overridden, type_ = self._pending.pop()
             overridden.scalar, overridden.list, overridden.defaults = type_.scalar, type_.list, type_.defaults
@@ -149,16 +150,16 @@ _SHARED: Final[dict[ScalarType, FieldType]] = {
 
 def _scalar(node: TypeSchema) -> FieldType:
     type_ = _SCALARS.get(node.type, "untyped")
-    # A string of a format may be written as another scalar (int-or-string), or in several ways.
+    # A string with a format may be written as another scalar (int-or-string), or in several ways.
     return _SHARED["untyped" if type_ == "string" and node.format not in ("", "byte") else type_]
 
 
 @cache
 def builtin_types() -> FieldTypes:
-    """Of Kubernetes' own kinds."""
+    """Return the types of Kubernetes' own kinds."""
     return FieldTypes(builtin())
 
 
 def custom_type(schema: TypeSchema, *, preserve_unknown: bool = False) -> FieldType:
-    """Of a version of a custom resource; make it once for each version, it costs about a microsecond a field."""
+    """Return the type of a version of a custom resource. Call it once per version; it costs about a microsecond a field."""
     return builtin_types().of_custom(schema, preserve_unknown=preserve_unknown)

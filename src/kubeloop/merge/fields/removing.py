@@ -1,4 +1,4 @@
-"""Taking fields out of an object, and taking only some fields of it.
+"""Removes fields from an object, and extracts fields of it.
 
 Source: structured-merge-diff's typed/remove.
 """
@@ -17,12 +17,12 @@ from kubeloop.types import JSONObject
 
 
 def remove(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:
-    """``obj`` without ``fields`` and what lies below them; shares what stays.
+    """Return ``obj`` without ``fields`` and the fields below them; unchanged parts are shared.
 
-    A container that loses all of its content, without being in ``fields`` itself, is left as null, as Kubernetes leaves it.
+    A container that loses all of its content, without being in ``fields`` itself, becomes null, as in Kubernetes.
 
     Raises:
-        TypeMismatch: a list item has no identity.
+        TypeMismatch: a list item has no key.
     """
     if not fields:
         return obj
@@ -64,12 +64,12 @@ def _map_without(value: JSONObject, node: Node, type_: FieldType) -> JSONObject:
 
 
 def extract(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:
-    """Only ``fields`` of ``obj``, with the keys of list items that hold some: what a manager would apply again to own the same.
+    """Return only ``fields`` of ``obj``, with the keys of their list items: the configuration with which a manager owns the same fields.
 
     Raises:
         TypeMismatch: as ``field_set``.
     """
-    # Fields that the object no longer has are owned by nobody.
+    # Fields that the object no longer has are ignored.
     present = field_set(obj, type_) & fields
     if not present:
         return {}
@@ -102,7 +102,7 @@ def _only_items(value: list[Any], node: Node, type_: FieldType) -> list[Any]:
 
 
 def with_named_fields(fields: FieldSet, type_: FieldType) -> FieldSet:
-    """``fields`` and every named field (of a struct, not of a map of free keys) that has some of them below it."""
+    """Return ``fields`` and every named field (of a struct, not of a map of free keys) that has some of them below it."""
     return FieldSet(_with_named(fields.root, type_))
 
 

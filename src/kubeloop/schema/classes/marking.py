@@ -1,4 +1,4 @@
-"""What each marker adds to a schema node."""
+"""Adds the rules of a marker to a schema node."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _RULE: Final = {
 
 
 def apply(marker: object, node: JSONObject, where: str) -> None:
-    """Add to ``node`` what ``marker`` says.
+    """Add the rules of ``marker`` to ``node``.
 
     Raises:
-        ConfigError: a marker on a value that it cannot be said of; ``where`` names class and field.
+        ConfigError: the marker does not fit the type of the value; ``where`` names class and field.
     """
     match marker:
         case msgspec.Meta():
