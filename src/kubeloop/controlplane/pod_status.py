@@ -201,7 +201,7 @@ def _crashed(pod: JSONObject, container: JSONObject, started: str, ended: str, c
 
 
 def _stopped(status: JSONObject, now: datetime, *, code: int) -> JSONObject:
-    """Return the status of a container after it was asked to end; one that has ended, or never ran, stays what it is."""
+    """Return the status of a container after it was asked to end; an ended container, or one never started, keeps its status."""
     started = (status["state"].get("running") or {}).get("startedAt")
     if started is None:
         return status

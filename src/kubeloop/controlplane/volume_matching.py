@@ -153,7 +153,7 @@ def find_volume_fault(pod: PodFacts, cluster: ClusterFacts) -> str:
 
 
 def plan_volumes(pod: PodFacts, node: NodeFacts, cluster: ClusterFacts) -> VolumePlan:
-    """Return what the claims of a pod need on a node; they exist, and those that are bound whatever the node are bound."""
+    """Return the volumes that the claims of a pod need on a node. All claims exist, and immediate claims are bound."""
     claims = _claims_of(pod, cluster)
     fault = _find_bound_fault([one for one in claims if one.bound], node, cluster)
     plan = _plan_unbound([one for one in claims if not one.bound], node, cluster)

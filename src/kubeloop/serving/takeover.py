@@ -1,4 +1,4 @@
-"""Connections after a change of protocol: bytes both ways. WebSocket is in ``websocket``."""
+"""Connections after a change of protocol, as byte streams. WebSocket is in ``websocket``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Bytes:
 
 
 async def over_transport(wire: Wire, takeover: Hijack) -> None:
-    """Answer 101 and serve what comes from then on."""
+    """Respond 101 and serve the new protocol."""
     head = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in takeover.headers), "", ""]
     with contextlib.suppress(ConnectionError):
         await wire.write("\r\n".join(head).encode("latin-1"))

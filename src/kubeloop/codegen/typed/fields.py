@@ -1,6 +1,6 @@
-"""A field of a class: its annotation with markers, its default, its docstring.
+"""Renders a field of a class: its annotation with markers, its default, its docstring.
 
-Required fields of custom kinds have no default. Other defaults are the server's where Python can hold them (they are not sent), else empty.
+Required fields of custom kinds have no default. Other defaults are the server's if Python can express them (they are not sent), else empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EMPTY: Final = {"str": '""', "int": "0", "float": "0.0", "bool": "False", "byte
 
 
 class Default(NamedTuple):
-    """Source of a Python default; empty for none. ``factory``: it is called. ``implied``: it tells the server's default by itself."""
+    """Source of a Python default; empty for none. ``factory``: it is called. ``implied``: it determines the server's default too."""
 
     source: str = ""
     factory: bool = False
@@ -29,7 +29,7 @@ class Default(NamedTuple):
 
 
 class FieldWriter:
-    """Writes fields of one module."""
+    """Renders the fields of one module."""
 
     def __init__(self, names: Names, docs: Docs) -> None:
         self._names = names
@@ -37,7 +37,7 @@ class FieldWriter:
         self._types = TypeReader(names, self.annotated)
 
     def annotated(self, node: JSONObject) -> str:
-        """Type of an element of a list or map, with its markers."""
+        """Return the type of an element of a list or map, with its markers."""
         found = self._types.read(node)
         seen = self._seen(node)
         none = seen.get("nullable") is True and found.form != "any"
@@ -49,9 +49,20 @@ class FieldWriter:
         return self._with(found.text, extra) + (" | None" if none else "")
 
     def field(self, name: str, wire: str, node: JSONObject, *, required: bool, strict: bool) -> list[str]:
-        """Lines of a field, indented by four."""
+        """Return the lines of a field, indented by four.
+
+        Args:
+            name: The attribute.
+            wire: The wire name.
+            node: The schema of the field.
+            required: Whether the schema requires it.
+            strict: Whether required fields have no Python default.
+
+        Returns:
+            Lines of source.
+        """
         if not strict and "default" in node and node["default"] in ({}, "", 0, False):
-            # OpenAPI v3 gives a zero default to what Go holds by value and always writes.
+            # OpenAPI v3 gives a zero default to fields that Go holds by value and always writes.
             node, required = {key: value for key, value in node.items() if key != "default"}, True
         found = self._types.read(node)
         default = self._default(node, found, required=required, strict=strict)
@@ -60,7 +71,7 @@ class FieldWriter:
         if default.implied:
             seen.pop("default", None)
         if none and not default.source and found.form != "any":
-            seen.pop("nullable", None)  # a required field that may be None says so itself
+            seen.pop("nullable", None)  # a required field that may be None is nullable by its type
         extra = markers(seen, self._said(node, found), found.text)
         if strict and required and default.source:
             extra.insert(0, "declare.Required()")
@@ -98,7 +109,7 @@ class FieldWriter:
         return self._by_value(found)
 
     def _by_value(self, found: PyType) -> Default:
-        """What stands for a required field of a Go type that nobody set."""
+        """Return the default of a required by-value field of a Go type."""
         if found.form == "struct":
             return Default(found.text, factory=True)
         if found.text == self._names.spelt("kubeloop.meta", "Quantity"):

@@ -1,4 +1,4 @@
-"""HTTP/1.1 from the server's side (RFC 9112): what comes in is read as strictly, and refused in the same words, as by Go's net/http.
+"""HTTP/1.1 server side (RFC 9112): parses as strictly as Go's net/http, and refuses in the same words.
 
-Own code because importing a general library takes longer than all else between process start and the first answer.
+Not a general library, because importing one takes longer than everything else between process start and the first response.
 """
