@@ -1,4 +1,4 @@
-"""The commands below ``kubeloop generate``: each renders everything first, and only then writes or compares."""
+"""The commands below ``kubeloop generate``: each renders everything first, and then writes or compares."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def generate_crd(
     targets: Sequence[str], out: Path | None, *, only_check: bool, descriptions: bool, webhooks: str = "", service: str = "", verbose: bool
 ) -> None:
-    """Write the definitions of all classes at ``targets``, or compare them with what is there.
+    """Write the definitions of all classes at ``targets``, or compare them with the existing files.
 
     Raises:
         ConfigError: a target without kinds, a definition that a server would refuse, or with ``only_check`` a file that differs.
@@ -110,7 +110,7 @@ _MOST_SHOWN = 200
 
 
 class ModelInput(NamedTuple):
-    """``cluster``: kubeconfig and context of the cluster to ask, None for none."""
+    """Sources of models. ``cluster``: kubeconfig and context of the cluster to read, None for none."""
 
     sources: tuple[Path, ...]
     cluster: tuple[Path | None, str | None] | None
@@ -120,12 +120,12 @@ class ModelInput(NamedTuple):
 
 
 def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: bool) -> None:
-    """Write models below ``out`` (or into it, for a module), or compare them with what is there.
+    """Write models below ``out`` (or into it, for a module), or compare them with the existing files.
 
     Raises:
-        ConfigError: an input that describes no kind, a file of somebody else in the way, or with ``only_check`` a difference.
+        ConfigError: an input describes no kind, another author's file is in the way, or with ``only_check`` a file differs.
             Nothing was written then.
-        ApiError, TransportError: from the cluster.
+        ApiError, TransportError: the cluster refused, or is unreachable.
     """
 
     def tell(line: str) -> None:
@@ -182,7 +182,7 @@ _API = "rbac.authorization.k8s.io/v1"
 def generate_rbac(
     targets: Iterable[str], name: str, namespace: str, out: Path | None, *, only_check: bool, lease: bool, sharding: bool, only_rules: bool
 ) -> None:
-    """Write the roles of all controllers at ``targets``, or compare them with what is there.
+    """Write the roles of all controllers at ``targets``, or compare them with the existing file.
 
     Raises:
         ConfigError: a target without controllers, a kind that only a server knows, a name that no object can have, or with ``only_check``
@@ -206,14 +206,14 @@ def generate_rbac(
 
 
 def rbac_yaml(permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False) -> str:
-    """A ServiceAccount, a ClusterRole with its binding, and for the election's Lease a Role with its own."""
+    """Return a ServiceAccount, a ClusterRole with its binding, and a Role with a binding for the election's Lease, as YAML."""
     return write_yaml(*rbac_documents(permissions, name, namespace, lease=lease, sharding=sharding))
 
 
 def rbac_documents(
     permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False
 ) -> list[JSONObject]:
-    """The documents of ``rbac_yaml``."""
+    """Return the documents of ``rbac_yaml``."""
     from kubeloop.controller.permissions import lease_permissions, rules_of
 
     account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
@@ -237,15 +237,15 @@ def _binding(kind: str, name: str, namespace: str | None, account: JSONObject) -
     return {"apiVersion": _API, "kind": f"{kind}Binding", "metadata": metadata, "roleRef": reference, "subjects": [account]}
 
 
-# What ``kubeloop generate roles`` does: ClusterRoles to administrate, edit and view kinds, aggregated to Kubernetes' own roles.
+# ``kubeloop generate roles``: ClusterRoles to administrate, edit and view kinds, aggregated to Kubernetes' own roles.
 #
 # Source: Kubernetes documentation, "Using RBAC Authorization", aggregated and user-facing roles.
 
 
 _READ: Final = ["get", "list", "watch"]
 _WRITE: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-#: Role to the verbs on the objects, and the roles of Kubernetes that have them too. Who administrates a kind may do everything with it,
-#: also what an API server knows no verb for yet.
+#: Role -> verbs on the objects, and Kubernetes' roles that include it. An administrator of a kind may do everything with it,
+#: also with verbs that an API server may add later.
 _ROLES: Final[dict[str, tuple[list[str], tuple[str, ...]]]] = {
     "admin": (["*"], ("admin",)),
     "editor": (_WRITE, ("admin", "edit")),
@@ -272,7 +272,7 @@ def role_documents(kinds: Iterable[type[Resource]], name: str) -> list[JSONObjec
         spec = definition.document["spec"]
         group, plural = spec["group"], spec["names"]["plural"]
         has_status = any("status" in version.get("subresources", {}) for version in spec["versions"])
-        # Kubernetes' roles of users hold in a namespace: what lives outside of namespaces is for bindings to the role itself.
+        # Kubernetes' user roles apply within a namespace: cluster-scoped kinds need bindings to the role itself.
         aggregated = spec["scope"] == "Namespaced"
         for role, (verbs, targets) in _ROLES.items():
             rules: list[JSONObject] = [{"apiGroups": [group], "resources": [plural], "verbs": list(verbs)}]

@@ -1,4 +1,4 @@
-"""``kubeloop server``: the embedded API server, with its controllers, until it is told to end."""
+"""``kubeloop server``: the embedded API server with its controllers, as a command."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _TLS_READ_SIZE = 32 * 1024
 #: Seconds for which the event loop may keep Python's lock from the thread that waits for the disk; Python's own 5 ms are ten fsyncs.
 _SWITCH_INTERVAL = 0.0005
 
-#: Seconds between looks at whether the parent process is still there.
+#: Seconds between checks whether the parent process still exists.
 _PARENT_POLL = 1.0
 
 
 class IpAddress(click.ParamType[str]):
-    """An IP address, as Go's flags of type ip take it; empty: none."""
+    """An IP address, as Go's flags of type ip accept it; empty: none."""
 
     name = "ip"
 
@@ -72,7 +72,7 @@ class IpAddress(click.ParamType[str]):
 
 
 class LoopbackAddress(IpAddress):
-    """An IP address of this machine alone."""
+    """A loopback IP address."""
 
     def check(self, text: str) -> None:
         """Raises ValueError."""
@@ -126,7 +126,7 @@ class LoopbackAddress(IpAddress):
     type=Duration(),
     default=300.0,
     show_default=True,
-    help="Seconds (or as in 5m) of history that watches and lists can go back to; what is older is answered with 410 Expired.",
+    help="Seconds (or as in 5m) of history that watches and lists can go back to; older versions are answered with 410 Expired.",
 )
 @click.option(
     "--history-revisions",
@@ -258,7 +258,7 @@ server.add_command(snapshot)
 
 
 def _refuse_options(context: click.Context) -> None:
-    """What is said before a subcommand would be without effect."""
+    """Refuse options that a subcommand would ignore."""
     for name in context.params:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             flag = f"--{name.replace('_', '-')}"
@@ -267,7 +267,7 @@ def _refuse_options(context: click.Context) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """The command line."""
+    """The settings of the command line."""
 
     port: int
     addresses: tuple[str, str]
@@ -295,7 +295,7 @@ class _Settings:
 async def _run(settings: _Settings) -> int:
     ending = _ending(
         settings.exit_with_stdin, os.getppid() if settings.exit_with_parent else 0
-    )  # before the imports, which take most of the start: whatever is made is cleaned up
+    )  # before the imports, which take most of the start: everything made is cleaned up
 
     from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
     from kubeloop.apiserver.kubeconfig import kubeconfig_text
@@ -350,7 +350,7 @@ async def _run(settings: _Settings) -> int:
         api.add_readiness("controllers", settled.is_set)
         if await _has_settled(settled, ending, controllers):
             print(f"ready {api.url} kubeconfig={kubeconfig}" if target is not None else f"ready {api.url}", flush=True)
-        # What was made up to here stays until the end; the collector need not look at it again and again.
+        # Objects made so far live until the end; the collector need not scan them repeatedly.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         return await _until(ending, controllers)
@@ -359,7 +359,7 @@ async def _run(settings: _Settings) -> int:
 
 
 async def _descriptions(source: str) -> Texts:
-    """Imported now from ``source``, else those that were imported before."""
+    """Import descriptions from ``source``, else load the previously imported ones."""
     from kubeloop.schema.descriptions import cache_file, load
 
     if source:
@@ -370,7 +370,7 @@ async def _descriptions(source: str) -> Texts:
 
 
 async def _storage(data: Path | None, *, synced: bool) -> Storage | None:
-    """None: in memory."""
+    """Return the storage; None: in memory."""
     if data is None:
         return None
     from kubeloop.apiserver.storage.sqlite import SqliteStorage
@@ -380,7 +380,7 @@ async def _storage(data: Path | None, *, synced: bool) -> Storage | None:
 
 
 async def _has_settled(settled: asyncio.Event, ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> bool:
-    """Wait until the controllers have settled; False when the end came first, or the controllers failed."""
+    """Wait until the controllers have done their first work; False if the end came first, or the controllers failed."""
     waits = [asyncio.ensure_future(settled.wait()), asyncio.ensure_future(ending.wait())]
     try:
         await asyncio.wait({*waits, *([controllers] if controllers is not None else [])}, return_when=asyncio.FIRST_COMPLETED)
@@ -390,7 +390,7 @@ async def _has_settled(settled: asyncio.Event, ending: asyncio.Event, controller
 
 
 async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> int:
-    """Wait for the end, or for controllers that fail; 0 or 1."""
+    """Wait for the end, or for failing controllers; return 0 or 1."""
     waiting = asyncio.ensure_future(ending.wait())
     tasks: set[asyncio.Task[object]] = {waiting}
     if controllers is not None:
@@ -410,7 +410,7 @@ async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) 
 
 def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
     async def run() -> None:
-        # Imported beside the loop, which answers meanwhile.
+        # Imported in a thread, so that the loop can respond meanwhile.
         await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
         from kubeloop import controlplane
         from kubeloop.config import ClusterConfig, Credentials, Pem
@@ -434,7 +434,7 @@ def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
         try:
             await controlplane.run(
                 config, keys=keys, grace=0.0, ready=report_health, settled=settled.set
-            )  # what they would still write goes with the store
+            )  # their last writes would be lost with the store
         finally:
             api.components.clear()
 
@@ -442,7 +442,7 @@ def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
 
 
 def _ending(exit_with_stdin: bool, parent: int) -> asyncio.Event:
-    """Set by SIGINT, SIGTERM, the end of standard input where that is wanted, and the end of the process ``parent`` (0: none)."""
+    """Return an event set by SIGINT, SIGTERM, the end of standard input if requested, or the end of the process ``parent`` (0: none)."""
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for one in (signal.SIGINT, signal.SIGTERM):
@@ -464,7 +464,7 @@ def _ending(exit_with_stdin: bool, parent: int) -> asyncio.Event:
                 loop.call_soon_threadsafe(ending.set)
 
             threading.Thread(target=read, name="stdin", daemon=True).start()
-    if parent > 1:  # the parent 1 adopts orphans, and does not end
+    if parent > 1:  # process 1 adopts orphans, and does not end
 
         def poll() -> None:
             if os.getppid() != parent:

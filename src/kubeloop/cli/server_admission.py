@@ -1,4 +1,4 @@
-"""Flags of ``kubeloop server`` for admission, named as kube-apiserver's: which plug-ins run."""
+"""Admission flags of ``kubeloop server``, named as kube-apiserver's: which plug-ins run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
-    """What the flags say."""
+    """The values of the flags."""
 
     enable: tuple[str, ...]
     disable: tuple[str, ...]
 
     def options(self) -> AdmissionOptions:
-        """Raises ConfigError for names that cannot be had."""
+        """Convert to options. Raises ConfigError for unknown or unsupported names."""
         from kubeloop.apiserver.admission.plugins import AdmissionOptions
         from kubeloop.apiserver.admission.table import chosen, split
 
@@ -33,7 +33,7 @@ class AdmissionSettings:
 
 
 def admission_options(command: _Command) -> _Command:
-    """Adds the flags; ``command`` gets them as one argument, ``admission``."""
+    """Add the flags; ``command`` gets them as one argument, ``admission``."""
 
     @functools.wraps(command)
     def run(*positional: Any, enable_admission_plugins: tuple[str, ...], disable_admission_plugins: tuple[str, ...], **values: Any) -> Any:
@@ -45,4 +45,4 @@ def admission_options(command: _Command) -> _Command:
         click.option("--enable-admission-plugins", multiple=True, metavar=names, help="Plug-ins besides those on by default."),
     ):
         run = option(run)
-    return run  # type: ignore[return-value]  # click's decorators keep what is called, as wraps does
+    return run  # type: ignore[return-value]  # click's decorators keep the called function, as wraps does

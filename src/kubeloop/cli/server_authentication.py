@@ -1,4 +1,4 @@
-"""Flags of ``kubeloop server`` that say whose credentials are believed: kube-apiserver's, by its names."""
+"""Authentication flags of ``kubeloop server``, named as kube-apiserver's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROXY = "Headers in which a front proxy says"
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationFlags:
-    """As given on the command line; texts of several values are separated by commas."""
+    """The flags' values; texts with several values are separated by commas."""
 
     token_auth_file: Path | None
     anonymous_auth: bool
@@ -45,10 +45,10 @@ class AuthenticationFlags:
     requestheader_extra_headers_prefix: tuple[str, ...]
 
     def options(self, folder: Path | None) -> AuthenticationOptions:
-        """``folder`` holds the key that signs where no flag names one; None: a new key does.
+        """Convert to options. ``folder`` contains the signing key if no flag names one; None: a new key is made.
 
         Raises:
-            ConfigError: naming the flag or the file, and the way out.
+            ConfigError: a flag or file is wrong; the text names it and the fix.
         """
         from kubeloop.apiserver.authentication.options import AuthenticationOptions
         from kubeloop.apiserver.authentication.request_header import RequestHeaders
@@ -107,7 +107,7 @@ _OPTIONS = (
         help="Requests without credentials are from system:anonymous; false: they are answered with 401.",
     ),
     click.option("--client-ca-file", type=_FILE, help="Who else signs client certificates, besides the server's own authority, PEM."),
-    click.option("--tls-cert-file", type=_FILE, help="The server's certificate, PEM. Default: one of its own authority."),
+    click.option("--tls-cert-file", type=_FILE, help="The server's certificate, PEM. Default: signed by the server's new authority."),
     click.option("--tls-private-key-file", type=_FILE, help="Its key, PEM."),
     click.option(
         "--service-account-issuer",
@@ -120,7 +120,7 @@ _OPTIONS = (
         "--service-account-key-file",
         type=_FILE,
         multiple=True,
-        help="Keys that verify such tokens besides the one that signs, PEM; may be repeated.",
+        help="Keys that verify such tokens besides the signing key, PEM; may be repeated.",
     ),
     click.option(
         "--service-account-signing-key-file",
@@ -155,7 +155,7 @@ _OPTIONS = (
         "--requestheader-client-ca-file", type=_FILE, help="Who signs certificates of front proxies, PEM. Default: there are none."
     ),
     click.option("--requestheader-allowed-names", multiple=True, metavar="NAMES", help="Common names of front proxies. Default: all."),
-    click.option("--requestheader-username-headers", multiple=True, metavar="HEADERS", help=f"{_PROXY} who asks."),
+    click.option("--requestheader-username-headers", multiple=True, metavar="HEADERS", help=f"{_PROXY} the user."),
     click.option("--requestheader-uid-headers", multiple=True, metavar="HEADERS", help=f"{_PROXY} his uid."),
     click.option("--requestheader-group-headers", multiple=True, metavar="HEADERS", help=f"{_PROXY} his groups."),
     click.option("--requestheader-extra-headers-prefix", multiple=True, metavar="PREFIXES", help="Beginnings of such headers of the rest."),
@@ -164,7 +164,7 @@ _NAMES = tuple(AuthenticationFlags.__slots__)
 
 
 def authentication_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives ``command`` the options, and their values as its argument ``authentication``."""
+    """Add the options to ``command``, which gets their values as the argument ``authentication``."""
 
     @functools.wraps(command)
     def collected(*args: Any, **options: Any) -> None:

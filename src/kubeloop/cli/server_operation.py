@@ -1,4 +1,4 @@
-"""Flags of ``kubeloop server`` for its operation, named as kube-apiserver's: audit, limits, shutdown, logs."""
+"""Operation flags of ``kubeloop server``, named as kube-apiserver's: audit, limits, shutdown, logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class OperationSettings:
-    """What the flags say; each field is one."""
+    """The values of the flags, one field each."""
 
     audit_policy_file: Path | None
     audit_log_path: str
@@ -40,7 +40,7 @@ class OperationSettings:
     v: int
 
     def options(self) -> OperationOptions:
-        """Raises ConfigError for flags that do not go together, and for files that cannot be read."""
+        """Convert to options. Raises ConfigError for conflicting flags, and for unreadable files."""
         from kubeloop.apiserver.flow.control import FlowLimits
         from kubeloop.apiserver.instrumentation import OperationOptions
 
@@ -56,17 +56,17 @@ class OperationSettings:
         )
 
     def _auditing(self) -> Auditing | None:
-        """None: no audit log is asked for.
+        """Return the audit settings; None: no audit log is requested.
 
         Raises:
-            ConfigError: the policy cannot be read or is none; one of the two flags lacks the other.
+            ConfigError: the policy cannot be read or is malformed; one of the two flags is missing.
         """
         if self.audit_policy_file is None and not self.audit_log_path:
             return None
         if self.audit_policy_file is None:
-            raise ConfigError("--audit-log-path says where to; what is to be logged says --audit-policy-file FILE")
+            raise ConfigError("--audit-log-path needs a policy, which selects the logged requests: add --audit-policy-file FILE")
         if not self.audit_log_path:
-            raise ConfigError("--audit-policy-file says what is to be logged; where to says --audit-log-path FILE (- for standard output)")
+            raise ConfigError("--audit-policy-file needs a log: add --audit-log-path FILE (- for standard output)")
         from kubeloop.apiserver.audit.log import AuditLog, Rotation
         from kubeloop.apiserver.audit.policy import Policy
         from kubeloop.apiserver.instrumentation import Auditing
@@ -78,16 +78,16 @@ class OperationSettings:
 
 
 class _Verbosity(click.IntRange):
-    """``-v=3`` as Kubernetes' programs take it, besides ``-v3`` and ``-v 3``."""
+    """Parses ``-v=3`` as Kubernetes' programs do, besides ``-v3`` and ``-v 3``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         given: Any = value.removeprefix("=") if isinstance(value, str) else value
         return super().convert(given, param, ctx)
 
 
-#: Seconds that a request may wait for its turn at most, as upstream.
+#: Maximum seconds in which a request waits for its turn, as upstream.
 _LONGEST_WAIT = 60.0
-#: Seconds for answers under way when the server ends.
+#: Seconds for running requests when the server ends.
 _LONGEST_GRACE = 10.0
 
 _OPTIONS = (
@@ -151,7 +151,7 @@ _OPTIONS = (
 
 
 def operation_options(command: _Command) -> _Command:
-    """Adds the flags; ``command`` gets them as one argument, ``operation``."""
+    """Add the flags; ``command`` gets them as one argument, ``operation``."""
 
     @functools.wraps(command)
     def run(*positional: Any, **values: Any) -> Any:
@@ -160,4 +160,4 @@ def operation_options(command: _Command) -> _Command:
 
     for option in reversed(_OPTIONS):
         run = option(run)
-    return run  # type: ignore[return-value]  # click's decorators keep what is called, as wraps does
+    return run  # type: ignore[return-value]  # click's decorators keep the called function, as wraps does

@@ -1,4 +1,4 @@
-"""``kubeloop watch``: what changes in the objects of a kind, live, for as long as it runs. An informer does the watching."""
+"""``kubeloop watch``: shows changes of the objects of a kind, live. An informer does the watching."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _WORDS = {"added": "ADDED", "updated": "MODIFIED", "deleted": "DELETED"}
-#: Names in the line that sums up what was there at the beginning.
+#: Maximum number of names in the summary of the initial objects.
 _NAMED = 5
 
 _EPILOG = """\b
@@ -43,7 +43,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line asks for."""
+    """The request of the command line."""
 
     kind: str
     name: str | None
@@ -67,7 +67,7 @@ class Wanted:
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json", "name"]), default="text", show_default=True, help="How changes are printed."
 )
-@click.option("--initial", is_flag=True, help="List what is there at the beginning, object by object.")
+@click.option("--initial", is_flag=True, help="List the initial objects one by one.")
 @click.option("--all-fields", is_flag=True, help="Also show managedFields, resourceVersion and other noise.")
 @click.option("--once", is_flag=True, help="End after the first change.")
 @click.option("--context", help="Context of the kubeconfig.")
@@ -76,7 +76,7 @@ def watch(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     """Show live what changes in the objects of a KIND, field by field.
 
     KIND is a plural, a short name or a kind (pods, po, Pod), with its group where needed (ingresses.networking.k8s.io). Ends on Ctrl-C;
-    connections that break, servers that restart and histories that expire are survived and told. Values of secrets are never shown.
+    connections that break, servers that restart and histories that expire are reported and survived. Values of secrets are never shown.
     """
     wanted = Wanted(**options)
     try:
@@ -111,7 +111,7 @@ async def _run(wanted: Wanted, kubeconfig: Path | None, context: str | None) -> 
 
 
 class _Ended:
-    """Set by SIGINT and SIGTERM with the status that shells give such an end, or by the watch itself."""
+    """Set by SIGINT and SIGTERM with the usual exit status, or by the watch itself."""
 
     def __init__(self) -> None:
         self.happened = asyncio.Event()
@@ -138,7 +138,7 @@ async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, e
         namespace = _namespace(wanted, found, client.namespace)
         kind = Unstructured.of(found.gvk.api_version, found.gvk.kind, plural=found.gvr.resource, namespaced=found.namespaced)
         fields = _fields(wanted)
-        # Whatever is wrong with what was asked for, the server says it here, at once; an informer would try again for ever.
+        # The server reports errors in the request here, at once; an informer would retry for ever.
         await client.list_page(kind, ListOptions(labels=wanted.selector, field_selector=fields, limit=1), namespace=namespace)
         with _told(note):
             async with Informers(client) as informers:
@@ -146,7 +146,7 @@ async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, e
                     kind, namespace=namespace, labels=wanted.selector, field_selector=fields, managed_fields=wanted.all_fields
                 )
                 show = _Show(wanted, found, ended)
-                # A pager that does not read makes it wait, as it should.
+                # A pager that does not read makes it wait, as intended.
                 informer.on_event(added=show, updated=show, deleted=show, name="watch").meter.limit = math.inf
                 await informers.wait_synced()
                 note(_summary(informer))
@@ -154,7 +154,7 @@ async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, e
 
 
 def _check(wanted: Wanted) -> None:
-    """What can be told to be wrong without a server."""
+    """Check the request without a server."""
     from kubeloop.client.selector_text import field_text, label_text
     from kubeloop.meta import names
 
@@ -193,7 +193,7 @@ def _summary(informer: Informer[Unstructured]) -> str:
 
 
 class _Show:
-    """The handler: decodes both states and prints what is different."""
+    """The handler: decodes both states and prints the differences."""
 
     def __init__(self, wanted: Wanted, found: ApiResource, ended: _Ended) -> None:
         from kubeloop.cli.watching.printer import printer_for
@@ -210,11 +210,11 @@ class _Show:
         from kubeloop.timing import SystemClock
 
         word = "INITIAL" if event.initial else _WORDS[event.type.value]
-        # A deletion's last states differ in versions at most; what an added object has is all new.
+        # A deletion's last states differ in versions at most; all content of an added object is new.
         before = _tree(event.old.document()) if event.old is not None and word == "MODIFIED" else None
         try:
             self._printer.event(SystemClock().wall(), word, before, _tree(event.head.document()), self._note(event))
-        except OSError as error:  # nobody reads any more
+        except OSError as error:  # the reader has closed the pipe
             self._ended.end(1, error)
             return
         if self._wanted.once and not event.initial:
@@ -235,7 +235,7 @@ def _tree(document: bytes) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _told(note: Any) -> Any:
-    """While the block runs, what list and watch log (reconnects and their reasons) is printed as notes."""
+    """Print the log records of list and watch (reconnects and their reasons) as notes within the block."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -253,6 +253,6 @@ def _told(note: Any) -> Any:
 
 
 def _leave_quietly() -> None:
-    """Whoever read standard output has left, which is their right: no message, no second error when the interpreter flushes."""
+    """Handle a closed standard output: no message, and no second error when the interpreter flushes."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(0)

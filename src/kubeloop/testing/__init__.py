@@ -1,4 +1,4 @@
-"""For tests of what is built on kubeloop: a cluster on this machine, and one in this event loop whose faults a test commands."""
+"""Test support for programs that use kubeloop: a cluster on this machine, and one in the test's event loop with injected faults."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
+if not TYPE_CHECKING:  # otherwise a type checker would accept any misspelt name as Any
 
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)

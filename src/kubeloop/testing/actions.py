@@ -1,4 +1,4 @@
-"""What the code under test wrote, as a table that a test compares: verb, kind, object, and the fields that matter."""
+"""The writes of the code under test, as a table that a test compares: verb, kind, object, and relevant fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubeloop.timing import Clock
 
 
 class Actions(Sequence[Call]):
-    """The writes of a server's record, always as they are now; refused ones only where ``refused`` is asked for.
+    """A live view of the writes in a server's record; refused ones only with ``refused``.
 
     ``select`` and ``without`` narrow them; ``expect`` compares them with a table; ``eventually(actions.subject(), ...)`` waits for more.
     """
@@ -60,7 +60,19 @@ class Actions(Sequence[Call]):
         subresource: str | None = None,
         user: str = "*",
     ) -> Actions:
-        """Only those; patterns as of a shell. ``name`` of what is created is the body's; ``subresource``: None is any."""
+        """Return the matching writes; patterns are those of a shell.
+
+        Args:
+            verb: Such as ``create``.
+            kind: A class, or a plural.
+            name: The object's name; for a creation that of the body.
+            namespace: The object's namespace.
+            subresource: None: any; "": the object itself.
+            user: The writer.
+
+        Returns:
+            A view of these writes.
+        """
         wanted = kind if isinstance(kind, str) else kind_info(kind).gvk.kind
 
         def chosen(call: Call) -> bool:
@@ -70,38 +82,39 @@ class Actions(Sequence[Call]):
         return self._where(chosen)
 
     def without(self, *kinds: type[Resource] | str) -> Actions:
-        """All but those of these kinds: ``actions.without("Event", "Lease")``."""
+        """Return the writes without these kinds: ``actions.without("Event", "Lease")``."""
         left_out = {kind if isinstance(kind, str) else kind_info(kind).gvk.kind for kind in kinds}
         return self._where(lambda call: call.kind not in left_out)
 
     def accepted(self) -> Actions:
-        """Only those that the server carried out."""
+        """Return only the writes that succeeded."""
         return self._where(lambda call: 200 <= call.code < 300)
 
     def refused(self) -> Actions:
-        """Only those that it refused."""
+        """Return only the refused writes."""
         return self._where(lambda call: call.code >= 400)
 
     def clear(self) -> None:
-        """Forget what was recorded so far, of others too."""
+        """Clear the record, for other views too."""
         self._faults.calls.clear()
 
     def table(self, *paths: str) -> str:
-        """One line each, with the values at ``paths`` of what was sent."""
+        """Return one line per write, with the sent values at ``paths``."""
         return "".join(f"{line_of(call, paths)}\n" for call in self)
 
     def expect(self, table: str, *, in_any_order: bool = False) -> None:
-        """Compare with a table, a line for each write that is expected::
+        """Compare with a table of expected writes, one per line::
 
             create  Secret       shop/token-*
             update  Foo/status   shop/a        status.phase=Ready  status.replicas=3
             patch   ConfigMap    shop/a        =>409
 
-        Verb, kind (with its subresource), namespace and name; then what was sent at paths, and the status where it was refused.
+        Verb, kind (with its subresource), namespace and name; then sent values at paths, and the status if it was refused.
         Kind and name may hold ``*``. Values with blanks are quoted.
 
         Raises:
-            AssertionError: other writes, more or fewer; the text is the difference. ValueError: a line that is none; names it.
+            AssertionError: the writes differ; the text is the difference.
+            ValueError: a line is malformed; the text names it.
         """
         rows = [_Row(line) for line in table.splitlines() if line.strip()]
         calls = list(self)
@@ -113,7 +126,7 @@ class Actions(Sequence[Call]):
             raise AssertionError("other writes than expected:\n" + difference("\n".join(expected), "\n".join(lines), "expected", "written"))
 
     def subject(self) -> Subject[Actions]:
-        """For ``eventually`` and ``consistently``: ``eventually(actions.subject(), lambda writes: len(writes) == 2)``."""
+        """Return a target for ``eventually`` and ``consistently``: ``eventually(actions.subject(), lambda writes: len(writes) == 2)``."""
         return _OfRecord(self, self._faults, self._clock)
 
     def _where(self, chosen: Callable[[Call], bool]) -> Actions:
@@ -139,7 +152,7 @@ class _OfRecord(Subject[Actions]):
 
 
 class _Row:
-    """One expected line."""
+    """One expected line of a table."""
 
     def __init__(self, line: str) -> None:
         words = shlex.split(line, comments=True)
@@ -174,7 +187,7 @@ class _Row:
 
 
 def name_of(call: Call) -> str:
-    """Of what is created as its body says: the name, or what one is made from with a star."""
+    """Return the object's name; for a creation that in the body: the name, or the generateName with a star."""
     if call.name or not isinstance(call.body, dict):
         return call.name
     metadata = call.body.get("metadata")
@@ -188,7 +201,7 @@ def line_of(call: Call, paths: Sequence[str] = ()) -> str:
 
 
 def _shown(call: Call, rows: Sequence[_Row], at: int) -> str:
-    """As the expected line that it fits, so that a difference shows only what differs; else with what the line at its place looks at."""
+    """Format a write like its matching expected line, so that a difference shows only differing values; else like the line at its index."""
     beside = rows[at] if at < len(rows) else None
     if beside is not None and beside.matches(call):
         return beside.line
@@ -208,7 +221,7 @@ def _line(verb: str, kind: str, place: str, values: dict[str, str], code: int) -
 
 
 def _value(call: Call, path: str) -> str:
-    """Text as it is, anything else as JSON; "" where nothing was sent."""
+    """Return text as it is, anything else as JSON; "" if nothing was sent."""
     found: list[Any] = list(walk(call.body, parse_path(path)))
     if not found:
         return ""
@@ -217,7 +230,7 @@ def _value(call: Call, path: str) -> str:
 
 
 def _paired(rows: Sequence[_Row], calls: list[Call]) -> list[Call]:
-    """The calls in the order of the rows that they fit, then the others."""
+    """Return the calls in the order of their matching rows, then the others."""
     left = list(calls)
     ordered: list[Call] = []
     for row in rows:

@@ -1,6 +1,6 @@
-"""A transport's way to a server's handler in the same event loop: no socket, no TLS, no HTTP; bytes all the same.
+"""Sends a transport's requests to a server's handler in the same event loop: no socket, no TLS, no HTTP, but bytes.
 
-A stream is pumped into a buffer of about 1 MiB, as sockets would: a reader that falls behind holds the server back, nobody else.
+A stream is pumped into a buffer of about 1 MiB, as by sockets: a slow reader delays only the server's stream.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kubeloop.transport.round_tripper import Answer, OutgoingRequest
 
 _LOG = logging.getLogger(__name__)
 
-#: Bytes that wait for a reader before the server is held back.
+#: Bytes buffered for a reader before the server has to wait.
 _ENOUGH = 1 << 20
 
 
 class DirectSender:
-    """Calls ``handler()`` for each request, as ``user`` of ``groups``. ``end_streams`` and ``close`` leave no task behind."""
+    """Calls ``handler()`` for each request, as ``user`` in ``groups``. ``end_streams`` and ``close`` leave no task behind."""
 
     def __init__(self, handler: Callable[[], Handler], user: str, groups: Iterable[str]) -> None:
         self._handler = handler
@@ -41,7 +41,7 @@ class DirectSender:
     async def send(self, request: OutgoingRequest) -> Answer:
         if self._closed:
             raise TransportError(f"this transport was closed meanwhile ({request.asked})")
-        # A task of its own, so that closing the transport ends it as it would end a connection.
+        # A separate task, so that closing the transport ends it as it would end a connection.
         task = asyncio.ensure_future(self._answered(self._received(request)))
         self._running.add(task)
         try:
@@ -70,7 +70,7 @@ class DirectSender:
         return _Whole(reply, request)
 
     async def end_streams(self, *, broken: bool = False) -> None:
-        """End what is open, in order or as if the server had died."""
+        """End open streams, in order or as after the server's death."""
         for one in list(self._streams):
             await one.end(TransportError("the server ended the connection in the middle") if broken else None)
 
@@ -108,7 +108,7 @@ class DirectSender:
 
 
 class _Whole:
-    """A whole answer; its body is there already."""
+    """A complete response with its body."""
 
     def __init__(self, reply: WholeReply, request: OutgoingRequest) -> None:
         self.status = reply.status
@@ -122,7 +122,7 @@ class _Whole:
         return await self.chunk()
 
     async def chunk(self, patience: float | None = None) -> bytes:
-        del patience  # it is all there
+        del patience  # the whole body is there
         body, self._body = self._body, b""
         return body
 
@@ -134,7 +134,7 @@ class _Whole:
 
 
 class _Streamed:
-    """A stream's head, and a buffer between the server that fills it and the client that empties it."""
+    """A stream's head, and a buffer between server and client."""
 
     def __init__(self, reply: StreamingResponse, request: OutgoingRequest, gone: Callable[[_Streamed], None]) -> None:
         self.status = reply.status
@@ -187,7 +187,7 @@ class _Streamed:
         self._leave(TransportError("this answer was left before its end and cannot be read on"))
 
     async def end(self, fault: TransportError | None) -> None:
-        """Returns when the server has let go of the stream."""
+        """Wait until the server has closed the stream."""
         self._leave(fault)
         await asyncio.wait((self._pump,))
 
@@ -195,7 +195,7 @@ class _Streamed:
         if not self._over:
             self._fault = self._fault or fault
         self._left = True
-        if self._begun:  # what has not begun would never come to its end
+        if self._begun:  # an unstarted task would never end
             self._pump.cancel()
 
     async def _fill(self, reply: StreamingResponse, *, silent: bool) -> None:
@@ -226,13 +226,13 @@ class _Streamed:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Returns when the task has ended, which is cancelled if need be."""
+    """Cancel the task if necessary, and wait for its end."""
     task.cancel()
     await asyncio.wait((task,))
 
 
 async def _let_go(reply: Reply) -> None:
-    """Of an answer that nobody will read."""
+    """Close a response that is not read."""
     if isinstance(reply, Hijack | SocketTakeover):
         reply.close()
     elif isinstance(reply, StreamingResponse):
@@ -251,6 +251,6 @@ def _headers(fields: list[tuple[str, str]], content_type: str) -> Headers:
 
 
 def _certificate(user: str, groups: Iterable[str]) -> dict[str, Any]:
-    """As ``ssl.SSLSocket.getpeercert`` would give it."""
+    """Return a certificate in the form of ``ssl.SSLSocket.getpeercert``."""
     subject = ((("commonName", user),), *((("organizationName", group),) for group in groups))
     return {"subject": subject, "notBefore": "Jan  1 00:00:00 2000 GMT", "notAfter": "Jan  1 00:00:00 2100 GMT"}

@@ -1,4 +1,4 @@
-"""Commands in containers of a scripted kubelet: what a handler reads and writes, and real processes as handlers."""
+"""Commands in containers of a scripted kubelet: the handlers' streams, and real processes as handlers."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from kubeloop.tasks import end_tasks
 from kubeloop.testing.kubelet_commands import CommandHandler, Terminal
 
 _LOG = logging.getLogger(__name__)
-#: How connections end that the other side breaks off.
+#: Exceptions of connections that the other side breaks off.
 _ENDS = (OSError, KubeloopError)
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -50,7 +50,7 @@ class KubeletRequest:
 
 
 class KubeletServer:
-    """Serves logs, exec, attach and port-forward as a kubelet does: TLS, SPDY/3.1 and WebSocket. Subclasses say what containers do.
+    """Serves logs, exec, attach and port-forward as a kubelet does: TLS, SPDY/3.1 and WebSocket. Subclasses define the responses.
 
     ``async with`` it; then ``port`` is open. ``requests`` has every request, oldest first.
     """
@@ -73,23 +73,23 @@ class KubeletServer:
         self.resets_streams = False
 
     def answer(self, request: KubeletRequest) -> Answer | None:  # noqa: ARG002 - for subclasses
-        """An answer instead of what was asked for, such as a refusal; None to serve the request."""
+        """Return a response that replaces the requested one, such as a refusal; None to serve the request."""
         return None
 
     def log_of(self, request: KubeletRequest) -> AsyncIterator[bytes]:
-        """The log of ``request.target``, by the query's ``follow``, ``tailLines``, ``sinceTime``, ``timestamps`` ..."""
+        """Return the log of ``request.target``, by the query's ``follow``, ``tailLines``, ``sinceTime``, ``timestamps`` ..."""
         raise NotImplementedError
 
     def exec_of(self, request: KubeletRequest) -> CommandHandler:
-        """Runs the command of an exec."""
+        """Return the handler of an exec's command."""
         raise NotImplementedError
 
     def attach_of(self, request: KubeletRequest) -> CommandHandler:
-        """Stands for the main process of a container, for an attach."""
+        """Return the handler of an attach, for the main process of a container."""
         raise NotImplementedError
 
     async def connect(self, request: KubeletRequest, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to a pod's port.
+        """Open a connection to a pod's port.
 
         Raises:
             OSError: Nothing listens there; the client reads the text.
@@ -107,7 +107,7 @@ class KubeletServer:
         await self._listener.close()
 
     def die(self) -> None:
-        """Breaks off every connection and takes no more, as a node that loses power."""
+        """Break every connection off and accept no more, as a node that loses power."""
         self._listener.abort()
 
     @property

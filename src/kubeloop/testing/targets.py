@@ -1,4 +1,4 @@
-"""What ``eventually`` and ``consistently`` look at: objects of a server, or of an informer's cache. Told of changes, never polled."""
+"""Targets of ``eventually`` and ``consistently``: objects of a server, or of an informer's cache. Changes are notified, never polled."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from kubeloop.timing import Clock
 T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R", bound=Resource)
 
-#: Real seconds between two tries of a server that cannot answer: of the machine's clock, as a test's may stand still.
+#: Real seconds between two tries of an unavailable server, because a test's clock may stand still.
 _PAUSE = 0.05
 
 
 class Unknown:
-    """No state yet."""
+    """The state is not known yet."""
 
 
 UNKNOWN: Final = Unknown()
 
 
 class Subject(ABC, Generic[T_co]):
-    """``what`` names it in messages, ``trouble`` why it could not be looked at lately. ``clock`` measures how long it is looked at."""
+    """The target of an assertion. ``what`` names it in messages, ``trouble`` is the last error of reading it. ``clock`` measures timeouts.
+    """
 
     def __init__(self, what: str, clock: Clock) -> None:
         self.what = what
@@ -39,21 +40,28 @@ class Subject(ABC, Generic[T_co]):
 
     @abstractmethod
     def look(self, notify: Callable[[], None]) -> Any:
-        """An async context manager of a function that reads the state, with ``notify`` called after each change.
+        """Return an async context manager of a function that reads the state; ``notify`` is called after each change.
 
-        None: it is not there. ``UNKNOWN``: nobody has said yet whether it is.
+        The state is None if the object is missing, ``UNKNOWN`` if that is not known yet.
         """
 
     def shown(self, state: object) -> str:
-        """A state as a failure shows it."""
+        """Format a state for a failure's message."""
         return text(state)
 
 
 def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | None = None) -> Subject[R]:
-    """One object of a server: ``one(client, Deployment, "web")``, or ``one(client, web)`` for the object of that kind and name.
+    """Return a target for one object of a server: ``one(client, Deployment, "web")``, or ``one(client, web)`` for the object of that kind
+    and name.
+
+    Args:
+        client: Reads the object.
+        kind: The class, or an object.
+        name: The object's name.
+        namespace: None: the client's default.
 
     Raises:
-        ValueError: a kind without a name.
+        ValueError: ``kind`` is a class, and ``name`` is missing.
     """
     cls: type[R]
     if isinstance(kind, Resource):
@@ -68,22 +76,22 @@ def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | N
 def many(
     client: Client, kind: type[R], *, namespace: str | None = None, labels: Labels | None = None, field_selector: Fields | None = None
 ) -> Subject[list[R]]:
-    """Objects of a server, by namespace and name. ``namespace`` None: the client's own, as test clients have one; "" is all."""
+    """Return a target for objects of a server, sorted by namespace and name. ``namespace`` None: the client's default; "" is all."""
     return _Several(client, kind, "", namespace, labels, field_selector)
 
 
 def cached(informer: Informer[R], name: str, namespace: str | None = None) -> Subject[R]:
-    """One object as an informer's lister shows it."""
+    """Return a target for one object in an informer's cache."""
     return _OfCache(f'cached {informer.what} "{name}"', informer, lambda: informer.lister.get(name, namespace))
 
 
 def all_cached(informer: Informer[R], namespace: str | None = None, labels: Labels | None = None) -> Subject[list[R]]:
-    """Objects as an informer's lister shows them, by namespace and name."""
+    """Return a target for objects in an informer's cache, sorted by namespace and name."""
     return _OfCache(f"cached {informer.what}", informer, lambda: sorted(informer.lister.list(namespace, labels), key=_place))
 
 
 class _Watched(Subject[T_co], Generic[T_co, R]):
-    """Listed, then watched from that list on; listed again where the server has forgotten, waited for where it cannot answer."""
+    """Lists, then watches from that version; lists again after 410, and retries while the server is unavailable."""
 
     def __init__(
         self,
@@ -102,7 +110,7 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
 
     @abstractmethod
     def _state(self, found: dict[tuple[str, str], R]) -> T_co | None:
-        """What a test sees of what is there."""
+        """Return the test's view of the objects."""
 
     @asynccontextmanager
     async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | Unknown | None]]:

@@ -1,6 +1,7 @@
-"""One call to the server, from the limiter to an answer below 400, in as many tries as it takes.
+"""Executes one call to the server, from the rate limiter to a response below 400, with all its tries.
 
-Order of each try, as in client-go (behaviour K144): rate limiter, back-off, request, figures; of each further one: pause, limiter, request.
+Order of each try, as in client-go (behaviour K144): rate limiter, back-off, request, counters; of each further try: pause, limiter,
+request.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ if TYPE_CHECKING:
 _logger = logger_with_context("kubeloop.transport")
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-#: Waits for the limiter that are longer are logged (client-go's extraLongThrottleLatency).
+#: Longer waits for the limiter are logged (client-go's extraLongThrottleLatency).
 _LONG_WAIT = 1.0
 
 
-#: How Go's and nginx' servers answer a request without TLS on a port for TLS.
+#: The response of Go's and nginx' servers to a request without TLS on a TLS port.
 _PLAIN_TO_TLS = re.compile(rb"(?i)HTTP request (was sent )?to (an )?HTTPS (server|port)")
-#: Seconds without any byte of an answer. kube-apiserver itself gives a request 60 s.
+#: Seconds without any byte of a response. kube-apiserver itself gives a request 60 s.
 PATIENCE = 120.0
-#: Bytes of an answer that is held in memory, unpacked: a server, or what stands between, must not be able to fill it.
+#: Maximum bytes of a response in memory, decompressed: neither a server nor a proxy must be able to fill it.
 MAX_ANSWER = 1 << 30
 
 
 class TransportOptions(msgspec.Struct, kw_only=True):
-    """How a transport behaves, beyond what its cluster's configuration says."""
+    """Options of a transport beyond the configuration of its cluster."""
 
     limiter: TokenBucket | None = None
     backoff: FailureBackoff | None = None
@@ -63,7 +64,7 @@ class TransportOptions(msgspec.Struct, kw_only=True):
 
 
 class Call(msgspec.Struct):
-    """``whole``: the answer is read to its end, and it may be asked for again. ``free``: no limiter holds back its first try."""
+    """One call. ``whole``: the response is read to its end, and the request may be repeated. ``free``: no limiter delays its first try."""
 
     method: str
     path: str
@@ -87,21 +88,22 @@ class Call(msgspec.Struct):
 
     @property
     def asked(self) -> str:
-        """What is asked, in words. Made when it is needed, which is seldom."""
+        """The request in words, built on demand, which is rare."""
         return describe(self.method, self.path, self.query)
 
     @property
     def words(self) -> str:
-        """What was asked and how often, for messages."""
+        """The request and its number of tries, for messages."""
         return f"{self.asked}, tried {self.tries} times" if self.tries > 1 else self.asked
 
     def remaining(self, now: float) -> float | None:
-        """Seconds to the deadline; None: there is none."""
+        """Return the seconds to the deadline; None: there is none."""
         return None if self.ends is None else self.ends - now
 
 
 class Calls:
-    """Makes the calls of one transport. ``sender`` gives what carries them, or raises TransportError when the transport is closed."""
+    """Executes the calls of one transport. ``sender`` returns the sender of requests, or raises TransportError if the transport is closed.
+    """
 
     def __init__(
         self, config: ClusterConfig, clock: Clock, authenticator: Authenticator, manners: TransportOptions, sender: Callable[[], Sender]
@@ -122,17 +124,18 @@ class Calls:
         self._pauses: set[asyncio.Future[None]] = set()
 
     def end(self) -> None:
-        """Calls that wait for their next try make it now, and are told that the transport is closed."""
+        """Wake calls that wait for their next try; they fail because the transport is closed."""
         self._ended = True
         for pause in self._pauses:
             if not pause.done():
                 pause.set_result(None)
 
     async def make(self, call: Call) -> tuple[Answer, bytes]:
-        """An answer below 400, with its body if ``call.whole``. The caller closes it.
+        """Return a response below 400, with its body if ``call.whole``. The caller closes it.
 
         Raises:
-            ApiError, TransportError, ValueError: as ``Transport.request``. DeadlineError: a wait would outlast the call's deadline.
+            ApiError, TransportError, ValueError: as ``Transport.request``.
+            DeadlineError: a wait would exceed the call's deadline.
         """
         again: RetryDecision | None = None
         with log_context(cluster=self._config.name, method=call.method, path=call.path):
@@ -163,7 +166,7 @@ class Calls:
         return call.retry and call.tries <= self._manners.max_retries
 
     async def _hold_back(self, call: Call, again: RetryDecision | None) -> None:
-        """Wait until the next try may be made."""
+        """Wait until the next try is allowed."""
         pause = again.after if again is not None else 0.0
         if self._backoff is not None and not call.upgrade:
             pause = max(pause, self._backoff.pause())
@@ -241,7 +244,7 @@ class Calls:
                 self._tell(hooks, request, Outcome(self._clock.now() - started, error=error))
             raise
         if call.whole:
-            # The connection must be free before the place is: whoever comes next takes it instead of making another.
+            # Release the connection before the slot, so that the next request reuses the connection instead of opening another.
             answer.close()
             self._figures.request_size[call.method].observe(len(call.body or b""))
         self._tried(call, answer.status)
@@ -294,10 +297,10 @@ class Calls:
             headers["Content-Type"] = call.content_type
         own: set[str] = set()
         if call.headers:
-            # The caller's own win, however they are spelled: one header twice may be read in two ways.
+            # The caller's own headers take precedence, in any spelling: programs differ about a header that occurs twice.
             own = {name.lower() for name in call.headers}
             headers = {name: value for name, value in headers.items() if name.lower() not in own} | dict(call.headers)
-        # With an Authorization header of the caller's own no plugin runs (client-go transport/round_trippers.go).
+        # With an Authorization header of the caller no plugin runs (client-go transport/round_trippers.go).
         if "authorization" not in own:
             headers |= await self._authenticator.headers()
         if "user-agent" not in own:
@@ -327,7 +330,7 @@ class Calls:
 
 
 def _with_previous(error: TransportError, call: Call) -> TransportError:
-    """The error, naming the one before (behaviour K144)."""
+    """Return the error with the previous one in its text (behaviour K144)."""
     if not call.previous or call.previous == str(error):
         return error
     return type(error)(f"{error} - error from a previous attempt: {call.previous}")

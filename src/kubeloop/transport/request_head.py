@@ -1,27 +1,35 @@
-"""Writes the head of a request, or refuses to: what a caller gives must never become another header or another request."""
+"""Encodes the head of a request, and refuses arguments that would inject another header or another request."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-# RFC 9110, sections 5.1, 5.5 and 5.6.2. Values may hold what is not ASCII (a user's name in Impersonate-User), sent as UTF-8 like Go does.
+# RFC 9110, sections 5.1, 5.5 and 5.6.2. Values may contain non-ASCII text (a user's name in Impersonate-User), sent as UTF-8 like in Go.
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NO_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _TARGET = re.compile(r"/[!-\"$-~]*")
-# Their values say how the request is framed; only the transport knows.
+# Headers that define the framing; only the transport sets them.
 _OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "trailer", "upgrade", "te"))
 
 
 def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[str, str]], length: int | None, upgrade: str = "") -> bytes:
-    """The head, empty line included. ``headers`` begin with Host. ``length`` None: no body. ``upgrade``: the protocol to change to.
+    """Encode the head, empty line included.
+
+    Args:
+        method: The HTTP method.
+        prefix: The text before the target, for a plain HTTP proxy.
+        target: Path and query.
+        headers: The fields; Host is the first.
+        length: Bytes of the body. None: no body.
+        upgrade: The protocol to change to. Empty: none.
 
     Raises:
-        ValueError: a method, path or header that cannot be sent. Values are not shown: they may be secret.
+        ValueError: the method, path or a header cannot be sent. Values are not shown: they may be secret.
     """
     if _TOKEN.fullmatch(method) is None or _TARGET.fullmatch(target) is None:
         asked = _shown(method, target)
-        raise ValueError(f"a path begins with / and holds no line break or blank; percent-encode what is not ASCII ({asked})")
+        raise ValueError(f"a path begins with / and holds no line break or blank; percent-encode non-ASCII characters ({asked})")
     lines = [f"{method} {prefix}{target} HTTP/1.1"]
     for place, (name, value) in enumerate(headers):
         if _TOKEN.fullmatch(name) is None or _NO_VALUE.search(value):
@@ -38,10 +46,10 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
 
 
 def is_protocol_name(text: str) -> bool:
-    """True for what may stand in an Upgrade header: ``websocket``, ``SPDY/3.1`` (RFC 9110, section 7.8)."""
+    """True for a valid value of an Upgrade header: ``websocket``, ``SPDY/3.1`` (RFC 9110, section 7.8)."""
     return all(_TOKEN.fullmatch(part) for part in text.split("/", 1))
 
 
 def _shown(method: str, target: str) -> str:
-    """Without the query, whose values may be secret."""
+    """Return the request line without the query, whose values may be secret."""
     return f"{method} {target.partition('?')[0]!r}"

@@ -1,4 +1,4 @@
-"""May this user do what the program's informers and writes need: a SelfSubjectAccessReview for each verb; the roles that are missing."""
+"""Checks whether this user may do what the program's informers and writes require, by SelfSubjectAccessReviews; lists missing roles."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from kubeloop.meta import ApiError, NotFound
 from kubeloop.types import JSONObject
 
 _API = "rbac.authorization.k8s.io/v1"
-#: Reviews under way at once.
+#: Maximum number of concurrent reviews.
 _TOGETHER = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What may not be done in ``namespace``; "" is in all, or of a kind that lives in none."""
+    """Missing permissions in ``namespace``; "" means all namespaces, or a cluster-scoped kind."""
 
     permission: Permission
     namespace: str = ""
 
 
 async def access(client: Client, permissions: Sequence[Permission], namespace: str | None) -> tuple[list[Finding], list[Missing]]:
-    """A finding for each resource, and what is missing. ``namespace`` None: in all of them."""
+    """Return a finding for each resource, and the missing permissions. ``namespace`` None: in all namespaces."""
     slots = asyncio.Semaphore(_TOGETHER)
 
     async def allowed(permission: Permission, verb: str) -> bool:
@@ -44,7 +44,7 @@ async def access(client: Client, permissions: Sequence[Permission], namespace: s
             if lacking:
                 missing.append(Missing(replace(one, verbs=lacking), (namespace or "") if one.namespaced else ""))
     except NotFound:
-        said = "the server has no SelfSubjectAccessReview, so that nobody can ask it for permissions"
+        said = "the server has no SelfSubjectAccessReview, so that permissions cannot be checked"
         return [Finding("permission", "all", "unknown", said)], []
     except ApiError as error:
         return [*found, Finding("permission", "all", "unknown", f"the server does not answer reviews: {error}")], missing
@@ -52,7 +52,7 @@ async def access(client: Client, permissions: Sequence[Permission], namespace: s
 
 
 def manifest(missing: Iterable[Missing], name: str, user: str) -> list[JSONObject]:
-    """Roles that grant what is missing to ``user``: a Role for each namespace, a ClusterRole for what is wanted in all."""
+    """Return roles that grant the missing permissions to ``user``: a Role per namespace, a ClusterRole for all namespaces."""
     parts = user.split(":")
     if user.startswith("system:serviceaccount:") and len(parts) == 4:
         subject = {"kind": "ServiceAccount", "namespace": parts[2], "name": parts[3]}

@@ -1,4 +1,4 @@
-"""Can the server be reached, who is it, is it of a time and a version that this program knows."""
+"""Checks connection, user, clock and version of the server."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from kubeloop.meta import ApiError, KubeloopError
 
 #: The minor version of Kubernetes whose kinds ``kubeloop.api`` has.
 MODELS = 36
-#: A server that many minor versions older lacks much of what the models offer.
+#: A server that is this many minor versions older lacks much of the models' content.
 _OLD = 4
-#: Seconds. HTTP dates are in whole seconds, and the answer has been under way for a while.
+#: Tolerance in seconds. HTTP dates are in whole seconds, and the response takes time.
 _TOLERATED = 2.0
-#: Beyond this, tokens and certificates are taken for expired or not yet valid.
+#: Beyond this, tokens and certificates count as expired or not yet valid.
 _DANGEROUS = 60.0
 
 
 async def connection(client: Client) -> tuple[list[Finding], bool]:
-    """What is found, and whether it is worth asking anything else."""
+    """Return findings, and whether further checks make sense."""
     config = client.transport.config
     subject = config.server
     before = client.clock.wall()
@@ -57,7 +57,7 @@ def _version(info: Info) -> Finding:
 
 
 def skew(headers: Mapping[str, str], before: datetime, after: datetime) -> Finding:
-    """How far the server's clock and this machine's are apart, by the Date of an answer that was asked for ``before``."""
+    """Return the difference between the server's clock and this machine's, by the Date of a response requested at ``before``."""
     date = headers.get("Date")
     if not date:
         return Finding("clock", "skew", "unknown", "the server's answers have no Date")
@@ -65,7 +65,7 @@ def skew(headers: Mapping[str, str], before: datetime, after: datetime) -> Findi
         there = parsedate_to_datetime(date)
     except ValueError:
         return Finding("clock", "skew", "unknown", f"the server's Date cannot be read: {date}")
-    # The header has whole seconds, rounded down: the answer was written at some time in the second that follows it.
+    # The header has whole seconds, rounded down: the response was written within the following second.
     there = there.replace(tzinfo=there.tzinfo or UTC)
     late = max((there - after).total_seconds(), 0.0)
     early = max((before - (there + timedelta(seconds=1))).total_seconds(), 0.0)
@@ -78,7 +78,7 @@ def skew(headers: Mapping[str, str], before: datetime, after: datetime) -> Findi
 
 
 async def _user(client: Client) -> Finding:
-    """Who the server takes this program for."""
+    """Return the server's name for this user."""
     from kubeloop.api.authentication.v1 import SelfSubjectReview
 
     try:

@@ -1,4 +1,4 @@
-"""Does the server serve the kinds that the program uses, and do its schemas say what the classes say."""
+"""Checks that the server serves the program's kinds, and that their schemas match the classes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kubeloop.codegen.crd import definitions_of
 from kubeloop.meta import ApiError, GroupVersion, NotFound, Resource, kind_info
 from kubeloop.types import JSONObject
 
-#: Differences of one kind that are told.
+#: Maximum reported differences of one kind.
 _MOST = 8
-#: What says nothing about which objects are taken.
+#: Keywords that do not affect validation.
 _SILENT = frozenset(("description", "title", "example", "externalDocs"))
 _APPLY = "apply the definition that belongs to this program: kubeloop generate crd MODULE | kubectl apply -f -"
 
 
 async def definitions(client: Client, kinds: Iterable[type[Resource]]) -> list[Finding]:
-    """A finding for each kind."""
+    """Return a finding for each kind."""
     served: dict[GroupVersion, tuple[ApiResource, ...] | Failure] = {}
     found: list[Finding] = []
     for kind in dict.fromkeys(kinds):
@@ -79,9 +79,9 @@ def _compared(kind: type[Resource], subject: str, there: JSONObject) -> Finding:
 
 
 def version_differences(mine: JSONObject, there: JSONObject) -> Iterator[tuple[str, bool]]:
-    """What a definition's version says otherwise than the class, and whether the program cannot work with that.
+    """Yield differences between a definition's version and the class, and whether the program cannot work with them.
 
-    It cannot where the server drops a field that the class has, or wants another type, or has no status to write.
+    It cannot where the server drops a field of the class, requires another type, or has no status to write.
     """
     for name in ("status", "scale"):
         if name in (mine.get("subresources") or {}) and name not in (there.get("subresources") or {}):
@@ -90,7 +90,7 @@ def version_differences(mine: JSONObject, there: JSONObject) -> Iterator[tuple[s
 
 
 def schema_differences(mine: JSONObject, there: JSONObject, path: str = "") -> Iterator[tuple[str, bool]]:
-    """As ``version_differences``, of two structural schemas."""
+    """Do the same as ``version_differences`` for two structural schemas."""
     shown = path or "it"
     open_there = bool(there.get("x-kubernetes-preserve-unknown-fields")) and not there.get("properties")
     if open_there:
@@ -129,7 +129,7 @@ def _type(schema: JSONObject) -> str:
 
 
 def _plain(word: str, value: Any) -> Any:
-    """Orders do not matter in sets, nor does what is left out differ from what is empty or false."""
+    """Normalise a value: the order of sets does not matter, and missing equals empty or false."""
     if word in ("required", "enum") and isinstance(value, list):
         return sorted(value, key=str)
     return value or (value if value == 0 and not isinstance(value, bool) else None)

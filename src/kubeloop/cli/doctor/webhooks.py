@@ -1,6 +1,6 @@
-"""Webhooks that stand before the program's kinds: is there somebody behind each who could answer.
+"""Checks webhooks for the program's kinds: whether a backend of each could respond.
 
-They are not called: a server does that, from where it runs. Seen from here is whether a Service has ready endpoints, and a CA bundle.
+They are not called: a server does that, from its own network. Checked are ready endpoints of a Service, and a CA bundle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubeloop.types import JSONObject
 
 
 async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Finding]:
-    """A finding for each webhook that is called for one of ``kinds``, or converts it."""
+    """Return a finding for each webhook that is called for one of ``kinds``, or converts it."""
     kinds = list(kinds)
     wanted = {kind_info(kind).gvr for kind in kinds}
     found: list[Finding] = []
@@ -37,11 +37,11 @@ async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Find
 
 
 async def _conversion(client: Client, kind: type[Resource]) -> JSONObject | None:
-    """The webhook that converts between a kind's versions, as one of a configuration."""
+    """Return the webhook that converts between a kind's versions, in the form of a configuration."""
     resource = kind_info(kind).gvr.group_resource
     try:
         definition = await client.get(CustomResourceDefinition, str(resource))
-    except (NotFound, Forbidden):  # said already, where kinds are looked at
+    except (NotFound, Forbidden):  # reported already by the check of kinds
         return None
     conversion = to_dict(definition)["spec"].get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
@@ -84,6 +84,6 @@ async def _finding(client: Client, hook: JSONObject) -> Finding:
 
 def _ready(slice_: JSONObject) -> Iterator[JSONObject]:
     for endpoint in slice_.get("endpoints") or ():
-        # Not known counts as ready (discovery/v1 EndpointConditions).
+        # Unknown counts as ready (discovery/v1 EndpointConditions).
         if (endpoint.get("conditions") or {}).get("ready", True):
             yield endpoint

@@ -14,7 +14,7 @@ from kubeloop.meta.errors import ConfigError
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
-#: Longest name of an object that is a label value, too, with what is put behind it here ("-leader-election").
+#: Maximum length of an object's name that is also a label value, including suffixes used here ("-leader-election").
 _LONGEST = 40
 _LONGEST_KIND = 32
 #: Groups that belong to Kubernetes (KEP-2337): a server wants an approval for definitions in them.

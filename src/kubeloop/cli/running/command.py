@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _THERE = click.Path(exists=True, path_type=Path)
 
-#: Seconds for the embedded server to answer.
+#: Timeout in seconds for the embedded server's start.
 _READY = 120.0
 
 _EPILOG = """\b
@@ -42,7 +42,7 @@ MODULE:NAME is one of
 @click.option("--kubeconfig", type=_FILE, help="Default: $KUBECONFIG, ~/.kube/config, or the pod's own cluster.")
 @click.option("--context", default="", help="Context of the kubeconfig.")
 @click.option("-n", "--namespace", default="", help="The program works in this namespace only. Default: in all.")
-@click.option("--embedded", is_flag=True, help="Against an API server of its own, with the program's custom kinds installed.")
+@click.option("--embedded", is_flag=True, help="Against an embedded API server, with the program's custom kinds installed.")
 @click.option("--apply", "manifests", type=_THERE, multiple=True, help="With --embedded: manifests to apply, a file or folder; repeatable.")
 @click.option("--settings", type=_THERE, help="The manager's settings, YAML or TOML. Variables KUBELOOP_MANAGER_* count, too.")
 @click.option("--leader-election", is_flag=True, help="As the settings say. Default: none, whatever they say.")

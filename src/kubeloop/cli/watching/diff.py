@@ -1,6 +1,6 @@
-"""Differences between two states of an object, as paths that a person reads: ``status.conditions[Ready].status``.
+"""Differences between two states of an object, with readable paths: ``status.conditions[Ready].status``.
 
-Works on plain trees and knows no schema, so that custom kinds are shown like built-in ones.
+Works on plain trees without a schema, so that custom kinds are shown like built-in ones.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class _Absent:
         return "ABSENT"
 
 
-#: Not there at all, which is something else than null.
+#: A missing value, as opposed to null.
 ABSENT: Final = _Absent()
 
-#: What names the items of Kubernetes' own lists (``x-kubernetes-list-map-keys``), most telling first: conditions, containers and volumes,
+#: Merge keys of Kubernetes' own lists (``x-kubernetes-list-map-keys``), the most specific first: conditions, containers and volumes,
 #: ports, mounts, pod IPs, owners, tolerations and label expressions, topology constraints.
 MERGE_KEYS: Final = ("type", "name", "containerPort", "port", "mountPath", "devicePath", "ip", "uid", "key", "topologyKey")
 
-#: Changed by every write, and so no news: paths that are left out unless all fields are asked for.
+#: Paths that every write changes: left out unless all fields are requested.
 _NOISE: Final = (
     ("metadata", "managedFields"),
     ("metadata", "resourceVersion"),
@@ -34,9 +34,9 @@ _NOISE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. ``before`` or ``after`` is ``ABSENT`` where the path is new or gone.
+    """One difference. ``before`` or ``after`` is ``ABSENT`` if the path is new or gone.
 
-    ``order``: the items of a list are the same, and only their order is another; both sides then are the items' names.
+    ``order``: only the order of a list's items changed; both sides then are the items' names.
     """
 
     path: str
@@ -46,19 +46,19 @@ class Change:
 
 
 def without_noise(tree: JSON) -> JSON:
-    """The same object without what changes at every write; the argument stays as it is."""
+    """Return the object without fields that change with every write; the argument stays unchanged."""
     for path in _NOISE:
         tree = _without(tree, path)
     return tree
 
 
 def changes(before: JSON, after: JSON) -> list[Change]:
-    """What is different, in the order of the objects' fields.
+    """Return the differences, in the order of the objects' fields.
 
     Guarantees
-        Empty if and only if the trees are equal as JSON (true is not 1). New maps are told field by field, new lists item by item if
-        these have a merge key, vanished maps and the items of lists as a whole. Lists whose items have a merge key are compared by it,
-        lists of distinct words as sets as long as what stayed kept its order, all others by position.
+        The result is empty if and only if the trees are equal as JSON (true is not 1). New maps are listed field by field, new lists item
+        by item if these have a merge key, vanished maps and the items of lists as a whole. Lists whose items have a merge key are compared
+        by it, lists of distinct words as sets if the common words have the same order, all others by position.
     """
     return list(_differ("", before, after))
 
@@ -90,7 +90,7 @@ def _differ(path: str, before: Any, after: Any) -> Iterator[Change]:
 
 
 def _same(before: Any, after: Any) -> bool:
-    # In Python True == 1; in JSON they are two things.
+    # In Python True == 1; in JSON they differ.
     return isinstance(before, bool) is isinstance(after, bool) and bool(before == after)
 
 
@@ -140,7 +140,7 @@ def _merge_key(before: list[Any], after: list[Any]) -> str | None:
 
 
 def _names(key: str, items: list[JSON]) -> bool:
-    """Whether every item has the key, with a value of its own."""
+    """Whether every item has the key, with distinct values."""
     names = [item.get(key) for item in items]
     return all(isinstance(name, str | int) for name in names) and len(set(map(str, names))) == len(names)
 

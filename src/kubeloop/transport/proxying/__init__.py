@@ -1,1 +1,1 @@
-"""How to get through a proxy to the server: an HTTP tunnel, or SOCKS 5. Which proxy it is, ``kubeloop.config.proxies`` says."""
+"""Connections through a proxy: an HTTP tunnel, or SOCKS 5. ``kubeloop.config.proxies`` chooses the proxy."""

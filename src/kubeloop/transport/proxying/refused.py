@@ -1,5 +1,5 @@
-"""What a proxy that does not let us through becomes."""
+"""The error of a proxy that refuses to connect."""
 
 
 class ProxyRefusedError(Exception):
-    """A proxy could not be reached or did not open a tunnel. The text names the proxy, where it is set, and the way out."""
+    """A proxy is unreachable or did not open a tunnel. The text names the proxy, its setting, and the fix."""
