@@ -11,7 +11,7 @@ from kubeloop.apiserver.watch_cache import Subscription, WatchCache
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Backoff, Timer
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver")
 
 #: Brings the server in line with one object: its key and newest state; None: it is gone.
 Sync = Callable[[str, KeyValue | None], Awaitable[None]]

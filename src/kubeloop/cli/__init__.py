@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kubeloop.cli.group import LazyGroup
-from kubeloop.meta.version import VERSION
+from kubeloop.version import VERSION
 
 #: Subcommand -> "module:attribute" and its one-line help, so that help needs no imports.
 _COMMANDS = {

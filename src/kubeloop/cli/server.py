@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kubeloop.apiserver.storage import Storage
     from kubeloop.schema.descriptions import Texts
 
-_LOG = logging.getLogger("kubeloop.server")
+_LOG = logging.getLogger("kubeloop.cli.server")
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)

@@ -23,7 +23,7 @@ _LEVELS = {"kubeloop.cache": logging.WARNING, "kubeloop.controller.events": logg
 #: separators, and characters that change the direction of text.
 _UNSEEN = re.compile("[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
-_REQUEST_LOG = "kubeloop.apiserver.instrumentation"
+_REQUEST_LOG = "kubeloop.apiserver.requests"
 
 
 def configure(form: str, verbosity: int) -> None:

@@ -35,7 +35,7 @@ from kubeloop.timing import Backoff
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controlplane")
 
 _WORKERS = 10
 #: Kinds that are never owners nor collected, and are the most frequent objects of a cluster (upstream ignores them too).

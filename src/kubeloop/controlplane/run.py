@@ -82,7 +82,7 @@ def _takes_pods(node: Node) -> bool:
     return not node.spec.taints and any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.controlplane")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

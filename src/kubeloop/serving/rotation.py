@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.serving.listener import bare_context
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.serving")
 
 #: Contexts by server name (SNI); the empty name is the default.
 Contexts = Mapping[str, ssl.SSLContext]

@@ -22,7 +22,7 @@ from kubeloop.serving.request import BodyTooLarge, Request
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.round_tripper import Answer, OutgoingRequest
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.testing")
 
 #: Bytes buffered for a reader before the server has to wait.
 _ENOUGH = 1 << 20

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import end_tasks
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.testing")
 
 
 @dataclass

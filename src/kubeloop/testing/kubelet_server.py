@@ -20,7 +20,7 @@ from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyErr
 from kubeloop.tasks import end_tasks
 from kubeloop.testing.kubelet_commands import CommandHandler, Terminal
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.testing")
 #: Exceptions of connections that the other side breaks off.
 _ENDS = (OSError, KubeloopError)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from kubeloop.meta.version import VERSION
+from kubeloop.version import VERSION
 
 # In Go's spelling, so that a server's logs and flow schemas see one spelling.
 _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "i386": "386", "i686": "386", "armv7l": "arm"}

@@ -23,7 +23,7 @@ from kubeloop.apiserver.webhooks.failure import NotCallable
 from kubeloop.meta.errors import ApiError
 from kubeloop.serving.request import Request
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.aggregation")
 
 
 async def proxied(

@@ -96,7 +96,7 @@ def _list(texts: tuple[str, ...]) -> str:
     return json.dumps(list(texts), separators=(",", ":"))
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.authentication")
 
 
 class Authentication:

@@ -24,7 +24,7 @@ from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyErr
 from kubeloop.tasks import end_tasks
 from kubeloop.transport.http1 import Wire
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.kubelet")
 
 V5 = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255

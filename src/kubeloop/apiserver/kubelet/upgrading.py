@@ -18,7 +18,7 @@ from kubeloop.tasks import end_tasks
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.http1 import Wire
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.kubelet")
 
 #: Seconds in which a backend must have said why it does not change the protocol.
 _REFUSAL_TIME = 10.0

@@ -61,7 +61,7 @@ def _shown(text: str) -> str:
     return f"{shown} using {manager.api_version}" if manager.operation == UPDATE else shown
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.ownership")
 
 
 #: Who owns what was there before anybody applied, when nobody was known to.

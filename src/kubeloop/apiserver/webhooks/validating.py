@@ -14,7 +14,7 @@ from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.apiserver.webhooks.matching import Invocation
 from kubeloop.meta.errors import ApiError
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.webhooks")
 
 
 class ValidatingWebhooks:

@@ -16,7 +16,7 @@ from kubeloop.meta.errors import ApiError, DecodeError, Invalid, NotFound
 from kubeloop.meta.repr import counted
 from kubeloop.types import JSONObject
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.cli.running")
 
 
 _MANAGER: Final = "kubeloop-run"

@@ -184,6 +184,6 @@ async def follow(boards: DashboardSnapshots, view: View, clock: Clock) -> None:
         try:
             view.update(boards.take(clock.now()))
         except Exception:  # a view must not end the program
-            logging.getLogger(__name__).exception("the program cannot be shown")
+            logging.getLogger("kubeloop.cli.running").exception("the program cannot be shown")
             return
         await clock.sleep(_PERIOD)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kubeloop.client import Client
     from kubeloop.controller.webhooks import Webhooks, WebhookServer
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("kubeloop.cli.running")
 
 #: Port of a URL without one.
 _PORT = 9443

@@ -14,7 +14,7 @@ from kubeloop.meta import AlreadyExists, Conflict, KubeloopError, NotFound, Obje
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.election")
 
 #: Seconds between renewals that nobody asked for (client-go's requeueInterval), and between looks for a question.
 RENEWAL = 300.0

@@ -20,7 +20,7 @@ from kubeloop.meta import AlreadyExists, ApiError, DeadlineError, DecodeError, T
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.events")
 
 #: client-go's figures: events that wait to be sent, tries of one event, seconds between tries.
 QUEUE = 1000

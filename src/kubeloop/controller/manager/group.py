@@ -16,7 +16,7 @@ from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta.repr import counted
 from kubeloop.transport import log_context, logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 #: Seconds that something may take to end when it is cancelled, before the log says so.
 PATIENCE = 5.0

@@ -15,7 +15,7 @@ from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 Check: TypeAlias = Callable[[], Awaitable[None] | None]
 """Raises what is wrong; a plain function, or an async one."""

@@ -29,7 +29,7 @@ async def unless_stopped(work: Coroutine[object, object, None], over: asyncio.Ev
         await asyncio.wait((doing, stopped))
 
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

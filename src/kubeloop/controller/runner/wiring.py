@@ -16,7 +16,7 @@ from kubeloop.meta import DeadlineError, Forbidden, KubeloopError, NotFound, Res
 from kubeloop.timing import Backoff
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.runner")
 
 #: The value of the pause annotation that pauses an object.
 PAUSED = "true"

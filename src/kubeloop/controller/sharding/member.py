@@ -125,7 +125,7 @@ def declared_by(lease: Lease) -> Declared:
     return Declared(view, f"{lease.metadata.uid}/{lease.metadata.resource_version}", float(lease.spec.lease_duration_seconds or 0), left)
 
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.sharding")
 
 T = TypeVar("T")
 

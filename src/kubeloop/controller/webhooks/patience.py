@@ -9,7 +9,7 @@ from kubeloop.meta import ApiError, KubeloopError, TransportError, UntrustedCert
 from kubeloop.timing import Backoff, Clock
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.webhooks")
 
 T = TypeVar("T")
 

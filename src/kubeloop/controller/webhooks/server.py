@@ -119,7 +119,7 @@ def _text(status: int, text: str) -> Answer:
     return Answer(status, body=f"{text}\n".encode(), content_type="text/plain; charset=utf-8")
 
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.webhooks")
 
 T = TypeVar("T")
 

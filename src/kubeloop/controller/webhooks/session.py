@@ -14,7 +14,7 @@ from kubeloop.meta import NotFound, Unstructured
 from kubeloop.transport import logger_with_context
 from kubeloop.types import JSONObject
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.webhooks")
 
 Operation = dict[str, Any]
 

@@ -27,7 +27,7 @@ def peer_chain(connection: ssl.SSLObject | None) -> tuple[bytes, ...]:
     return (tuple(verified()) if verified is not None else ()) or (own,)
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.serving.http1")
 
 #: Idle timeout in seconds of a connection, and timeout of a request head: kube-apiserver's.
 _IDLE = 90.0

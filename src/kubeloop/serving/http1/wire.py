@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.serving.http1")
 
 #: Buffered bytes beyond which reading pauses.
 _ENOUGH = 256 * 1024

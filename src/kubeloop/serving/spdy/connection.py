@@ -13,7 +13,7 @@ from kubeloop.serving.answer import Duplex
 from kubeloop.serving.spdy.frames import Frame, Kind, Packer, SpdyError, Unpacker
 from kubeloop.tasks import end_tasks
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.serving.spdy")
 
 #: Bytes of data in one frame.
 _PIECE = 32 * 1024

@@ -18,7 +18,7 @@ from kubeloop.codec.yaml import read_yaml
 from kubeloop.controller.manager.settings.model import ManagerSettings
 from kubeloop.meta import ConfigError, DecodeError
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("kubeloop.controller.manager")
 
 #: Before the name of each variable: ``KUBELOOP_MANAGER_LEADER_ELECTION_LEASE_DURATION=30``.
 PREFIX: Final = "KUBELOOP_MANAGER_"

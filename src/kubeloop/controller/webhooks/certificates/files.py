@@ -13,7 +13,7 @@ from kubeloop.meta import ConfigError
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.webhooks")
 
 
 class CertificateFiles:
