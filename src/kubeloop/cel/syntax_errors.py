@@ -37,7 +37,7 @@ class SyntaxErrorReport(Exception):
 
 
 def unexpected(word: Token, following: str, expected: tuple[str, ...], *, completes: bool) -> str:
-    """Word the message for an unexpected word.
+    """Return the message for an unexpected word.
 
     Args:
         word: The unexpected word.

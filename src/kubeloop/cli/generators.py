@@ -35,9 +35,18 @@ def generate_crd(
 ) -> None:
     """Write the definitions of all classes at ``targets``, or compare them with the existing files.
 
-    Raises:
-        ConfigError: a target without kinds, a definition that a server would refuse, or with ``only_check`` a file that differs.
-            Nothing was written then.
+    Args:
+        targets: MODULE:CLASS, modules or packages.
+        out: A file or folder. None: standard output.
+        only_check: Compare, and write nothing.
+        descriptions: Include descriptions from docstrings.
+        webhooks: MODULE:NAME of a ``Webhooks`` that converts the kinds. Empty: none.
+        service: NAMESPACE/NAME of the Service in front of it.
+        verbose: Print the kinds and files.
+
+        Raises:
+            ConfigError: a target without kinds, a definition that a server would refuse, or with ``only_check`` a file that differs.
+                Nothing was written then.
     """
     if only_check and out is None:
         raise ConfigError("--check compares with a file or folder: name it with --out")
@@ -122,10 +131,16 @@ class ModelInput(NamedTuple):
 def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: bool) -> None:
     """Write models below ``out`` (or into it, for a module), or compare them with the existing files.
 
-    Raises:
-        ConfigError: an input describes no kind, another author's file is in the way, or with ``only_check`` a file differs.
-            Nothing was written then.
-        ApiError, TransportError: the cluster refused, or is unreachable.
+    Args:
+        given: The sources of the models.
+        out: A folder, or a file ending in ``.py``.
+        only_check: Compare, and write nothing.
+        verbose: Print the sources and files.
+
+        Raises:
+            ConfigError: an input describes no kind, another author's file is in the way, or with ``only_check`` a file differs.
+                Nothing was written then.
+            ApiError, TransportError: the cluster refused, or is unreachable.
     """
 
     def tell(line: str) -> None:
@@ -184,9 +199,19 @@ def generate_rbac(
 ) -> None:
     """Write the roles of all controllers at ``targets``, or compare them with the existing file.
 
-    Raises:
-        ConfigError: a target without controllers, a kind that only a server knows, a name that no object can have, or with ``only_check``
-            a file that differs.
+    Args:
+        targets: MODULE:NAME of controllers.
+        name: Name of the roles and of the ServiceAccount.
+        namespace: Namespace of the ServiceAccount.
+        out: The file. None: standard output.
+        only_check: Compare, and write nothing.
+        lease: Include a Role for leader election.
+        sharding: Include the rules for sharding.
+        only_rules: Write only the ClusterRole's rules.
+
+        Raises:
+            ConfigError: a target without controllers, a kind that only a server knows, a name that no object can have, or with ``only_check``
+                a file that differs.
     """
     from kubeloop.controller.permissions import permissions_of, rules_of
 
@@ -206,14 +231,30 @@ def generate_rbac(
 
 
 def rbac_yaml(permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False) -> str:
-    """Return a ServiceAccount, a ClusterRole with its binding, and a Role with a binding for the election's Lease, as YAML."""
+    """Return a ServiceAccount, a ClusterRole with its binding, and a Role with a binding for the election's Lease, as YAML.
+
+    Args:
+        permissions: The required permissions.
+        name: Name of the objects.
+        namespace: Namespace of the ServiceAccount.
+        lease: Include the Role for leader election.
+        sharding: Include the rules for sharding.
+    """
     return write_yaml(*rbac_documents(permissions, name, namespace, lease=lease, sharding=sharding))
 
 
 def rbac_documents(
     permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False
 ) -> list[JSONObject]:
-    """Return the documents of ``rbac_yaml``."""
+    """Return the documents of ``rbac_yaml``.
+
+    Args:
+        permissions: The required permissions.
+        name: Name of the objects.
+        namespace: Namespace of the ServiceAccount.
+        lease: Include the Role for leader election.
+        sharding: Include the rules for sharding.
+    """
     from kubeloop.controller.permissions import lease_permissions, rules_of
 
     account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
@@ -256,8 +297,14 @@ _ROLES: Final[dict[str, tuple[list[str], tuple[str, ...]]]] = {
 def generate_roles(targets: Sequence[str], name: str, out: Path | None, *, only_check: bool) -> None:
     """Write the roles for the users of all kinds at ``targets``, or compare them with the file.
 
-    Raises:
-        ConfigError: A target without kinds, a name that no object can have, or with ``only_check`` a file that differs.
+    Args:
+        targets: MODULE:CLASS, modules or packages.
+        name: Prefix of the roles' names.
+        out: The file. None: standard output.
+        only_check: Compare, and write nothing.
+
+        Raises:
+            ConfigError: A target without kinds, a name that no object can have, or with ``only_check`` a file that differs.
     """
     if faults := dns1123_subdomain(name):
         raise ConfigError(f'--name "{name}": {faults[0]}')

@@ -26,7 +26,13 @@ _LIKENESS_LIMIT = 64
 def align(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], same: Callable[[Any, Any], bool]) -> list[int | None]:
     """Return for each new item the index of the matching old item; None for an added item.
 
-    An old item is used once, except for exact copies of it: a duplicated item has all that the original has.
+    Args:
+        old: The items before.
+        new: The items after.
+        keys: Attributes that identify an item; empty if the list has no keys.
+        same: Compares two items.
+
+        An old item is used once, except for exact copies of it: a duplicated item has all that the original has.
     """
     if old == new and all(same(before, after) for before, after in zip(old, new, strict=True)):
         return list(range(len(old)))

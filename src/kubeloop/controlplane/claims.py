@@ -20,8 +20,13 @@ async def claim(client: Client, owner: Resource, candidates: Iterable[R], select
     """Adopt and release objects; return those of ``candidates`` that belong to ``owner`` afterwards.
 
     An owner that is being deleted neither adopts nor releases. Before it adopts an object, the owner is read from the server: a cache may
-    still
-    show an owner that was deleted and created again, and two owners would fight over the object.
+    still show an owner that was deleted and created again, and two owners would fight over the object.
+
+    Args:
+        client: Writes owner references.
+        owner: The controller's object.
+        candidates: Objects of the owner's namespace.
+        selector: Selects the objects to adopt.
     """
     claimed: list[R] = []
     adopting: bool | None = None

@@ -162,7 +162,14 @@ class Counted:
 
 
 def count(status: PodDisruptionBudgetStatus, pods: Iterable[Pod], expected: Expected, now: datetime) -> Counted:
-    """Count pods. A pod is healthy if it is ready, and neither terminating nor about to be evicted."""
+    """Return the numbers of a budget's pods. A pod is healthy if it is ready, and neither terminating nor about to be evicted.
+
+    Args:
+        status: The present status, with the evicted pods.
+        pods: The pods that the budget selects.
+        expected: The expected numbers.
+        now: The present time.
+    """
     healthy = 0
     disrupted: dict[str, datetime] = {}
     stayed = []

@@ -56,7 +56,14 @@ def find_volume(claim: ClaimFacts, volumes: Iterable[VolumeFacts], *, delayed: b
 
 
 def find_volume_on(claim: ClaimFacts, volumes: Iterable[VolumeFacts], node: NodeFacts, taken: Collection[str] = ()) -> VolumeFacts | None:
-    """Return the volume that a delayed claim gets on a node; None if there is none. ``taken``: names of volumes that other claims get."""
+    """Return the volume that a delayed claim gets on a node; None if there is none.
+
+    Args:
+        claim: The claim.
+        volumes: All volumes.
+        node: The node.
+        taken: Names of volumes that other claims get.
+    """
     left = [one for one in volumes if one.name not in taken and one.class_name == claim.class_name]
     reserved = next((one for one in left if is_reserved_for(one, claim) and _suits(one, claim)), None)
     if reserved is not None:

@@ -24,8 +24,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """The scale subresource: paths of the desired replicas, of the counted replicas, and of the selector (as text) that autoscalers read.
-    """
+    """The scale subresource: paths of the desired replicas, of the counted replicas, and of the selector (as text) that autoscalers read."""
 
     spec_replicas: str = ".spec.replicas"
     status_replicas: str = ".status.replicas"
@@ -68,7 +67,25 @@ def crd(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Callable[[C], C]:
-    """Declare the parts of a CustomResourceDefinition beside the schema for a ``@custom_resource`` class (fields of ``CrdVersion``)."""
+    """Declare the parts of a CustomResourceDefinition beside the schema for a ``@custom_resource`` class.
+
+    Args:
+        columns: Columns of ``kubectl get``.
+        scale: The scale subresource. None: there is none.
+        status: Whether there is a status subresource. None: if the class has a field ``status``.
+        served: Whether the version is served.
+        storage: Whether objects are stored in this version. None: if it is the only one.
+        deprecated: Whether servers warn about the version.
+        deprecation_warning: The text of that warning. Empty: the server's.
+        selectable_fields: Paths that field selectors may name.
+        list_kind: The kind of lists. Empty: the kind with ``List``.
+        conversion: ``spec.conversion``. None: no conversion.
+        labels: Labels of the definition.
+        annotations: Annotations of the definition.
+
+    Returns:
+        A class decorator.
+    """
     version = CrdVersion(
         columns=tuple(columns),
         scale=scale,

@@ -74,7 +74,7 @@ def split_by_presence(elements: list[JSON], listed: list[JSON], key: str) -> tup
 
 
 def in_order(named: list[JSON], others: list[JSON], order: list[JSON], old: list[JSON], key: str, kind: type) -> list[JSON]:
-    """Merge ``named``, ordered as ``order``, with ``others``, ordered as ``old``.
+    """Return ``named``, ordered as ``order``, merged with ``others``, ordered as ``old``.
 
     An element of ``others`` comes before the first named element that it preceded in ``old``.
 

@@ -27,20 +27,36 @@ ELEMENT_ORDER = "$setElementOrder"
 def strategic_merge(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
     """Return ``doc`` with ``patch`` merged in by ``schema`` (of the whole object); neither is changed, the result shares nothing with them.
 
-    Directives
-        ``$patch: replace | delete`` in an object or list element, ``$retainKeys``, ``$deleteFromPrimitiveList/FIELD``,
-        ``$setElementOrder/FIELD``.
+        Directives
+            ``$patch: replace | delete`` in an object or list element, ``$retainKeys``, ``$deleteFromPrimitiveList/FIELD``,
+            ``$setElementOrder/FIELD``.
 
-    Raises:
-        PatchError: 400 for a malformed patch or directive, and for kinds without a schema (custom resources); 422 for lists of lists;
-            500, as upstream, for an element without its merge key, an unknown directive, elements of mixed types, an order that
-            leaves out an element.
+    Args:
+        doc: The object.
+        patch: The patch.
+        schema: The schema of the whole object. None: there is none.
+        schemas: The document of that schema, for references.
+
+        Raises:
+            PatchError: 400 for a malformed patch or directive, and for kinds without a schema (custom resources); 422 for lists of lists;
+                500, as upstream, for an element without its merge key, an unknown directive, elements of mixed types, an order that
+                leaves out an element.
     """
     return merge_in(doc, copy_tree(patch), schema, schemas)
 
 
 def merge_in(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
-    """Do the same as ``strategic_merge``, but consume ``patch``: an API server quotes the remainder when it refuses the result."""
+    """Return ``doc`` with ``patch`` merged in, as ``strategic_merge``, but consume ``patch``: an API server quotes the remainder in errors.
+
+    Args:
+        doc: The object.
+        patch: The patch; it is changed.
+        schema: The schema of the whole object. None: there is none.
+        schemas: The document of that schema, for references.
+
+    Raises:
+        PatchError: as ``strategic_merge``.
+    """
     if schema is None:
         raise PatchError("strategic merge patch format is not supported", 400)
     if not isinstance(patch, dict):

@@ -29,12 +29,18 @@ class StrategicDiff(NamedTuple):
 def create_strategic_patch(old: JSONObject, new: JSONObject, schema: TypeSchema, schemas: Schemas) -> StrategicDiff:
     """Return the patch that turns ``old`` into ``new``; empty if they are equal.
 
-    Guarantees
-        ``strategic_merge(old, patch)`` equals ``new`` if no object in ``new`` has a null member that ``old`` has not.
-        Items of a list with a merge key are patched one by one; items that only others added stay.
+        Guarantees
+            ``strategic_merge(old, patch)`` equals ``new`` if no object in ``new`` has a null member that ``old`` has not.
+            Items of a list with a merge key are patched one by one; items that only others added stay.
 
-    Raises:
-        PatchError: a change lies in a field that the schema does not know.
+    Args:
+        old: The object before.
+        new: The object after.
+        schema: The schema of the whole object.
+        schemas: The document of that schema, for references.
+
+        Raises:
+            PatchError: a change lies in a field that the schema does not know.
     """
     diff = _Diff()
     patch = diff.of_maps(old, new, PatchSchema(schema, schemas))

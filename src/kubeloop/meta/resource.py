@@ -185,18 +185,21 @@ def custom_resource(
 ) -> Callable[[type[R]], type[R]]:
     """Declare a ``Resource`` subclass as a custom kind.
 
-    Args:
-        api_version: Group and version, such as ``"example.com/v1"``.
-        plural: The resource's name in URLs: lower case letters, digits and hyphens.
-        kind: Default: the class's name.
-        singular: Default: the kind in lower case.
-        namespaced: False for a cluster-scoped kind.
-        short_names: Names for kubectl, such as ``("ca",)``.
-        categories: Groups of kinds for kubectl, such as ``("all",)``.
+        Args:
+            api_version: Group and version, such as ``"example.com/v1"``.
+            plural: The resource's name in URLs: lower case letters, digits and hyphens.
+            kind: Default: the class's name.
+            singular: Default: the kind in lower case.
+            namespaced: False for a cluster-scoped kind.
+            short_names: Names for kubectl, such as ``("ca",)``.
+            categories: Groups of kinds for kubectl, such as ``("all",)``.
 
-    Raises:
-        ValueError: no server would accept a name; raised at the decorator.
-        TypeError: the class is not a ``Resource``, or an argument has another type.
+    Returns:
+        A class decorator.
+
+        Raises:
+            ValueError: no server would accept a name; raised at the decorator.
+            TypeError: the class is not a ``Resource``, or an argument has another type.
     """
     group_version = kind_names.group_version(api_version)
     kind_names.require_labels("plural", (plural,))

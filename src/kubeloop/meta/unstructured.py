@@ -40,7 +40,13 @@ class Unstructured(Resource):
 
     @staticmethod
     def of(api_version: str, kind: str, *, plural: str | None = None, namespaced: bool | None = None) -> type[Unstructured]:
-        """Return the class of a kind. Without ``plural`` and ``namespaced`` a client asks the server's discovery.
+        """Return the class of a kind.
+
+        Args:
+            api_version: Group and version, such as ``apps/v1``.
+            kind: The kind, such as ``Deployment``.
+            plural: The resource's name in URLs. None: a client asks the server's discovery.
+            namespaced: Whether objects have a namespace. None: a client asks the server's discovery.
 
         Raises:
             ValueError: ``api_version`` is malformed.

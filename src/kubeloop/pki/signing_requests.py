@@ -80,17 +80,20 @@ def sign(
 ) -> bytes:
     """Issue a certificate (PEM) with the request's subject, key and names; never the certificate of an authority.
 
-    It ends at the latest with the authority's own. Other extensions of the request are left out.
+        It ends at the latest with the authority's own. Other extensions of the request are left out.
 
-    Args:
-        authority: Signs the certificate.
-        request: The request; its signature was checked by ``read_request``.
-        usages: Key usages by their Kubernetes names, such as ``client auth``.
-        lifetime: Validity from ``now``.
-        now: The present time (aware).
+        Args:
+            authority: Signs the certificate.
+            request: The request; its signature was checked by ``read_request``.
+            usages: Key usages by their Kubernetes names, such as ``client auth``.
+            lifetime: Validity from ``now``.
+            now: The present time (aware).
 
-    Raises:
-        SigningRefused: a usage is unknown, the key is neither RSA, EC nor Ed25519, or the authority has expired.
+    Returns:
+        The certificate as PEM.
+
+        Raises:
+            SigningRefused: a usage is unknown, the key is neither RSA, EC nor Ed25519, or the authority has expired.
     """
     key = request.public_key()
     if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):

@@ -38,7 +38,11 @@ _ROOT_WITH_STATUS: Final = (
 def check_schema(schema: JSONObject, path: str, *, has_status: bool, metadata_rules: MetadataRules) -> list[FieldError]:
     """Return every fault of the ``openAPIV3Schema`` at ``path`` (``spec.versions[0].schema.openAPIV3Schema``).
 
-    ``metadata_rules`` validates the metadata of resources in defaults.
+    Args:
+        schema: The schema as JSON.
+        path: Its path, for errors.
+        has_status: Whether the version has a status subresource.
+        metadata_rules: Validates the metadata of resources in defaults.
     """
     faults: list[FieldError] = []
     if has_status:

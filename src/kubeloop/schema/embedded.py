@@ -22,10 +22,14 @@ MetadataRules: TypeAlias = Callable[[dict[str, Any], str], Iterable[FieldError]]
 def coerce_metadata(value: Any, schema: TypeSchema, path: str = "", *, drop_malformed: bool = False) -> list[str]:
     """Convert ``metadata`` of embedded resources to its Go type, in place; return the paths of unknown fields, which are removed.
 
-    ``drop_malformed``: malformed fields are removed too, instead of raising an error.
+    Args:
+        value: The object, or a part of it.
+        schema: Its schema.
+        path: Its path, for the result.
+        drop_malformed: Remove malformed fields, too, instead of raising an error.
 
-    Raises:
-        DecodeError: apiVersion or kind is not a string, or a field of metadata has another type.
+        Raises:
+            DecodeError: apiVersion or kind is not a string, or a field of metadata has another type.
     """
     unknown: list[str] = []
     _coerce(value, schema, path, unknown, drop_malformed)
@@ -67,8 +71,13 @@ def _coerce_resource(value: dict[str, Any], dot: str, unknown: list[str], drop: 
 
 
 def check_metadata(value: Any, schema: TypeSchema, rules: MetadataRules, path: str = "") -> list[FieldError]:
-    """Return the faults of apiVersion, kind and metadata of every embedded resource below ``value``; the root counts only if the schema
-    says so.
+    """Return the faults of apiVersion, kind and metadata of every embedded resource below ``value``.
+
+    Args:
+        value: The object, or a part of it; it counts itself only if the schema says so.
+        schema: Its schema.
+        rules: Validates the metadata.
+        path: Its path, for errors.
     """
     return list(_value(value, schema, rules, path))
 

@@ -26,10 +26,14 @@ _LARGEST_EXACT: Final = 2**53 - 1
 
 
 def validate(value: Any, schema: TypeSchema, *, at: str = "", old: Any = _NOTHING) -> list[FieldError]:
-    """Return every fault of ``value``. ``at`` is the prefix of field names (``status`` for a status subresource).
+    """Return every fault of ``value``.
 
-    With ``old``, parts that equal their counterpart in it are not reported (ratcheting, KEP-4008); list items have a counterpart only in
-    lists of type map.
+    Args:
+        value: The JSON value.
+        schema: Its schema.
+        at: Prefix of field names (``status`` for a status subresource).
+        old: The value before an update: parts that equal their counterpart in it are not reported (ratcheting, KEP-4008); list items
+            have a counterpart only in lists of type map.
     """
     return [fault.as_field_error(at) for fault in _node(value, schema, "", _Old(old)).faults]
 

@@ -79,17 +79,20 @@ def body_tree(raw: bytes) -> Any:
 
 def on(verb: str = "*", kind: type[Resource] | str = "*", namespace: str = "*", name: str = "*") -> Matches:
     """Match requests of a verb (``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, ``deletecollection``) and a
-    kind.
+        kind.
 
-    Args:
-        verb: ``*``: any.
-        kind: A class or a plural (``"pods"``), without subresources; with them: ``"pods/status"``, ``"pods/*"``, ``"*/scale"``. ``*``:
-            any, with subresources. Use the plural of a custom kind that only discovery knows.
-        namespace: ``*``: any.
-        name: ``*``: any.
+        Args:
+            verb: ``*``: any.
+            kind: A class or a plural (``"pods"``), without subresources; with them: ``"pods/status"``, ``"pods/*"``, ``"*/scale"``. ``*``:
+                any, with subresources. Use the plural of a custom kind that only discovery knows.
+            namespace: ``*``: any.
+            name: ``*``: any.
 
-    Raises:
-        ValueError: the class does not have a plural.
+    Returns:
+        A function of a request.
+
+        Raises:
+            ValueError: the class does not have a plural.
     """
     if isinstance(kind, str):
         plural, slash, subresource = kind.partition("/")

@@ -30,8 +30,7 @@ UNKNOWN: Final = Unknown()
 
 
 class Subject(ABC, Generic[T_co]):
-    """The target of an assertion. ``what`` names it in messages, ``trouble`` is the last error of reading it. ``clock`` measures timeouts.
-    """
+    """The target of an assertion. ``what`` names it in messages, ``trouble`` is the last error of reading it. ``clock`` measures timeouts."""
 
     def __init__(self, what: str, clock: Clock) -> None:
         self.what = what
@@ -76,7 +75,15 @@ def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | N
 def many(
     client: Client, kind: type[R], *, namespace: str | None = None, labels: Labels | None = None, field_selector: Fields | None = None
 ) -> Subject[list[R]]:
-    """Return a target for objects of a server, sorted by namespace and name. ``namespace`` None: the client's default; "" is all."""
+    """Return a target for objects of a server, sorted by namespace and name.
+
+    Args:
+        client: Reads the objects.
+        kind: The class.
+        namespace: None: the client's default; "": all.
+        labels: A label selector.
+        field_selector: A field selector.
+    """
     return _Several(client, kind, "", namespace, labels, field_selector)
 
 

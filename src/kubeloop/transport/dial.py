@@ -229,8 +229,15 @@ class Dialer:
         authorities: Callable[[], bytes] | None = None,
         resolved: Callable[[float], None] | None = None,
     ) -> None:
-        """``source`` names the setting of ``proxy``, for messages. ``authorities`` returns the cluster's authorities, PEM, for a TLS proxy;
-        ``resolved`` is called with the seconds of each name lookup.
+        """Make a dialer for one server.
+
+        Args:
+            server: The server's URL.
+            proxy: URL of the configured proxy. Empty: that of the environment, or none.
+            server_name: The name to verify. Empty: the host of ``server``.
+            source: The setting of ``proxy``, for messages.
+            authorities: Returns the cluster's authorities, PEM, for a TLS proxy.
+            resolved: Called with the seconds of each name lookup.
 
         Raises:
             ConfigError: the environment names an unusable proxy.

@@ -111,15 +111,18 @@ class Wire(asyncio.Protocol):
     ) -> tuple[int, Headers]:
         """Send a request and wait for status and headers.
 
-        Args:
-            method: The HTTP method.
-            head: The encoded head.
-            body: The body, or its beginning. None: no body.
-            more: The rest of the body, framed as ``head`` declares.
-            upgrade: The head requests another protocol, so the peer may respond 101 (RFC 9110, section 7.8).
+                Args:
+                    method: The HTTP method.
+                    head: The encoded head.
+                    body: The body, or its beginning. None: no body.
+                    more: The rest of the body, framed as ``head`` declares.
+                    upgrade: The head requests another protocol, so the peer may respond 101 (RFC 9110, section 7.8).
 
-        Raises:
-            ConnectionEndedError, ProtocolError, OSError: there was no response on this connection.
+        Returns:
+            Status and headers.
+
+                Raises:
+                    ConnectionEndedError, ProtocolError, OSError: there was no response on this connection.
         """
         if self._failure is not None:
             raise self._failure

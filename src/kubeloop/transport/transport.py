@@ -208,21 +208,24 @@ class Transport:
     ) -> Response:
         """Send a request and read the whole response.
 
-        Args:
-            method: The HTTP method.
-            path: The path on the server.
-            query: Parameters of the URL.
-            body: The request's body. None: none.
-            content_type: Media type of the body.
-            accept: Accepted media types.
-            headers: Additional headers.
-            timeout: Seconds for all tries together. None: the transport's; ``math.inf``: no limit.
+                Args:
+                    method: The HTTP method.
+                    path: The path on the server.
+                    query: Parameters of the URL.
+                    body: The request's body. None: none.
+                    content_type: Media type of the body.
+                    accept: Accepted media types.
+                    headers: Additional headers.
+                    timeout: Seconds for all tries together. None: the transport's; ``math.inf``: no limit.
 
-        Raises:
-            ApiError: the server answered with 400 or above; the subclass gives the reason.
-            TransportError: no response (refused, reset, untrusted certificate, silent or too large), or a redirect.
-            ValueError: a path or header is malformed.
-            DeadlineError: no response within ``timeout``, or none is possible any more.
+        Returns:
+            The response.
+
+                Raises:
+                    ApiError: the server answered with 400 or above; the subclass gives the reason.
+                    TransportError: no response (refused, reset, untrusted certificate, silent or too large), or a redirect.
+                    ValueError: a path or header is malformed.
+                    DeadlineError: no response within ``timeout``, or none is possible any more.
         """
         seconds = self._timeout if timeout is None else timeout
         started = self._clock.now()

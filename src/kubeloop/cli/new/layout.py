@@ -89,7 +89,14 @@ class Project(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def project_of(names: Names, first: KindNames, version: str, packaging: Packaging) -> Project:
-    """Return the record of a new project with one kind."""
+    """Return the record of a new project with one kind.
+
+    Args:
+        names: Names of the project.
+        first: Names of its kind.
+        version: Version of kubeloop that makes it.
+        packaging: The form of its manifests.
+    """
     kind = KindRecord(kind=first.kind, plural=first.plural, group=first.group, versions=(version,))
     return Project(name=names.name, module=names.module, image=names.image, packaging=packaging, kinds=(kind,))
 

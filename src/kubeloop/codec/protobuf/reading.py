@@ -51,7 +51,22 @@ def read_message(message: Message, data: bytes, at: int, end: int, depth: int = 
 
 
 def read_fields(message: Message, data: bytes, at: int, end: int, tree: JSONObject, depth: int) -> JSONObject:
-    """Add the fields in ``data[at:end]`` to ``tree``, and the values that JSON shows for missing fields."""
+    """Add the fields in ``data[at:end]`` to ``tree``, and the values that JSON shows for missing fields.
+
+    Args:
+        message: The definition of the message.
+        data: The bytes.
+        at: Index of the first byte.
+        end: Index after the last byte.
+        tree: Receives the fields.
+        depth: The number of enclosing messages.
+
+    Returns:
+        ``tree``.
+
+    Raises:
+        DecodeError: as ``read_message``.
+    """
     fields = message.by_key
     try:
         while at < end:
@@ -216,9 +231,19 @@ def _other(message: Message, data: bytes, at: int, end: int, key: int, tree: JSO
 def skip(message: Message, data: bytes, at: int, end: int, key: int) -> int:
     """Skip an unknown field; groups with all fields inside.
 
-    Raises:
-        DecodeError: the field is malformed.
-        IndexError: the data ends inside the field.
+    Args:
+        message: The definition of the message, for errors.
+        data: The bytes.
+        at: Index after the field's key.
+        end: Index after the message.
+        key: The field's number and wire type.
+
+    Returns:
+        The index after the field.
+
+        Raises:
+            DecodeError: the field is malformed.
+            IndexError: the data ends inside the field.
     """
     groups = 0
     while True:

@@ -117,11 +117,14 @@ class Kubeconfig:
     def view(self, context: str | None = None, *, minify: bool = False, flatten: bool = False, raw: bool = False) -> JSONObject:
         """Return the merged configuration as one tree, as ``kubectl config view`` shows it.
 
-        ``minify`` keeps only the entries of ``context`` (or the current one); ``flatten`` embeds certificate and key files; without
-        ``raw`` tokens, passwords, certificates and keys are redacted.
+        Args:
+            context: The context for ``minify``. None: the current one.
+            minify: Include only the entries of the context.
+            flatten: Embed certificate and key files.
+            raw: Include tokens, passwords, certificates and keys, which are redacted otherwise.
 
-        Raises:
-            ConfigError: there is no such context, or a file to embed cannot be read.
+                Raises:
+                    ConfigError: there is no such context, or a file to embed cannot be read.
         """
         from kubeloop.config.kubeconfig.view import view
 

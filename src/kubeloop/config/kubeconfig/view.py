@@ -25,7 +25,15 @@ _SECRET_WORDS = ("token", "secret", "password", "key")
 
 
 def view(config: Kubeconfig, context: str | None, *, minify: bool, flatten: bool, raw: bool) -> JSONObject:
-    """Return the tree of ``Kubeconfig.view``."""
+    """Return the tree of ``Kubeconfig.view``, which describes the arguments.
+
+    Args:
+        config: The merged kubeconfig.
+        context: The context for ``minify``. None: the current one.
+        minify: Include only the entries of the context.
+        flatten: Embed certificate and key files.
+        raw: Include secrets.
+    """
     found: JSONObject = {"apiVersion": "v1", "kind": "Config"}
     found |= _extras(config)
     for section, key in SECTIONS:

@@ -44,9 +44,19 @@ class TooMuchOutputError(Exception):
 async def run(command: str, args: Sequence[str], environment: Mapping[str, str], *, interactive: bool, timeout: float) -> Ended:
     """Run the program to its end. Its stderr is shown at once; its stdin is ours if ``interactive``, else empty.
 
-    Raises:
-        OSError: the program cannot be started.
-        TimeoutError, TooMuchOutputError: the program was killed.
+    Args:
+        command: The program.
+        args: Its arguments.
+        environment: Its environment variables.
+        interactive: Whether it may use the terminal.
+        timeout: Maximum seconds of its run.
+
+    Returns:
+        Output and exit status.
+
+        Raises:
+            OSError: the program cannot be started.
+            TimeoutError, TooMuchOutputError: the program was killed.
     """
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
