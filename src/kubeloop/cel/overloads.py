@@ -1,4 +1,4 @@
-"""The table of functions: each overload with its signature, its identifier in cel-go (which determines its cost) and its Python function."""
+"""The table of functions: each overload with its signature, its identifier in cel-go and its Python function."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Program:
         return variable in self._checked.references.values()
 
     def most_cost(self, size_of: SizeOf) -> int:
-        """Return the maximum cost of an evaluation; ``size_of`` returns the size of the value at a path (``("self", "spec", "@items")``)."""
+        """Return the maximum cost of an evaluation; ``size_of`` returns the size at a path (``("self", "spec", "@items")``)."""
         from kubeloop.cel.estimate import estimate
 
         with room_for(self._checked.parsed.source):

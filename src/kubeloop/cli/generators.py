@@ -210,7 +210,8 @@ def generate_rbac(
         only_rules: Write only the ClusterRole's rules.
 
         Raises:
-            ConfigError: a target without controllers, a kind that only a server knows, a name that no object can have, or with ``only_check``
+            ConfigError: a target without controllers, a kind that only a server knows, a name that no object can have, or with
+            ``only_check``
                 a file that differs.
     """
     from kubeloop.controller.permissions import permissions_of, rules_of

@@ -152,7 +152,7 @@ def _fixed_headers(config: ClusterConfig) -> dict[str, str]:
 
 
 def impersonation_headers(impersonate: Impersonation) -> list[tuple[str, str]]:
-    """Return the headers of user impersonation; groups and extra values repeat, extra keys are escaped as in client-go (headerKeyEscape)."""
+    """Return the headers of user impersonation; groups and extra values repeat, extra keys are escaped as in client-go."""
     headers = [("Impersonate-User", impersonate.user)]
     if impersonate.uid:
         headers.append(("Impersonate-Uid", impersonate.uid))

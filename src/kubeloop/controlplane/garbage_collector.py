@@ -334,7 +334,7 @@ class GarbageCollector:
         await self._drop_finalizer(item, live, ORPHAN)
 
     async def _break_circles(self, item: Item) -> None:
-        """Unblock a cycle: a dependent that waits for its own dependents, and is one of them, must not block the object that it waits for."""
+        """Unblock a cycle: a dependent that waits for its own dependents, and is one of them, must not block that object."""
         for dependent in self._graph.dependents(item.uid):
             if not dependent.waits:
                 continue

@@ -24,7 +24,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """The scale subresource: paths of the desired replicas, of the counted replicas, and of the selector (as text) that autoscalers read."""
+    """The scale subresource: paths of the desired replicas, of the counted replicas, and of the selector (as text) for autoscalers."""
 
     spec_replicas: str = ".spec.replicas"
     status_replicas: str = ".status.replicas"

@@ -53,7 +53,7 @@ class Enum(Marker, frozen=True, eq=False):
 
 
 class Default(Marker, frozen=True, eq=False):
-    """The value that the server sets if the field is missing. Needed where the Python default cannot express it: zero values, lists, maps."""
+    """The value that the server sets if the field is missing. Needed where a Python default cannot express it: zero values, lists, maps."""
 
     value: JSON
 

@@ -89,7 +89,7 @@ def _explain(error: BaseException) -> None:
 
 
 def _origin(error: BaseException) -> _Origin:
-    """Return where the error was raised, and the line of the user's code; not all frames, because raising an exception again adds frames."""
+    """Return where the error was raised, and the line of the user's code; not all frames, because raising it again adds frames."""
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next

@@ -1,4 +1,4 @@
-"""Scopes of a quota: select the pods and claims it counts. Source: pkg/quota/v1/evaluator/core (podMatchesScopeFunc, pvcMatchesScopeFunc)."""
+"""Scopes of a quota: select the counted pods and claims. Source: pkg/quota/v1/evaluator/core (podMatchesScopeFunc, pvcMatchesScopeFunc)."""
 
 from __future__ import annotations
 

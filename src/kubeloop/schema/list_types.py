@@ -52,7 +52,7 @@ def _map(value: list[Any], schema: TypeSchema, path: str) -> Iterator[FieldError
 
 
 def _repeated(values: list[Any]) -> Iterator[int]:
-    """Yield repeated values. Upstream compares numbers with their Go types, so that 1.0 is not 1, but lists and maps as JSON, where it is."""
+    """Yield repeats. Upstream compares numbers with their Go types, so that 1.0 is not 1, but lists and maps as JSON, where it is."""
     times: dict[str, int] = {}
     for index, one in enumerate(values):
         text = json.dumps(_comparable(one) if isinstance(one, dict | list) else one, sort_keys=True)

@@ -348,7 +348,7 @@ def _empty(one: WireField) -> Any:
 
 
 def _raw(kind: WireType) -> Decode:
-    """Decode any JSON; within CRD schemas, where upstream's decoders are hand-written, schemas are still decoded as such but not strictly."""
+    """Decode any JSON; within CRD schemas, where upstream's decoders are hand-written, schemas are decoded, but not strictly."""
     if kind.name == "v1.JSON":
         return lambda value, _: whole(value)
     if not kind.name.startswith("v1.JSONSchemaPropsOr"):

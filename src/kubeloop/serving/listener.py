@@ -114,7 +114,7 @@ class Listener:
         await self._over(_GRACE)
 
     def _accepted(self) -> Connection:
-        """Return a connection that begins its handshake: asyncio calls this in a separate task, which closes the connection when cancelled."""
+        """Return a connection that begins its handshake: asyncio calls this in a task, which closes the connection when cancelled."""
         task = asyncio.current_task()
         if task is not None:
             self._accepting.add(task)

@@ -30,7 +30,7 @@ UNKNOWN: Final = Unknown()
 
 
 class Subject(ABC, Generic[T_co]):
-    """The target of an assertion. ``what`` names it in messages, ``trouble`` is the last error of reading it. ``clock`` measures timeouts."""
+    """The target of an assertion. ``what`` names it in messages, ``trouble`` is the last error. ``clock`` measures timeouts."""
 
     def __init__(self, what: str, clock: Clock) -> None:
         self.what = what

@@ -102,7 +102,7 @@ class Call(msgspec.Struct):
 
 
 class Calls:
-    """Executes the calls of one transport. ``sender`` returns the sender of requests, or raises TransportError if the transport is closed."""
+    """Executes the calls of one transport. ``sender`` returns the sender of requests, or raises TransportError after ``close``."""
 
     def __init__(
         self, config: ClusterConfig, clock: Clock, authenticator: Authenticator, manners: TransportOptions, sender: Callable[[], Sender]

@@ -22,7 +22,7 @@ _HEADINGS = ("STATE", "CHECK", "WHAT")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result. ``check`` is the group (connection, permission ...), ``subject`` the checked item, ``said`` the result, ``fix`` the fix."""
+    """One result. ``check`` is the group (connection, permission ...), ``subject`` the item, ``said`` the result, ``fix`` the fix."""
 
     check: str
     subject: str

@@ -51,7 +51,7 @@ class Wire(asyncio.Protocol):
             self._arrival.set_result(None)
 
     def eof_received(self) -> None:
-        """Handle the end of the peer's data. The transport closes by itself, which may take a moment; data written meanwhile would be lost."""
+        """Handle the end of the peer's data. The transport closes by itself, which takes a moment; data written meanwhile is lost."""
         self._over = True
 
     def pause_writing(self) -> None:
