@@ -5,7 +5,7 @@ Source: https://kubernetes.io/docs/reference/using-api/cel/, https://github.com/
 """
 
 from kubeloop.cel.faults import CompileError, CostExceeded, EvalError, InstantiationError
-from kubeloop.cel.program import PER_CALL_LIMIT, Environment, Outcome, Program, compile_expression
+from kubeloop.cel.program import PER_CALL_LIMIT, Environment, EvaluationResult, Program, compile_expression
 
 __all__ = [
     "PER_CALL_LIMIT",
@@ -13,8 +13,8 @@ __all__ = [
     "CostExceeded",
     "Environment",
     "EvalError",
+    "EvaluationResult",
     "InstantiationError",
-    "Outcome",
     "Program",
     "compile_expression",
 ]

@@ -15,10 +15,10 @@ from kubeloop.cel.functions import FUNCTIONS
 from kubeloop.cel.identifier_escaping import RESERVED
 from kubeloop.cel.overloads import Function
 from kubeloop.cel.syntax import (
-    Call,
+    CallNode,
     Comprehension,
     Const,
-    Entry,
+    EntryNode,
     Ident,
     ListLiteral,
     MapLiteral,
@@ -107,7 +107,7 @@ class _Checker:
                 return self._ident(node)
             case Select():
                 return self._select(node)
-            case Call():
+            case CallNode():
                 return self._call(node)
             case ListLiteral():
                 return self._list(node)
@@ -118,7 +118,7 @@ class _Checker:
             case Comprehension():
                 return self._comprehension(node)
 
-    def _report(self, node: Node | Entry, text: str) -> None:
+    def _report(self, node: Node | EntryNode, text: str) -> None:
         self.issues.append(Issue(self.positions.get(node.id, 0), text))
 
     def _undeclared(self, node: Node, name: str) -> None:
@@ -191,7 +191,7 @@ class _Checker:
     def _function(self, name: str) -> Function | None:
         return FUNCTIONS.get(name) or self.environment.functions.get(name)
 
-    def _call(self, node: Call) -> Type:
+    def _call(self, node: CallNode) -> Type:
         if node.function == "_?._":
             field_name = node.args[1]
             if not isinstance(field_name, Const) or not isinstance(field_name.value, str):
@@ -220,7 +220,7 @@ class _Checker:
             return types.ERROR
         return self._resolve(node, found, node.target)
 
-    def _resolve(self, node: Call, found: Function, target: Node | None) -> Type:
+    def _resolve(self, node: CallNode, found: Function, target: Node | None) -> Type:
         nodes = node.args if target is None else [target, *node.args]
         given = [self.types[one.id] for one in nodes]
         if node.function in _LOGIC:
@@ -248,7 +248,7 @@ class _Checker:
         self.overloads[node.id] = chosen
         return result
 
-    def _logic(self, node: Call, given: list[Type]) -> Type:
+    def _logic(self, node: CallNode, given: list[Type]) -> Type:
         failed = False
         for one, of in zip(node.args, given, strict=True):
             if not self.bindings.assignable(of, types.BOOL):

@@ -10,7 +10,7 @@ from kubeloop.cel.faults import CompileError, EvalError, InstantiationError, Iss
 from kubeloop.cel.functions import FUNCTIONS
 from kubeloop.cel.functions.formatting import clauses, fits
 from kubeloop.cel.functions.timestamps import parse_duration, parse_timestamp
-from kubeloop.cel.syntax import Call, Const, ListLiteral, MapLiteral, Node, children, walk
+from kubeloop.cel.syntax import CallNode, Const, ListLiteral, MapLiteral, Node, children, walk
 from kubeloop.cel.types import Type, unwrap_optional
 from kubeloop.cel.values import as_key, is_key
 from kubeloop.schema.patterns import go_pattern
@@ -57,11 +57,11 @@ def _fold(node: Node) -> Any:
         case MapLiteral() if not _varies(below) and not any(one.optional for one in node.entries):
             if all(map(is_key, below[::2])):
                 return {as_key(key): value for key, value in zip(below[::2], below[1::2], strict=True)}
-        case Call() if node.function == "_[_]" and below[1] is None:
+        case CallNode() if node.function == "_[_]" and below[1] is None:
             raise EvalError("invalid qualifier type: types.Null")
-        case Call() if node.function in _CONVERSIONS and len(below) == 1 and node.target is None and below[0] is not _VARIES:
+        case CallNode() if node.function in _CONVERSIONS and len(below) == 1 and node.target is None and below[0] is not _VARIES:
             return FUNCTIONS[node.function].call(below[0])
-        case Call() if node.function in ("find", "findAll") and isinstance(pattern := literal(node.args[0]), str):
+        case CallNode() if node.function in ("find", "findAll") and isinstance(pattern := literal(node.args[0]), str):
             go_pattern(pattern)
     return _VARIES
 
@@ -85,11 +85,11 @@ def check_literals(checked: Checked) -> None:
 def _faults(checked: Checked) -> Iterator[tuple[Node, str]]:
     exempt: set[int] = set()
     for node in walk(checked.root):
-        if isinstance(node, Call) and node.function == "format":
+        if isinstance(node, CallNode) and node.function == "format":
             exempt.update(one.id for one in walk(node))
     for node in walk(checked.root):
         match node:
-            case Call():
+            case CallNode():
                 yield from _constant(node)
                 yield from _format(node, checked)
             case ListLiteral() if node.id not in exempt:
@@ -112,7 +112,7 @@ def _mixed(nodes: list[Node], optional: list[bool], checked: Checked) -> Iterato
             return
 
 
-def _constant(call: Call) -> Iterator[tuple[Node, str]]:
+def _constant(call: CallNode) -> Iterator[tuple[Node, str]]:
     text = literal(call.args[-1]) if call.args else None
     if not isinstance(text, str):
         return
@@ -128,7 +128,7 @@ def _constant(call: Call) -> Iterator[tuple[Node, str]]:
         yield call.args[-1], f"invalid {call.function} argument"
 
 
-def _format(call: Call, checked: Checked) -> Iterator[tuple[Node, str]]:
+def _format(call: CallNode, checked: Checked) -> Iterator[tuple[Node, str]]:
     text = literal(call.target) if call.target is not None else None
     if call.function != "format" or not isinstance(text, str) or not isinstance(call.args[0], ListLiteral):
         return

@@ -14,7 +14,7 @@ from kubeloop.cel.declared import with_object_meta
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.timestamps import parse_date, parse_duration, parse_timestamp
 from kubeloop.cel.identifier_escaping import escape
-from kubeloop.cel.values import Fields, MapList, SetList, UnknownField
+from kubeloop.cel.values import MapList, ObjectFields, SetList, UnknownField
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.structural import ANY_VALUE, NO_OTHER
 
@@ -89,7 +89,7 @@ def _object(schema: TypeSchema, *, is_root: bool) -> Convert | None:
 
 def _fields(names: dict[str, str], changed: dict[str, Convert]) -> Convert:
     """``names``: the escaped name of each field. Rules cannot reach other fields, which the object may have nevertheless."""
-    kind = dict if all(name == written for name, written in names.items()) else Fields
+    kind = dict if all(name == written for name, written in names.items()) else ObjectFields
 
     def converted(value: Any) -> dict[Any, Any]:
         made: dict[Any, Any] = kind()

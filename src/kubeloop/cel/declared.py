@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from kubeloop.cel import types
-from kubeloop.cel.estimate import Path, Range
+from kubeloop.cel.estimate import CostRange, Path
 from kubeloop.cel.identifier_escaping import escape
 from kubeloop.cel.program import Environment
 from kubeloop.cel.types import Type
@@ -28,34 +28,34 @@ _MOMENT: Final = {"duration": (types.DURATION, 32, 3), "date": (types.TIMESTAMP,
 
 
 @dataclass(slots=True)
-class Declared:
+class DeclaredType:
     """A declared type with its sizes. ``least`` is the size in bytes of the smallest value as JSON; ``most`` is the greatest length."""
 
     type: Type
     least: int
     most: int = 0
-    fields: dict[str, Declared] = field(default_factory=dict)
+    fields: dict[str, DeclaredType] = field(default_factory=dict)
     #: The type of a list's items or of a map's values.
-    element: Declared | None = None
+    element: DeclaredType | None = None
 
-    def at(self, path: Path) -> Declared | None:
+    def at(self, path: Path) -> DeclaredType | None:
         """Return the declaration at a path of field names, ``@items``, ``@values`` and ``@keys``."""
-        found: Declared | None = self
+        found: DeclaredType | None = self
         for name in path:
             if found is None:
                 return None
             if name in ("@items", "@values"):
                 found = found.element
             elif name == "@keys":
-                found = Declared(types.STRING, 2) if found.type.kind == "map" else None
+                found = DeclaredType(types.STRING, 2) if found.type.kind == "map" else None
             else:
                 found = found.fields.get(name)
         return found
 
-    def size_of(self, path: Path) -> Range | None:
+    def size_of(self, path: Path) -> CostRange | None:
         """Return the size range of the value at a path that begins with a variable of this type."""
         found = self.at(path[1:])
-        return None if found is None else Range(0, found.most)
+        return None if found is None else CostRange(0, found.most)
 
     @property
     def cardinality(self) -> int:
@@ -63,10 +63,10 @@ class Declared:
         return MOST_BYTES // (self.least + 1)
 
 
-def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> Declared | None:
+def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> DeclaredType | None:
     """Return the declared type of a schema; None where CEL has none. ``is_root``: an object with apiVersion, kind and metadata."""
     if schema.int_or_string:
-        return Declared(types.DYN, 1, MOST_BYTES - 2 if schema.max_length is None else max(schema.max_length, 0) * 4)
+        return DeclaredType(types.DYN, 1, MOST_BYTES - 2 if schema.max_length is None else max(schema.max_length, 0) * 4)
     if is_root:
         schema = with_object_meta(schema)
     match schema.type:
@@ -77,11 +77,11 @@ def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> Decl
         case "string":
             return _string(schema)
         case "boolean":
-            return Declared(types.BOOL, 4)
+            return DeclaredType(types.BOOL, 4)
         case "number":
-            return Declared(types.DOUBLE, 1)
+            return DeclaredType(types.DOUBLE, 1)
         case "integer":
-            return Declared(types.INT, 1)
+            return DeclaredType(types.INT, 1)
         case _:
             return None
 
@@ -100,24 +100,24 @@ def _is_text(properties: dict[str, TypeSchema], *names: str) -> bool:
     return all(name in properties and properties[name].type == "string" for name in names)
 
 
-def _list(schema: TypeSchema, name: str) -> Declared | None:
+def _list(schema: TypeSchema, name: str) -> DeclaredType | None:
     if schema.items is None:
         return None
     items = declare(schema.items, is_root=schema.items.embedded_resource, name=f"{name}.@idx")
     if items is None:
         return None
     most = (MOST_BYTES - 2) // (items.least + 1) if schema.max_items is None else max(schema.max_items, 0)
-    return Declared(types.list_of(items.type), 2, most, element=items)
+    return DeclaredType(types.list_of(items.type), 2, most, element=items)
 
 
-def _object(schema: TypeSchema, name: str) -> Declared | None:
+def _object(schema: TypeSchema, name: str) -> DeclaredType | None:
     if schema.values is not None and schema.values is not ANY_VALUE and schema.values is not NO_OTHER:
         values = declare(schema.values, is_root=schema.values.embedded_resource, name=f"{name}.@elem")
         if values is None:
             return None
         most = (MOST_BYTES - 2) // (values.least + 6) if schema.max_properties is None else max(schema.max_properties, 0)
-        return Declared(types.map_of(types.STRING, values.type), 2, most, element=values)
-    fields: dict[str, Declared] = {}
+        return DeclaredType(types.map_of(types.STRING, values.type), 2, most, element=values)
+    fields: dict[str, DeclaredType] = {}
     least = 2
     for key, below in schema.properties.items():
         identifier = escape(key)
@@ -128,24 +128,24 @@ def _object(schema: TypeSchema, name: str) -> Declared | None:
             fields[identifier] = found
         if key in schema.required and (not below.has_default or below.default is None):
             least += len(key.encode()) + found.least + 4
-    return Declared(types.struct(name), least, fields=fields)
+    return DeclaredType(types.struct(name), least, fields=fields)
 
 
-def _string(schema: TypeSchema) -> Declared:
+def _string(schema: TypeSchema) -> DeclaredType:
     if schema.format in _MOMENT:
         of, most, least = _MOMENT[schema.format]
-        return Declared(of, least, most)
+        return DeclaredType(of, least, most)
     longest = MOST_BYTES - 2
     if schema.format == "byte":
-        return Declared(types.BYTES, 2, longest if schema.max_length is None else max(schema.max_length, 0))
+        return DeclaredType(types.BYTES, 2, longest if schema.max_length is None else max(schema.max_length, 0))
     if schema.max_length is not None:
         longest = max(schema.max_length, 0) * 4
     elif schema.enum:
         longest = max((len(one.encode()) for one in schema.enum if isinstance(one, str)), default=0)
-    return Declared(types.STRING, 2, longest)
+    return DeclaredType(types.STRING, 2, longest)
 
 
-def environment(declared: Declared, *, optional_old: bool = False) -> Environment:
+def environment(declared: DeclaredType, *, optional_old: bool = False) -> Environment:
     """Return the environment of a rule: ``self`` and ``oldSelf``, which is optional if the rule says so."""
     fields: dict[str, dict[str, Type]] = {}
     _collect(declared, fields)
@@ -153,7 +153,7 @@ def environment(declared: Declared, *, optional_old: bool = False) -> Environmen
     return Environment({"self": declared.type, "oldSelf": old}, fields)
 
 
-def _collect(declared: Declared, into: dict[str, dict[str, Type]]) -> None:
+def _collect(declared: DeclaredType, into: dict[str, dict[str, Type]]) -> None:
     if declared.type.kind == "struct":
         into[declared.type.name] = {name: one.type for name, one in declared.fields.items()}
     for one in declared.fields.values():

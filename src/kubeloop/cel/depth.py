@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Final
 
-from kubeloop.cel.syntax import Call, Node, Select, children
+from kubeloop.cel.syntax import CallNode, Node, Select, children
 
 #: Levels of one grammar rule within itself, and of operators within each other.
 MOST_LEVELS: Final = 250
@@ -42,7 +42,7 @@ def is_too_deep(root: Node) -> bool:
     left = [(root, 0)]
     while left:
         node, depth = left.pop()
-        depth += isinstance(node, Select) or (isinstance(node, Call) and (node.target is not None or node.function in _COUNTED))
+        depth += isinstance(node, Select) or (isinstance(node, CallNode) and (node.target is not None or node.function in _COUNTED))
         if depth > MOST_LEVELS:
             return True
         left += [(one, depth) for one in children(node)]

@@ -14,8 +14,8 @@ from kubeloop.cel.functions.optionals import select
 from kubeloop.cel.overloads import FUNCTIONS, Function, Overload, resolve
 from kubeloop.cel.runtime_cost import LIST, MAP, STRUCT, CallCost, Meter, call_cost
 from kubeloop.cel.standard_macros import ACCUMULATORS
-from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
-from kubeloop.cel.values import NONE, Message, Optional, TypeValue, as_key, entries_of, keys_of
+from kubeloop.cel.syntax import CallNode, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
+from kubeloop.cel.values import NONE, ConstructedObject, Optional, TypeValue, as_key, entries_of, keys_of
 
 #: Values of variables by name, including the variables of running loops.
 Scope = dict[str, Any]
@@ -44,7 +44,7 @@ class _Planner:
                 return _variable(node.name)
             case Select():
                 return self._select(node)
-            case Call():
+            case CallNode():
                 return self._call(node)
             case ListLiteral():
                 return _list([self.step(one) for one in node.elements], node.optional)
@@ -72,7 +72,7 @@ class _Planner:
 
         return step
 
-    def _call(self, node: Call) -> Step:
+    def _call(self, node: CallNode) -> Step:
         args = [self.step(one) for one in ([node.target] if node.target is not None else []) + node.args]
         match node.function:
             case "_&&_":
@@ -111,7 +111,7 @@ class _Planner:
         entries = [(str(one.key), self.step(one.value), one.optional) for one in node.entries]
 
         def step(scope: Scope, meter: Meter) -> Any:
-            made = Message(name, {})
+            made = ConstructedObject(name, {})
             for field, value_step, optional in entries:
                 value = value_step(scope, meter)
                 if optional:
@@ -157,10 +157,10 @@ _EXISTS_COST = 4
 def _quantifier(node: Comprehension) -> tuple[Node, bool, int] | None:
     """Recognise the expansion of ``all`` or ``exists``; return its predicate, the value that decides, and the added cost."""
     step = node.step
-    if node.accumulator not in ACCUMULATORS or not isinstance(step, Call) or not isinstance(node.initial, Const):
+    if node.accumulator not in ACCUMULATORS or not isinstance(step, CallNode) or not isinstance(node.initial, Const):
         return None
     by_macro = isinstance(step.args[0], Ident) and step.args[0].name == node.accumulator and isinstance(node.result, Ident)
-    waits = isinstance(node.condition, Call) and node.condition.function == "@not_strictly_false"
+    waits = isinstance(node.condition, CallNode) and node.condition.function == "@not_strictly_false"
     if not by_macro or not waits:
         return None
     match step.function, node.initial.value:

@@ -35,7 +35,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EvaluationResult:
     """The result of an evaluation: a value or an error, and the cost in both cases."""
 
     cost: int
@@ -75,7 +75,7 @@ class Program:
         with room_for(self._checked.parsed.source):
             return estimate(self._checked, size_of).high
 
-    def run(self, values: Mapping[str, Any], limit: int | None = None) -> Outcome:
+    def run(self, values: Mapping[str, Any], limit: int | None = None) -> EvaluationResult:
         """Evaluate and return value or error with the cost. ``limit`` replaces the program's cost limit."""
         from kubeloop.cel.runtime_cost import Meter
 
@@ -83,10 +83,10 @@ class Program:
         try:
             value = self._step(dict(values), meter)
         except EvalError as exc:
-            return Outcome(meter.cost, error=exc)
+            return EvaluationResult(meter.cost, error=exc)
         except RecursionError:
-            return Outcome(meter.cost, error=EvalError("expression is nested too deeply"))
-        return Outcome(meter.cost, value)
+            return EvaluationResult(meter.cost, error=EvalError("expression is nested too deeply"))
+        return EvaluationResult(meter.cost, value)
 
     def eval(self, values: Mapping[str, Any]) -> Any:
         """Return the value.

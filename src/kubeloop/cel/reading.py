@@ -11,7 +11,7 @@ from typing import Any, Final
 from kubeloop.cel.depth import MOST_LEVELS
 from kubeloop.cel.faults import Issue
 from kubeloop.cel.literals import bytes_of, double_of, integer_of, text_of
-from kubeloop.cel.syntax import Call, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
+from kubeloop.cel.syntax import CallNode, Const, EntryNode, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
 from kubeloop.cel.syntax_errors import NO_IDENTIFIER, OPERANDS, SyntaxErrorReport, too_much, unexpected
 from kubeloop.cel.tokens import Token, escaped, tokens
 from kubeloop.cel.values import UInt
@@ -63,7 +63,7 @@ class _Frame:
     lacks_colon: bool = False
     elements: list[Node] = field(default_factory=list)
     optional: set[int] = field(default_factory=set)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[EntryNode] = field(default_factory=list)
     #: In a map or message: the key just read, the position of its colon, and whether it is optional.
     key: Node | str | None = None
     colon: int = 0
@@ -341,7 +341,7 @@ class _Reader:
             sign, count, at = frame.prefix
             frame.prefix = None
             if count % 2:
-                operand = Call(self.id(at), _PREFIX[sign], [operand])
+                operand = CallNode(self.id(at), _PREFIX[sign], [operand])
         if word.kind in _BINARY:
             rank, function = _BINARY[word.kind]
             self._push(frame, operand, rank, function, word)
@@ -372,7 +372,7 @@ class _Reader:
                 raise SyntaxErrorReport([*fault.issues, Issue(name.at, NO_IDENTIFIER)])
             self.index += 1
             field_name = Const(self.id(name.at), self._quoted(name))
-            return Call(self.id(dot.at), "_?._", [operand, field_name])
+            return CallNode(self.id(dot.at), "_?._", [operand, field_name])
         name = self.word
         if name.kind not in ("name", "quoted"):
             fault = self.no_way(dot)
@@ -406,9 +406,9 @@ class _Reader:
             self.levels["level" if operator.function == ":" else _RULES[rank]] -= 1
             if operator.function == ":":
                 question, condition = frame.operators.pop(), frame.operands.pop()
-                operand = Call(self.id(question.at), "_?_:_", [condition, left, operand])
+                operand = CallNode(self.id(question.at), "_?_:_", [condition, left, operand])
             else:
-                operand = Call(self.id(operator.at), operator.function, [left, operand])
+                operand = CallNode(self.id(operator.at), operator.function, [left, operand])
         return operand
 
     def _chain(self, frame: _Frame, last: Node, rank: int) -> Node:
@@ -423,7 +423,7 @@ class _Reader:
             middle = (low + high + 1) // 2
             left = terms[middle] if middle == low else balanced(low, middle - 1)
             right = terms[middle + 1] if middle == high else balanced(middle + 1, high)
-            return Call(self.id(operators[middle].at), operators[middle].function, [left, right])
+            return CallNode(self.id(operators[middle].at), operators[middle].function, [left, right])
 
         return balanced(0, len(operators) - 1)
 
@@ -441,7 +441,7 @@ class _Reader:
             if frame.key is None:
                 self._missing_colon(frame, operand)
                 return None
-            frame.entries.append(Entry(self.id(frame.colon), frame.key, operand, frame.key_optional))
+            frame.entries.append(EntryNode(self.id(frame.colon), frame.key, operand, frame.key_optional))
             frame.key, frame.key_optional = None, False
         elif frame.kind in ("list", "call"):
             if frame.key_optional:
@@ -486,7 +486,7 @@ class _Reader:
             case "index":
                 assert operand is not None
                 assert frame.target is not None
-                return Call(self.id(frame.at), frame.name, [frame.target, operand])
+                return CallNode(self.id(frame.at), frame.name, [frame.target, operand])
             case "list":
                 return ListLiteral(self.id(frame.at), frame.elements, frozenset(frame.optional))
             case "map":
@@ -494,4 +494,4 @@ class _Reader:
             case "message":
                 return StructLiteral(self.id(frame.at), frame.name, frame.entries)
             case _:
-                return Call(self.id(frame.at), frame.name, frame.elements, frame.target)
+                return CallNode(self.id(frame.at), frame.name, frame.elements, frame.target)

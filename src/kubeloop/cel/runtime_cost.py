@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from kubeloop.cel.faults import CostExceeded
-from kubeloop.cel.values import Amount, Cidr, Format, Semver, Url, from_key, size_of
+from kubeloop.cel.values import Amount, Cidr, FormatValue, Semver, UrlValue, from_key, size_of
 
 LIST: Final = 10
 MAP: Final = 30
@@ -38,7 +38,7 @@ TWO_PASSES: Final = frozenset({"replace", "split", "ip.isCanonical"})
 _BY_FIRST: Final = frozenset({
     "starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string", "strings_quote", "string_format",
 })  # fmt: skip
-_CHEAP_EQUALITY: Final = (Amount, Cidr, Format, Url, Semver)
+_CHEAP_EQUALITY: Final = (Amount, Cidr, FormatValue, UrlValue, Semver)
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ def _cidr(args: tuple[Any, ...], _: Any, *, inner: bool, text: bool) -> int:
 
 
 def _validated(args: tuple[Any, ...], _: Any) -> int:
-    pattern: Format = args[0]
+    pattern: FormatValue = args[0]
     return math.ceil((1 + size_of(args[1])) * TRAVERSAL) * math.ceil(pattern.weight * REGEX)
 
 

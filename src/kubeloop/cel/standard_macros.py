@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, Node, Select, walk
+from kubeloop.cel.syntax import CallNode, Comprehension, Const, Ident, ListLiteral, Node, Select, walk
 
 ACCUMULATOR: Final = "@result"
 #: The name of the accumulator in expanded macros.
@@ -30,7 +30,7 @@ class StandardMacros:
 
     new: Callable[[Node], int]
 
-    def expanded(self, node: Call) -> Node:
+    def expanded(self, node: CallNode) -> Node:
         """Return the expansion of the call, or the call itself if it is no macro.
 
         Raises:
@@ -51,14 +51,14 @@ class StandardMacros:
         return node
 
     @staticmethod
-    def _has(node: Call) -> Node:
+    def _has(node: CallNode) -> Node:
         field = node.args[0]
         if not isinstance(field, Select) or field.test_only:
             raise BadMacro(field, "invalid argument to has() macro")
         return Select(node.id, field.operand, field.field, test_only=True)
 
     @staticmethod
-    def _variable(node: Call, otherwise: str) -> str:
+    def _variable(node: CallNode, otherwise: str) -> str:
         name = node.args[0]
         if not isinstance(name, Ident):
             raise BadMacro(name, otherwise)
@@ -66,7 +66,7 @@ class StandardMacros:
             raise BadMacro(name, "iteration variable overwrites accumulator variable")
         return name.name
 
-    def _quantifier(self, node: Call, target: Node) -> Node:
+    def _quantifier(self, node: CallNode, target: Node) -> Node:
         variable, test = self._variable(node, "argument must be a simple name"), node.args[1]
         final: Node = self._result(node)
         match node.function:
@@ -85,7 +85,7 @@ class StandardMacros:
                 final = self._call(node, "_==_", final, self._const(node, 1))
         return Comprehension(node.id, variable, target, ACCUMULATOR, initial, condition, step, final)
 
-    def _collected(self, node: Call, target: Node, test: Node | None, element: Node) -> Node:
+    def _collected(self, node: CallNode, target: Node, test: Node | None, element: Node) -> Node:
         """Expand ``map`` and ``filter``: a list of the transformed elements for which ``test`` holds."""
         variable = self._variable(node, "argument is not an identifier")
         step: Node = self._call(node, "_+_", self._result(node), ListLiteral(self.new(node), [element]))
@@ -94,17 +94,17 @@ class StandardMacros:
         initial = ListLiteral(self.new(node), [])
         return Comprehension(node.id, variable, target, ACCUMULATOR, initial, self._const(node, True), step, self._result(node))
 
-    def _optional(self, node: Call, target: Node) -> Node:
+    def _optional(self, node: CallNode, target: Node) -> Node:
         name = node.args[0]
         if not isinstance(name, Ident):
             raise BadMacro(name, f"{node.function}() variable name must be a simple identifier")
-        value = Call(self.new(node), "value", [], self._copied(target))
+        value = CallNode(self.new(node), "value", [], self._copied(target))
         over, variable = ListLiteral(self.new(node), []), Ident(self.new(node), name.name)
         made: Node = Comprehension(self.new(node), _UNUSED, over, name.name, value, self._const(node, False), variable, node.args[1])
         if node.function == "optMap":
             made = self._call(node, "optional.of", made)
-        there = Call(self.new(node), "hasValue", [], target)
-        return Call(node.id, "_?_:_", [there, made, self._call(node, "optional.none")])
+        there = CallNode(self.new(node), "hasValue", [], target)
+        return CallNode(node.id, "_?_:_", [there, made, self._call(node, "optional.none")])
 
     def _copied(self, node: Node) -> Node:
         copied = copy.deepcopy(node)
@@ -119,4 +119,4 @@ class StandardMacros:
         return Const(self.new(node), value)
 
     def _call(self, node: Node, function: str, *args: Node) -> Node:
-        return Call(self.new(node), function, list(args))
+        return CallNode(self.new(node), function, list(args))

@@ -30,7 +30,7 @@ class Select:
 
 
 @dataclass(slots=True)
-class Call:
+class CallNode:
     id: int
     function: str
     args: list[Node]
@@ -47,7 +47,7 @@ class ListLiteral:
 
 
 @dataclass(slots=True)
-class Entry:
+class EntryNode:
     """An entry of a map (``key`` is a node) or of a message (``key`` is the field's name)."""
 
     id: int
@@ -59,14 +59,14 @@ class Entry:
 @dataclass(slots=True)
 class MapLiteral:
     id: int
-    entries: list[Entry]
+    entries: list[EntryNode]
 
 
 @dataclass(slots=True)
 class StructLiteral:
     id: int
     name: str
-    entries: list[Entry]
+    entries: list[EntryNode]
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Comprehension:
     variable2: str = ""
 
 
-Node: TypeAlias = Const | Ident | Select | Call | ListLiteral | MapLiteral | StructLiteral | Comprehension
+Node: TypeAlias = Const | Ident | Select | CallNode | ListLiteral | MapLiteral | StructLiteral | Comprehension
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def children(node: Node) -> Iterator[Node]:
     match node:
         case Select():
             yield node.operand
-        case Call():
+        case CallNode():
             if node.target is not None:
                 yield node.target
             yield from node.args

@@ -52,7 +52,7 @@ class Timestamp(msgspec.Struct, frozen=True, eq=False):
         return self.nanos >= other.nanos
 
 
-class Duration(msgspec.Struct, frozen=True, order=True):
+class DurationValue(msgspec.Struct, frozen=True, order=True):
     """A duration in nanoseconds."""
 
     nanos: int
@@ -86,7 +86,7 @@ class Cidr(msgspec.Struct, frozen=True):
         return f"{self.address}/{self.prefix}"
 
 
-class Url(msgspec.Struct, frozen=True):
+class UrlValue(msgspec.Struct, frozen=True):
     text: str
     parts: SplitResult
 
@@ -136,7 +136,7 @@ class Semver(msgspec.Struct, frozen=True):
         return self.major, self.minor, self.patch, not self.pre, identifiers
 
 
-class Format(msgspec.Struct, frozen=True):
+class FormatValue(msgspec.Struct, frozen=True):
     """A named format: yields messages about the faults of a text. ``weight`` is the size of its pattern, for costs."""
 
     name: str
@@ -163,7 +163,7 @@ class MapList(list[Any]):
         return tuple(item.get(name) for name in self.keys) if isinstance(item, dict) else (item,)
 
 
-class Message(dict[str, Any]):
+class ConstructedObject(dict[str, Any]):
     """The result of ``Object.spec{replicas: 1}``: fields by name; ``name`` is its type in the expression."""
 
     __slots__ = ("name",)
@@ -173,7 +173,7 @@ class Message(dict[str, Any]):
         self.name = name
 
 
-class Fields(dict[str, Any]):
+class ObjectFields(dict[str, Any]):
     """An object of a schema by escaped names, where some differ from the plain names: a lookup finds a field by either name."""
 
     __slots__ = ()
@@ -210,7 +210,7 @@ class BoolKey(msgspec.Struct, frozen=True):
 
 def is_key(value: Any) -> bool:
     """Whether a map can have the value as a key."""
-    return value is None or isinstance(value, str | int | float | Timestamp | Duration)
+    return value is None or isinstance(value, str | int | float | Timestamp | DurationValue)
 
 
 def as_key(value: Any) -> Any:
@@ -235,7 +235,7 @@ def keys_of(mapping: dict[Any, Any]) -> Iterator[Any]:
     return (key for key, _ in entries_of(mapping))
 
 
-class Decision(msgspec.Struct, frozen=True):
+class AuthorizerDecision(msgspec.Struct, frozen=True):
     """An authorizer's decision."""
 
     allowed: bool
@@ -243,17 +243,17 @@ class Decision(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Authorizer(msgspec.Struct, frozen=True):
+class AuthorizerValue(msgspec.Struct, frozen=True):
     """The variable ``authorizer``: ``decide`` checks access of the requester or of the named service account."""
 
-    decide: Callable[[AccessQuestion, str], Decision]
+    decide: Callable[[AccessQuestion, str], AuthorizerDecision]
     service_account: str = ""
 
 
 class AccessQuestion(msgspec.Struct, frozen=True):
     """An access check: may a user do something to a resource, or to a non-resource path? Empty parts do not restrict it."""
 
-    by: Authorizer
+    by: AuthorizerValue
     path: str = ""
     group: str = ""
     resource: str = ""
@@ -263,7 +263,7 @@ class AccessQuestion(msgspec.Struct, frozen=True):
     field_selector: str = ""
     label_selector: str = ""
 
-    def ask(self, verb: str) -> Decision:
+    def ask(self, verb: str) -> AuthorizerDecision:
         return self.by.decide(self, verb)
 
 
@@ -291,10 +291,10 @@ _NAMES: Final[dict[type, str]] = {
     SetList: "list",
     MapList: "list",
     dict: "map",
-    Fields: "map",
-    Message: "map",
+    ObjectFields: "map",
+    ConstructedObject: "map",
     Timestamp: "google.protobuf.Timestamp",
-    Duration: "google.protobuf.Duration",
+    DurationValue: "google.protobuf.Duration",
     TypeValue: "type",
     Optional: "optional_type",
     ipaddress.IPv4Address: "net.IP",
@@ -302,20 +302,20 @@ _NAMES: Final[dict[type, str]] = {
     Cidr: "net.CIDR",
     Amount: "kubernetes.Quantity",
     Semver: "kubernetes.Semver",
-    Url: "kubernetes.URL",
-    Format: "kubernetes.NamedFormat",
-    Authorizer: "kubernetes.authorization.Authorizer",
+    UrlValue: "kubernetes.URL",
+    FormatValue: "kubernetes.NamedFormat",
+    AuthorizerValue: "kubernetes.authorization.Authorizer",
     PathCheck: "kubernetes.authorization.PathCheck",
     GroupCheck: "kubernetes.authorization.GroupCheck",
     ResourceCheck: "kubernetes.authorization.ResourceCheck",
-    Decision: "kubernetes.authorization.Decision",
+    AuthorizerDecision: "kubernetes.authorization.Decision",
 }
 #: Run-time names of types in overload signatures.
 _KINDS: Final = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration", "null_type": "null"}
 
 
 def type_name(value: Any) -> str:
-    if type(value) is Message:
+    if type(value) is ConstructedObject:
         return value.name
     return _NAMES.get(type(value), type(value).__name__)
 
@@ -352,7 +352,7 @@ def equal(one: Any, other: Any) -> bool:
 
 def _constructed(value: dict[Any, Any]) -> str:
     """Return the type name of a constructed object; empty for a map."""
-    return value.name if type(value) is Message else ""
+    return value.name if type(value) is ConstructedObject else ""
 
 
 def _lists_equal(one: list[Any], other: list[Any]) -> bool:

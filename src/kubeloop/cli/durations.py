@@ -11,7 +11,7 @@ _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|us|µs|ns|s)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-class Duration(click.ParamType[float]):
+class DurationParameter(click.ParamType[float]):
     """Seconds, positive unless ``zero``: ``300``, ``0.5``, ``5m``, ``1h30m``.
 
     Source: Go's time.ParseDuration, and a number without a unit.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubeloop.cli.durations import Duration
+from kubeloop.cli.durations import DurationParameter
 from kubeloop.cli.group import CommandGroup
 from kubeloop.cli.server_admission import AdmissionSettings, admission_options
 from kubeloop.cli.server_authentication import AuthenticationFlags, authentication_flags
@@ -123,7 +123,7 @@ class LoopbackAddress(IpAddress):
 @click.option(
     "--history",
     "--etcd-compaction-interval",
-    type=Duration(),
+    type=DurationParameter(),
     default=300.0,
     show_default=True,
     help="Seconds (or as in 5m) of history that watches and lists can go back to; older versions are answered with 410 Expired.",
@@ -137,10 +137,12 @@ class LoopbackAddress(IpAddress):
 @click.option("--kubelet-client-certificate", type=_FILE, help="Certificate for calls of kubelets (logs, exec ...), PEM.")
 @click.option("--kubelet-client-key", type=_FILE, help="Its key, PEM.")
 @click.option("--kubelet-certificate-authority", type=_FILE, help="Who signs kubelets' certificates, PEM. Default: they are not verified.")
-@click.option("--event-ttl", type=Duration(), default=3600.0, show_default=True, help="Seconds (or as in 1h) that Events are kept.")
+@click.option(
+    "--event-ttl", type=DurationParameter(), default=3600.0, show_default=True, help="Seconds (or as in 1h) that Events are kept."
+)
 @click.option(
     "--min-request-timeout",
-    type=Duration(),
+    type=DurationParameter(),
     default=1800.0,
     show_default=True,
     help="Seconds that a watch lasts at least unless it says for how long; at most twice that.",

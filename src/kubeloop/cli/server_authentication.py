@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubeloop.cli.durations import Duration
+from kubeloop.cli.durations import DurationParameter
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ _OPTIONS = (
     ),
     click.option(
         "--service-account-max-token-expiration",
-        type=Duration(),
+        type=DurationParameter(),
         help="Seconds (or as in 24h) that a token lasts at most. Default: no limit.",
     ),
     click.option(

@@ -29,7 +29,7 @@ _REQUEST_LOG = "kubeloop.apiserver.requests"
 def configure(form: str, verbosity: int) -> None:
     """Configure logging for the whole process."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else Text("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(JsonLogFormatter() if form == "json" else TextLogFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     everything = verbosity >= EVERYTHING
     logging.basicConfig(level=logging.DEBUG if everything else logging.INFO, handlers=[handler])
     logging.getLogger("asyncio").setLevel(logging.WARNING)
@@ -39,7 +39,7 @@ def configure(form: str, verbosity: int) -> None:
             logging.getLogger(name).setLevel(level)
 
 
-class Text(logging.Formatter):
+class TextLogFormatter(logging.Formatter):
     """Formats fields as klog: ``name="text" other=5`` after the message. A record is one line; traceback lines begin with blanks."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
@@ -53,7 +53,7 @@ class Text(logging.Formatter):
         return "\n".join(f"    {_visible(line)}" for line in super().formatException(ei).split("\n"))
 
 
-class JsonLines(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """Formats one object per line: ``ts`` (RFC 3339), ``level``, ``logger``, ``msg``, extra fields, and ``err`` with a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kubeloop.cli.durations import Duration
+from kubeloop.cli.durations import DurationParameter
 from kubeloop.cli.server_logging import FORMATS
 from kubeloop.meta.errors import ConfigError
 
@@ -119,21 +119,21 @@ _OPTIONS = (
     ),
     click.option(
         "--request-timeout",
-        type=Duration(),
+        type=DurationParameter(),
         default=60.0,
         show_default=True,
         help="Seconds (or as in 1m) that a request may take, watches and other streams apart; then it is answered with 504.",
     ),
     click.option(
         "--shutdown-delay-duration",
-        type=Duration(zero=True),
+        type=DurationParameter(zero=True),
         default=0.0,
         show_default=True,
         help="Seconds for which the server goes on serving after the signal, while /readyz fails.",
     ),
     click.option(
         "--shutdown-watch-termination-grace-period",
-        type=Duration(zero=True),
+        type=DurationParameter(zero=True),
         default=0.0,
         show_default=True,
         help="Seconds over which watches are ended then; 0: all at once.",

@@ -42,7 +42,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WatchRequest:
     """The request of the command line."""
 
     kind: str
@@ -78,7 +78,7 @@ def watch(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     KIND is a plural, a short name or a kind (pods, po, Pod), with its group where needed (ingresses.networking.k8s.io). Ends on Ctrl-C;
     connections that break, servers that restart and histories that expire are reported and survived. Values of secrets are never shown.
     """
-    wanted = Wanted(**options)
+    wanted = WatchRequest(**options)
     try:
         _check(wanted)
         status = asyncio.run(_run(wanted, kubeconfig, context))
@@ -93,7 +93,7 @@ def watch(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     sys.exit(status)
 
 
-async def _run(wanted: Wanted, kubeconfig: Path | None, context: str | None) -> int:
+async def _run(wanted: WatchRequest, kubeconfig: Path | None, context: str | None) -> int:
     ended = _Ended()
     work = asyncio.ensure_future(_watch(wanted, kubeconfig, context, ended))
     waiting = asyncio.ensure_future(ended.happened.wait())
@@ -126,7 +126,7 @@ class _Ended:
             self.happened.set()
 
 
-async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, ended: _Ended) -> None:
+async def _watch(wanted: WatchRequest, kubeconfig: Path | None, context: str | None, ended: _Ended) -> None:
     from kubeloop.cache import Informers
     from kubeloop.cli.watching.printer import notes
     from kubeloop.client import Client, ListOptions
@@ -153,7 +153,7 @@ async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, e
                 await asyncio.Event().wait()
 
 
-def _check(wanted: Wanted) -> None:
+def _check(wanted: WatchRequest) -> None:
     """Check the request without a server."""
     from kubeloop.client.selector_text import field_text, label_text
     from kubeloop.meta import names
@@ -164,7 +164,7 @@ def _check(wanted: Wanted) -> None:
     field_text(wanted.field_selector, "--field-selector ")
 
 
-def _namespace(wanted: Wanted, found: ApiResource, default: str) -> str | None:
+def _namespace(wanted: WatchRequest, found: ApiResource, default: str) -> str | None:
     if missing := {"list", "watch"} - set(found.verbs):
         raise ConfigError(f"{found.gvr.resource} cannot be watched: the server does not offer {' and '.join(sorted(missing))} for them")
     if not found.namespaced:
@@ -180,7 +180,7 @@ def _namespace(wanted: Wanted, found: ApiResource, default: str) -> str | None:
     return wanted.namespace or default
 
 
-def _fields(wanted: Wanted) -> str | None:
+def _fields(wanted: WatchRequest) -> str | None:
     by_name = f"metadata.name={wanted.name}" if wanted.name is not None else None
     return ",".join(one for one in (by_name, wanted.field_selector) if one) or None
 
@@ -195,7 +195,7 @@ def _summary(informer: Informer[Unstructured]) -> str:
 class _Show:
     """The handler: decodes both states and prints the differences."""
 
-    def __init__(self, wanted: Wanted, found: ApiResource, ended: _Ended) -> None:
+    def __init__(self, wanted: WatchRequest, found: ApiResource, ended: _Ended) -> None:
         from kubeloop.cli.watching.printer import printer_for
 
         self._wanted = wanted

@@ -15,8 +15,8 @@ from kubeloop.codec import encode_new
 from kubeloop.codec.changes import change_struct, change_tree
 from kubeloop.codec.decoding import decode, decode_struct
 from kubeloop.codec.encoding import describe, to_dict, with_kind
-from kubeloop.codec.shape import Form, Shape, fields_of
-from kubeloop.meta.model import Source
+from kubeloop.codec.shape import Shape, ValueForm, fields_of
+from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.resource import Resource, source_of
 from kubeloop.meta.unstructured import Unstructured
 
@@ -86,7 +86,7 @@ def fresh_tree(obj: Resource) -> dict[str, Any]:
     return {name: value for name, value in tree.items() if name not in ("apiVersion", "kind")}
 
 
-def _changed_owned(source: Source, obj: Resource) -> bytes:
+def _changed_owned(source: DocumentSource, obj: Resource) -> bytes:
     cls: type[Resource] = type(obj)
     before = decode_struct(cls, source.document, cls.kind)
     changed: dict[str, Any] = msgspec.json.decode(change_struct(source.document, before, obj))
@@ -115,17 +115,17 @@ def _without_empty(tree: dict[str, Any], cls: type[msgspec.Struct]) -> dict[str,
             kept[wire] = value
             continue
         inner = _inside(value, field.shape, _without_empty)
-        if inner or field.optional or field.shape.form is not Form.STRUCT:
+        if inner or field.optional or field.shape.form is not ValueForm.STRUCT:
             kept[wire] = inner
     return kept
 
 
 def _inside(value: Any, shape: Shape, prune: Any) -> Any:
-    if shape.form is Form.STRUCT and isinstance(value, dict):
+    if shape.form is ValueForm.STRUCT and isinstance(value, dict):
         return prune(value, shape.type)
-    if shape.form is Form.LIST and isinstance(value, list) and shape.item is not None:
+    if shape.form is ValueForm.LIST and isinstance(value, list) and shape.item is not None:
         return [_inside(item, shape.item, prune) for item in value]
-    if shape.form is Form.MAP and isinstance(value, dict) and shape.item is not None:
+    if shape.form is ValueForm.MAP and isinstance(value, dict) and shape.item is not None:
         return {key: _inside(item, shape.item, prune) for key, item in value.items()}
     return value
 

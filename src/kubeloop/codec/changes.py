@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.codec import encode_new
-from kubeloop.codec.shape import Form, Shape, fields_of
+from kubeloop.codec.shape import Shape, ValueForm, fields_of
 
 # Alignment: pairs the items of the old and the new list, so that an item keeps the fields that the models do not know.
 #
@@ -164,7 +164,7 @@ def change_tree(raw: bytes | Raw, old: Any, new: Any) -> bytes:
     return _change(raw, old, new, _ANY)
 
 
-_ANY = Shape(Form.ANY, Any, loose=True)
+_ANY = Shape(ValueForm.ANY, Any, loose=True)
 
 
 def _change(raw: bytes | Raw, old: Any, new: Any, shape: Shape, keys: tuple[str, ...] = ()) -> bytes:
@@ -191,7 +191,7 @@ def _change_map(raw: bytes | Raw, old: dict[str, Any], new: dict[str, Any], shap
 def _change_list(raw: bytes | Raw, old: list[Any], new: list[Any], shape: Shape, keys: tuple[str, ...]) -> bytes:
     before = _ARRAY.decode(raw)
     if len(before) != len(old):
-        return encode_new.write(new, Shape(Form.LIST, list, shape, shape.loose, shape.micro))
+        return encode_new.write(new, Shape(ValueForm.LIST, list, shape, shape.loose, shape.micro))
     matches = align(old, new, keys, lambda one, other: _same(one, other, shape))
     parts = [
         Raw(encode_new.write(item, shape)) if match is None else _part(before[match], old[match], item, shape, known=True)

@@ -11,9 +11,9 @@ from kubeloop.codec.error_paths import explain
 from kubeloop.codec.gc_pause import held_back
 from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.errors import DecodeError, NestedTooDeeply
-from kubeloop.meta.model import Source
+from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.object_meta import ListMeta
-from kubeloop.meta.partial import Bookmark
+from kubeloop.meta.partial import BookmarkObject
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.resource import Resource, set_source
 from kubeloop.meta.unstructured import Unstructured
@@ -76,7 +76,7 @@ def decode(cls: type[R], data: Buffer, *, checked: bool = False, partial: str = 
         obj: R = cls.from_dict(_read(_TREE, document, cls.kind))
     else:
         obj = decode_struct(cls, document, cls.kind or cls.__name__)
-    set_source(obj, Source(cls, document, partial))
+    set_source(obj, DocumentSource(cls, document, partial))
     return obj
 
 
@@ -140,17 +140,17 @@ def _read_later(cls: type[R], document: bytes) -> R:
     """Return an object that is decoded at the first access to one of its fields."""
     assert issubclass(cls, Unstructured)
     obj = cls.from_text(document)
-    set_source(obj, Source(cls, document))
+    set_source(obj, DocumentSource(cls, document))
     return obj
 
 
-def decode_bookmark(data: Buffer) -> Bookmark:
+def decode_bookmark(data: Buffer) -> BookmarkObject:
     """Decode a bookmark as metadata only: the other fields are empty, with nulls where the kind requires values.
 
     Raises:
         DecodeError: the document is not JSON, or its metadata has fields of wrong types.
     """
-    return decode_struct(Bookmark, bytes(data), "bookmark")
+    return decode_struct(BookmarkObject, bytes(data), "bookmark")
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.codec.shape import Form, Shape, fields_of
+from kubeloop.codec.shape import Shape, ValueForm, fields_of
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.time import format_micro_time
 
@@ -33,11 +33,11 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_hook)
 def _timed(value: Any, shape: Shape) -> Any:
     if isinstance(value, datetime):
         return format_micro_time(value)
-    if shape.form is Form.STRUCT and isinstance(value, msgspec.Struct):
+    if shape.form is ValueForm.STRUCT and isinstance(value, msgspec.Struct):
         return _fields(value)
-    if shape.form is Form.LIST and shape.item is not None and isinstance(value, list):
+    if shape.form is ValueForm.LIST and shape.item is not None and isinstance(value, list):
         return [_timed(item, shape.item) for item in value]
-    if shape.form is Form.MAP and shape.item is not None and isinstance(value, dict):
+    if shape.form is ValueForm.MAP and shape.item is not None and isinstance(value, dict):
         return {key: _timed(item, shape.item) for key, item in value.items()}
     return value
 

@@ -11,7 +11,7 @@ from kubeloop.codec.changes import change_struct, change_tree
 from kubeloop.codec.decoding import decode_struct
 from kubeloop.codec.shape import fields_of
 from kubeloop.meta.errors import IncompleteObject
-from kubeloop.meta.model import Source
+from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.partial import PartialObject
 from kubeloop.meta.resource import Resource, source_of
 from kubeloop.meta.unstructured import Unstructured
@@ -68,14 +68,14 @@ def require_document(obj: Resource) -> bytes:
     return encode(obj)
 
 
-def _refuse_partial(obj: Resource, source: Source | None) -> None:
+def _refuse_partial(obj: Resource, source: DocumentSource | None) -> None:
     if source is not None and source.partial:
         raise IncompleteObject(f"{describe(obj)} is not whole: {source.partial}. Get the object and change that, or send a patch.")
     if isinstance(obj, PartialObject):
         raise IncompleteObject(f"{describe(obj)} is only metadata: get the object and change that, or send a patch.")
 
 
-def _changed(source: Source, obj: Resource) -> bytes:
+def _changed(source: DocumentSource, obj: Resource) -> bytes:
     cls: type[Resource] = type(obj)
     old = decode_struct(cls, source.document, cls.kind)
     return source.document if _same(old, obj) else change_struct(source.document, old, obj)
@@ -87,7 +87,7 @@ def _same(old: Resource, new: Resource) -> bool:
     return encode_new.write_struct(old) == encode_new.write_struct(new)
 
 
-def _encode_tree(obj: Unstructured, source: Source | None) -> bytes:
+def _encode_tree(obj: Unstructured, source: DocumentSource | None) -> bytes:
     tree = obj.to_dict()
     if source is None:
         return msgspec.json.encode(tree)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubeloop.codec.shape import Form, Shape, empty_value, fields_of
+from kubeloop.codec.shape import Shape, ValueForm, empty_value, fields_of
 
 M = TypeVar("M", bound=msgspec.Struct)
 
@@ -47,17 +47,17 @@ def _within(step: str, value: Any, shape: Shape, hook: Callable[[type, Any], Any
 def _value(value: Any, shape: Shape, hook: Callable[[type, Any], Any]) -> Any:
     if value is None and shape.none:
         return None
-    if shape.form is Form.STRUCT:
+    if shape.form is ValueForm.STRUCT:
         return None if value is None else build(shape.type, value, hook)
-    if shape.form is Form.LIST and shape.item is not None and isinstance(value, list):
+    if shape.form is ValueForm.LIST and shape.item is not None and isinstance(value, list):
         return [_within(f"[{number}]", item, shape.item, hook) for number, item in enumerate(value)]
-    if shape.form is Form.MAP and shape.item is not None and isinstance(value, dict):
+    if shape.form is ValueForm.MAP and shape.item is not None and isinstance(value, dict):
         return {key: _within("[...]", item, shape.item, hook) for key, item in value.items()}
     if shape.type is msgspec.Raw:
         return msgspec.Raw(msgspec.json.encode(value))
-    if shape.form in (Form.LIST, Form.MAP):
-        return msgspec.convert(value, list[Any] if shape.form is Form.LIST else dict[str, Any])
-    if shape.form is Form.ANY:
+    if shape.form in (ValueForm.LIST, ValueForm.MAP):
+        return msgspec.convert(value, list[Any] if shape.form is ValueForm.LIST else dict[str, Any])
+    if shape.form is ValueForm.ANY:
         if shape.union:
             raise TypeError("a union of structs")
         return value

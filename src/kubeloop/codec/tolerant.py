@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.codec.shape import Form, Shape, empty_value, fields_of
+from kubeloop.codec.shape import Shape, ValueForm, empty_value, fields_of
 
 
 def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
@@ -28,17 +28,17 @@ def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
 
 def _empty(shape: Shape) -> Any:
     """Return the empty value; the required fields of a struct have their own empty values in it."""
-    return normalise(shape.type, {}) if shape.form is Form.STRUCT else empty_value(shape)
+    return normalise(shape.type, {}) if shape.form is ValueForm.STRUCT else empty_value(shape)
 
 
 def _value(shape: Shape, value: Any) -> Any:
     if value is None:
-        return None if shape.form is Form.ANY or shape.none else _empty(shape)
-    if shape.form is Form.STRUCT:
+        return None if shape.form is ValueForm.ANY or shape.none else _empty(shape)
+    if shape.form is ValueForm.STRUCT:
         return normalise(shape.type, value)
-    if shape.form is Form.LIST and isinstance(value, list) and shape.item is not None:
+    if shape.form is ValueForm.LIST and isinstance(value, list) and shape.item is not None:
         return [_value(shape.item, item) for item in value]
-    if shape.form is Form.MAP and isinstance(value, dict) and shape.item is not None:
+    if shape.form is ValueForm.MAP and isinstance(value, dict) and shape.item is not None:
         return {key: _value(shape.item, item) for key, item in value.items()}
     if shape.type is int and isinstance(value, float) and value.is_integer():
         return int(value)

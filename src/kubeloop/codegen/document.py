@@ -12,7 +12,7 @@ from kubeloop.codegen import discovery, openapi
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import Schemas, builtin
-from kubeloop.schema.document import DOCUMENT, PATHS, Document
+from kubeloop.schema.document import DOCUMENT, PATHS, SchemaDocument
 from kubeloop.schema.node import TypeSchema
 from kubeloop.types import JSONObject
 
@@ -42,7 +42,7 @@ def write_document(out: Path, *, v2: Path, v3: Path, facts: Path) -> None:
     on = {GroupVersion(group.name, version) for group in groups for version in group.versions}
     resources = served + tuple(discovery.resources_of_paths(swagger["paths"], served, on))
     definitions = openapi.merge(openapi.definitions_v2(swagger, v2), openapi.definitions_v3(documents))
-    document = Document(
+    document = SchemaDocument(
         version=next(iter(documents.values()))["info"]["version"],
         groups=groups,
         resources=resources,
@@ -98,7 +98,7 @@ def schemas_of(older: dict[str, JSONObject], newer: dict[str, JSONObject], paths
     if not definitions:
         raise ConfigError(f"{where}: no OpenAPI document in it; save one with: kubectl get --raw /openapi/v2")
     definitions = openapi.hoist(definitions)
-    document = Document(
+    document = SchemaDocument(
         version="",
         groups=(),
         resources=tuple(discovery.resources_of_paths(paths, builtin().all_resources())),

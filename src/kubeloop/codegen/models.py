@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from kubeloop.codegen.naming import ModuleName, camel_case, class_name, field_names, module_names
-from kubeloop.codegen.types import ALWAYS_SENT, HAND_WRITTEN, INLINE, FieldType, TypeMapper
+from kubeloop.codegen.types import ALWAYS_SENT, HAND_WRITTEN, INLINE, PythonField, TypeMapper
 from kubeloop.codegen.write import MARK
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import ResourceInfo, Schemas, TypeSchema
@@ -181,7 +181,7 @@ class ModuleRenderer:
         field = self._types.field(node, required=required)
         if always:
             # msgspec leaves out a value that is identical to the default, but not a value that equals a factory's result.
-            field = FieldType(field.annotation, field.annotation, factory=True)
+            field = PythonField(field.annotation, field.annotation, factory=True)
         annotation = f'"{field.annotation}"' if self._forward else field.annotation
         arguments = [f"default_factory={field.default}" if field.factory else f"default={field.default}"]
         if field.default in ("[]", "{}"):

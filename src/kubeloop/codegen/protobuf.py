@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from kubeloop.codec.protobuf.table import SHARED, Count, Document, FieldRow, Form, MessageRow, Scalar, Zero
+from kubeloop.codec.protobuf.table import SHARED, Count, FieldRow, MessageForm, MessageRow, Scalar, TableDocument, Zero
 from kubeloop.codegen.proto_files import SCALARS, ProtoField, ProtoMessages
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupVersionKind
@@ -20,19 +20,19 @@ from kubeloop.schema.strict_types import WireField, WireType, WireTypes, wire_ty
 
 _META = "k8s.io.apimachinery.pkg.apis.meta"
 _FORMS = {
-    f"{_META}.v1.Time": Form.TIME,
-    f"{_META}.v1.MicroTime": Form.MICRO_TIME,
-    f"{_META}.v1.FieldsV1": Form.RAW,
-    "k8s.io.apimachinery.pkg.runtime.RawExtension": Form.RAW,
-    "k8s.io.apimachinery.pkg.api.resource.Quantity": Form.QUANTITY,
-    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": Form.INT_OR_STRING,
+    f"{_META}.v1.Time": MessageForm.TIME,
+    f"{_META}.v1.MicroTime": MessageForm.MICRO_TIME,
+    f"{_META}.v1.FieldsV1": MessageForm.RAW,
+    "k8s.io.apimachinery.pkg.runtime.RawExtension": MessageForm.RAW,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": MessageForm.QUANTITY,
+    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": MessageForm.INT_OR_STRING,
 }
 #: Forms in CRD schemas, by message name without its package.
 _SCHEMA_FORMS = {
-    "JSON": Form.RAW,
-    "JSONSchemaPropsOrArray": Form.SCHEMA_OR_ARRAY,
-    "JSONSchemaPropsOrBool": Form.SCHEMA_OR_BOOL,
-    "JSONSchemaPropsOrStringArray": Form.SCHEMA_OR_STRINGS,
+    "JSON": MessageForm.RAW,
+    "JSONSchemaPropsOrArray": MessageForm.SCHEMA_OR_ARRAY,
+    "JSONSchemaPropsOrBool": MessageForm.SCHEMA_OR_BOOL,
+    "JSONSchemaPropsOrStringArray": MessageForm.SCHEMA_OR_STRINGS,
 }
 _SCALARS = {scalar.name.lower(): scalar for scalar in Scalar}
 #: Go kinds whose zero value ``omitempty`` leaves out; lists and maps are left out when empty.
@@ -64,7 +64,7 @@ class _Builder:
         self._types: dict[str, int] = {}
         self.missing: list[str] = []
 
-    def build(self) -> Document:
+    def build(self) -> TableDocument:
         kinds: dict[str, int] = {}
         for gvk, index in self._wire.kinds():
             if gvk.kind in SHARED and gvk.group_version != ("", "v1"):
@@ -75,7 +75,7 @@ class _Builder:
             else:
                 kinds["/".join(gvk)] = self._place(message, index)
         kinds |= self._machinery()
-        return Document(self._rows, dict(sorted(kinds.items())))
+        return TableDocument(self._rows, dict(sorted(kinds.items())))
 
     def _message_of(self, gvk: GroupVersionKind) -> str | None:
         label = _GROUP_PACKAGES.get(gvk.group, gvk.group.partition(".")[0])
@@ -120,14 +120,14 @@ class _Builder:
         form = self._form(name, index)
         self._rows.append(MessageRow(name, form, msgspec.Raw(b"[]")))
         fields: list[FieldRow] = []
-        if form == Form.OBJECT:
+        if form == MessageForm.OBJECT:
             fields = self._fields(name, self._wire.type(index).fields, "")
-        elif name not in _FORMS and form != Form.RAW:
+        elif name not in _FORMS and form != MessageForm.RAW:
             fields = [self._bare(field) for field in self._messages[name]]
         self._rows[place] = MessageRow(name, form, msgspec.Raw(msgspec.json.encode(fields)))
         return place
 
-    def _form(self, name: str, index: int) -> Form:
+    def _form(self, name: str, index: int) -> MessageForm:
         if name in _FORMS:
             return _FORMS[name]
         package, _, last = name.rpartition(".")
@@ -135,10 +135,10 @@ class _Builder:
             return _SCHEMA_FORMS[last]
         category = self._wire.type(index).category
         if category == "slice":
-            return Form.LIST
+            return MessageForm.LIST
         if category != "struct":
             raise ConfigError(f"{name} stands for {self._name(index)}, of whose JSON nothing is known")
-        return Form.OBJECT
+        return MessageForm.OBJECT
 
     def _bare(self, field: ProtoField) -> FieldRow:
         """Return a field of a message with a special form: its name differs from JSON's."""

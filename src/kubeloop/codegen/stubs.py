@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kubeloop.codegen.models import ModuleRenderer, render_modules
 from kubeloop.codegen.naming import class_name
-from kubeloop.codegen.types import FieldType
+from kubeloop.codegen.types import PythonField
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import Schemas, TypeSchema
 
@@ -78,7 +78,7 @@ def _choices(node: TypeSchema) -> list[str]:
     return [choice for choice in found if isinstance(choice, str)]
 
 
-def _field_text(wire: str, node: TypeSchema, field: FieldType, required: bool, choices: list[str]) -> str:
+def _field_text(wire: str, node: TypeSchema, field: PythonField, required: bool, choices: list[str]) -> str:
     facts = [f"Wire name ``{wire}``, {'required' if required else 'optional'}"]
     if not required:
         facts[0] += f"; {_absent(field)} if absent"
@@ -91,7 +91,7 @@ def _field_text(wire: str, node: TypeSchema, field: FieldType, required: bool, c
     return ". ".join(facts) + "."
 
 
-def _absent(field: FieldType) -> str:
+def _absent(field: PythonField) -> str:
     if field.factory or field.default in ("[]", "{}", '""', 'b""'):
         return "empty"
     return field.default

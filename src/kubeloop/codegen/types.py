@@ -57,7 +57,7 @@ ALWAYS_SENT: dict[str, tuple[str, ...]] = {_META_V1 + "Condition": ("message",)}
 _SCALARS = {"string": ("str", '""'), "integer": ("int", "0"), "boolean": ("bool", "False"), "number": ("float", "0.0")}
 
 
-class FieldType(NamedTuple):
+class PythonField(NamedTuple):
     """``annotation`` and ``default`` are source text; ``factory``: ``default`` is called."""
 
     annotation: str
@@ -72,32 +72,32 @@ class TypeMapper:
     schemas: Schemas
     name: Callable[[str], str]
 
-    def field(self, node: TypeSchema, *, required: bool) -> FieldType:
+    def field(self, node: TypeSchema, *, required: bool) -> PythonField:
         """Return type and default of a field with the schema ``node``."""
         text = self.type_of(node)
         if node.type == "array" or text.startswith("list["):
-            return FieldType(text, "[]")
+            return PythonField(text, "[]")
         if text.startswith("dict["):
             # A free-form object that may be left out (RawExtension, a CRD's preserved tree) is None then: {} would be an object.
-            return FieldType(text, "{}") if node.is_map or required else FieldType(f"{text} | None", "None")
+            return PythonField(text, "{}") if node.is_map or required else PythonField(f"{text} | None", "None")
         if text == "Any":
-            return FieldType("Any", "None")
+            return PythonField("Any", "None")
         present = required or _zero_by_value(node)
         if not present:
-            return FieldType(f"{text} | None", "None")
+            return PythonField(f"{text} | None", "None")
         return self._present(node, text)
 
-    def _present(self, node: TypeSchema, text: str) -> FieldType:
+    def _present(self, node: TypeSchema, text: str) -> PythonField:
         target = self.schemas.resolve(node)
         if target.format == "date-time" or " | " in text:
-            return FieldType(f"{text} | None", "None")
+            return PythonField(f"{text} | None", "None")
         if target.int_or_string:
-            return FieldType(text, "0")
+            return PythonField(text, "0")
         if target.format == "quantity" or text not in ("str", "int", "bool", "float", "bytes"):
-            return FieldType(text, text, factory=True)
+            return PythonField(text, text, factory=True)
         if text == "bytes":
-            return FieldType(text, 'b""')
-        return FieldType(text, _SCALARS[target.type][1])
+            return PythonField(text, 'b""')
+        return PythonField(text, _SCALARS[target.type][1])
 
     def type_of(self, node: TypeSchema) -> str:
         """Return the type of a present value."""

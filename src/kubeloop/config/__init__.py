@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeloop.config.authenticator import Authenticator
+from kubeloop.config.authenticator import RequestAuthenticator
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import Credentials, ExecPlugin, Impersonation, Pem
+from kubeloop.config.credentials import Credentials, ExecPlugin, ImpersonatedUser, Pem
 from kubeloop.config.in_cluster import in_cluster_config
 from kubeloop.config.kubeconfig.merged import Kubeconfig
 from kubeloop.config.load import load_config
@@ -27,18 +27,18 @@ _LATER = {
 }
 
 __all__ = [
-    "Authenticator",
     "ClusterConfig",
     "Credentials",
     "ExecPlugin",
     "ExecRequest",
     "Explanation",
-    "Impersonation",
+    "ImpersonatedUser",
     "Kubeconfig",
     "KubeconfigEditor",
     "Overrides",
     "Pem",
     "PluginPolicy",
+    "RequestAuthenticator",
     "Setting",
     "edit_kubeconfig",
     "in_cluster_config",

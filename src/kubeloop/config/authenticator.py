@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import Impersonation, usable_token
+from kubeloop.config.credentials import ImpersonatedUser, usable_token
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock, SystemClock
 
@@ -79,7 +79,7 @@ class TokenFile:
 _IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
 
 
-class Authenticator:
+class RequestAuthenticator:
     """Authenticates the requests of one transport. Call ``headers()`` before each request and ``refused()`` after a 401.
 
     Guarantees
@@ -151,7 +151,7 @@ def _fixed_headers(config: ClusterConfig) -> dict[str, str]:
     return {"Authorization": f"Bearer {user.token.strip()}"} if user.token else {}
 
 
-def impersonation_headers(impersonate: Impersonation) -> list[tuple[str, str]]:
+def impersonation_headers(impersonate: ImpersonatedUser) -> list[tuple[str, str]]:
     """Return the headers of user impersonation; groups and extra values repeat, extra keys are escaped as in client-go."""
     headers = [("Impersonate-User", impersonate.user)]
     if impersonate.uid:

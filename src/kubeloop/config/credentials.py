@@ -80,7 +80,7 @@ def usable_token(token: str, where: str) -> str:
     return token
 
 
-class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
+class ImpersonatedUser(msgspec.Struct, frozen=True, kw_only=True):
     """The user to impersonate; the authenticated user needs the verb ``impersonate`` for each part.
 
     Source: https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
@@ -114,7 +114,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     client_certificate: Pem | None = None
     client_key: Pem | None = None
     exec: ExecPlugin | None = None
-    impersonate: Impersonation | None = None
+    impersonate: ImpersonatedUser | None = None
     owner: str = "user"
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from kubeloop.config.cluster import ClusterConfig, without_password
 from kubeloop.config.credentials import Pem
-from kubeloop.config.origins import DEFAULT, PROGRAM, Origin
+from kubeloop.config.origins import DEFAULT, PROGRAM, SettingOrigin
 from kubeloop.config.proxies import proxy_for
 from kubeloop.meta.errors import ConfigError
 
@@ -123,7 +123,7 @@ def _credentials(config: ClusterConfig, built: bool) -> Iterator[Setting]:
         yield setting("impersonate", "; ".join(parts), "impersonate")
 
 
-def _proxy(config: ClusterConfig, configured: Origin, environ: Mapping[str, str]) -> Setting:
+def _proxy(config: ClusterConfig, configured: SettingOrigin, environ: Mapping[str, str]) -> Setting:
     try:
         proxy = proxy_for(urlsplit(config.server), config.proxy_url, config.source, environ)
     except ConfigError as error:
@@ -131,7 +131,7 @@ def _proxy(config: ClusterConfig, configured: Origin, environ: Mapping[str, str]
     if config.proxy_url:
         return Setting("proxy-url", without_password(config.proxy_url), str(configured))
     if proxy is not None:
-        return Setting("proxy-url", proxy.shown, str(Origin(kind="environment", where=proxy.origin)))
+        return Setting("proxy-url", proxy.shown, str(SettingOrigin(kind="environment", where=proxy.origin)))
     scheme = urlsplit(config.server).scheme
     named = next((name for name in (f"{scheme}_proxy".upper(), f"{scheme}_proxy") if environ.get(name)), "")
     left_out = next((name for name in ("NO_PROXY", "no_proxy") if environ.get(name)), "")

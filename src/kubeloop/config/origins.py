@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class SettingOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of one setting. ``kind`` is ``file``, ``override``, ``environment``, ``service account``, ``default`` or ``program``.
 
     ``where`` is the file, the environment variable, or the argument; ``entry`` and ``key`` are the position in the file.
@@ -22,8 +22,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         return ": ".join(part for part in (self.where or self.kind, self.entry, self.key) if part)
 
 
-DEFAULT = Origin(kind="default")
-PROGRAM = Origin(kind="program", where="the program")
+DEFAULT = SettingOrigin(kind="default")
+PROGRAM = SettingOrigin(kind="program", where="the program")
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +35,9 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     files_from: str = ""
     user: str = ""
-    origins: tuple[tuple[str, Origin], ...] = ()
+    origins: tuple[tuple[str, SettingOrigin], ...] = ()
     unused: tuple[str, ...] = ()
 
-    def of(self, setting: str) -> Origin | None:
+    def of(self, setting: str) -> SettingOrigin | None:
         """Return the origin of a setting; None if it is unknown."""
         return next((origin for name, origin in self.origins if name == setting), None)

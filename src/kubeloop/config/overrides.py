@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from kubeloop.config.kubeconfig.entries import Cluster, Context, User, overlaid
+from kubeloop.config.kubeconfig.entries import Cluster, Context, KubeconfigUser, overlaid
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,9 +71,9 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
             merged = msgspec.structs.replace(merged, tls_server_name=over.tls_server_name)
         return merged, changed
 
-    def on_user(self, entry: User) -> tuple[User, frozenset[str]]:
+    def on_user(self, entry: KubeconfigUser) -> tuple[KubeconfigUser, frozenset[str]]:
         """Do the same as ``on_context``."""
-        over = User(
+        over = KubeconfigUser(
             client_certificate=_absolute(self.client_certificate),
             client_certificate_data=_base64(self.client_certificate_data),
             client_key=_absolute(self.client_key),

@@ -115,7 +115,7 @@ def _uses_proxy(host: str, port: int, without: str) -> bool:
 
 
 def _is_below(host: str, entry: str) -> bool:
-    """Match a NO_PROXY entry: ``example.com`` is the name itself and all below it; ``.example.com`` and ``*.example.com`` only names below."""
+    """Match an entry: ``example.com`` is the name itself and all below it; ``.example.com`` and ``*.example.com`` only names below."""
     if entry.startswith("*."):
         entry = entry[1:]
     return host.endswith(entry) if entry.startswith(".") else host == entry or host.endswith(f".{entry}")

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubeloop.config.credentials import Credentials, ExecPlugin, Impersonation, Pem, usable_token
-from kubeloop.config.kubeconfig.entries import Cluster, User
-from kubeloop.config.origins import Origin
+from kubeloop.config.credentials import Credentials, ExecPlugin, ImpersonatedUser, Pem, usable_token
+from kubeloop.config.kubeconfig.entries import Cluster, KubeconfigUser
+from kubeloop.config.origins import SettingOrigin
 from kubeloop.config.plugin_policy import PluginPolicy
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kubeloop.config.resolve import Place
+    from kubeloop.config.resolve import EntryLocation
 
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _INTERACTIVE = ("Never", "IfAvailable", "Always")
@@ -33,7 +33,12 @@ _INSTEAD_OF_PROVIDER = {
 
 
 def credentials_of(
-    user: User, at: Place, origins: dict[str, Origin], unused: list[str], cluster: Cluster, policy: PluginPolicy | None
+    user: KubeconfigUser,
+    at: EntryLocation,
+    origins: dict[str, SettingOrigin],
+    unused: list[str],
+    cluster: Cluster,
+    policy: PluginPolicy | None,
 ) -> Credentials:
     """Return the user's credentials. Adds to ``origins`` and ``unused``.
 
@@ -78,7 +83,9 @@ def credentials_of(
     )
 
 
-def pem_of(entry: User | Cluster, field: str, at: Place, origins: dict[str, Origin], unused: list[str]) -> Pem | None:
+def pem_of(
+    entry: KubeconfigUser | Cluster, field: str, at: EntryLocation, origins: dict[str, SettingOrigin], unused: list[str]
+) -> Pem | None:
     """Return a certificate, authority or key of an entry, read once so that a missing file is reported at once. Data takes precedence.
 
     Args:
@@ -109,12 +116,12 @@ def pem_of(entry: User | Cluster, field: str, at: Place, origins: dict[str, Orig
     return pem
 
 
-def _impersonation(user: User, at: Place, origins: dict[str, Origin]) -> Impersonation | None:
+def _impersonation(user: KubeconfigUser, at: EntryLocation, origins: dict[str, SettingOrigin]) -> ImpersonatedUser | None:
     if user.impersonate:
         origins["impersonate"] = at.origin("impersonate", "as")
         extra = tuple((key, tuple(values)) for key, values in user.impersonate_extra.items())
         try:
-            return Impersonation(user=user.impersonate, uid=user.impersonate_uid, groups=tuple(user.impersonate_groups), extra=extra)
+            return ImpersonatedUser(user=user.impersonate, uid=user.impersonate_uid, groups=tuple(user.impersonate_groups), extra=extra)
         except ConfigError as error:
             raise ConfigError(f"{at}: {error}") from None
     if user.impersonate_uid or user.impersonate_groups or user.impersonate_extra:
@@ -122,7 +129,7 @@ def _impersonation(user: User, at: Place, origins: dict[str, Origin]) -> Imperso
     return None
 
 
-def _exec(user: User, at: Place, cluster: Cluster, policy: PluginPolicy | None) -> ExecPlugin | None:
+def _exec(user: KubeconfigUser, at: EntryLocation, cluster: Cluster, policy: PluginPolicy | None) -> ExecPlugin | None:
     plugin = user.exec
     if plugin is None:
         return None

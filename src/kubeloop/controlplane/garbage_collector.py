@@ -18,7 +18,7 @@ from kubeloop.client.discovery import ApiResource
 from kubeloop.controller import Result, RunnableContext, RunnerStats
 from kubeloop.controller.runner.outcome import ReconcileCounts
 from kubeloop.controller.runner.workers import Workers
-from kubeloop.controlplane.ownership_graph import FOREGROUND, ORPHAN, Item, Node, Owner, OwnershipGraph
+from kubeloop.controlplane.ownership_graph import FOREGROUND, ORPHAN, Item, Node, OwnerEdge, OwnershipGraph
 from kubeloop.meta import (
     Conflict,
     GroupVersionKind,
@@ -280,7 +280,7 @@ class GarbageCollector:
         waiting: list[str] = []
         solid = False
         for reference in live.metadata.owner_references:
-            owner = Owner(reference.api_version, reference.kind, reference.name, reference.uid)
+            owner = OwnerEdge(reference.api_version, reference.kind, reference.name, reference.uid)
             state = await self._state_of(owner, item.namespace)
             if state == "gone":
                 gone.append(owner.uid)
@@ -303,7 +303,7 @@ class GarbageCollector:
         else:
             await self._delete(item, live, "Background")
 
-    async def _state_of(self, owner: Owner, namespace: str) -> str:
+    async def _state_of(self, owner: OwnerEdge, namespace: str) -> str:
         """Return ``solid``, ``waiting`` (for its dependents to be deleted) or ``gone``."""
         if not namespace and await self._is_namespaced(owner):
             # The namespace is unknown. Such a reference is never a reason to delete (upstream does not act on it either).
@@ -406,7 +406,7 @@ class GarbageCollector:
         except NotFound:
             return None
 
-    async def _is_namespaced(self, owner: Owner) -> bool:
+    async def _is_namespaced(self, owner: OwnerEdge) -> bool:
         cls = await self._served_class(owner.api_version, owner.kind)
         return cls is not None and (await self._client.mapping(cls)).namespaced
 
@@ -436,7 +436,7 @@ class GarbageCollector:
 
 def _node(head: Head, kind: type[Resource]) -> Node:
     owners = tuple(
-        Owner(owner.api_version, owner.kind, owner.name, owner.uid, bool(owner.block_owner_deletion)) for owner in head.owner_references
+        OwnerEdge(owner.api_version, owner.kind, owner.name, owner.uid, bool(owner.block_owner_deletion)) for owner in head.owner_references
     )
     # Heads have no finalizers; they matter only for the few objects that are being deleted.
     finalizers = (_FINALIZERS.decode(head.document()).metadata.finalizers or ()) if head.deleting else ()

@@ -16,7 +16,7 @@ FOREGROUND = "foregroundDeletion"
 _GONE = 4096
 
 
-class Owner(NamedTuple):
+class OwnerEdge(NamedTuple):
     """One owner reference of a dependent; ``blocks`` is blockOwnerDeletion."""
 
     api_version: str
@@ -44,7 +44,7 @@ class Node:
 
     __slots__ = ("deleting", "finalizers", "item", "owners")
 
-    def __init__(self, item: Item, owners: tuple[Owner, ...], *, deleting: bool = False, finalizers: Iterable[str] = ()) -> None:
+    def __init__(self, item: Item, owners: tuple[OwnerEdge, ...], *, deleting: bool = False, finalizers: Iterable[str] = ()) -> None:
         self.item = item
         self.owners = owners
         self.deleting = deleting
@@ -153,7 +153,7 @@ class OwnershipGraph:
         for uid in owners_before - {owner.uid for owner in node.owners}:
             yield from self._waiting(uid)
 
-    def _is_well(self, owner: Owner, namespace: str) -> bool:
+    def _is_well(self, owner: OwnerEdge, namespace: str) -> bool:
         """Whether an owner is known, stays, and matches the reference: a reference to an object in another namespace, or with another name,
         refers
         to nothing (upstream addDependentToOwners).

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kubeloop.merge.jsonpath_parser import (
-    Field,
-    Filter,
+    FilterNode,
     JSONPathError,
-    Literal,
+    LiteralNode,
+    MemberNode,
     Node,
     Recursive,
     Slice,
-    Union,
+    UnionNode,
     Wildcard,
     parse,
 )
@@ -108,9 +108,9 @@ class _Search:
 
     def _step(self, values: list[JSON], node: Node) -> Iterator[JSON]:
         match node:
-            case Literal(value=value):
+            case LiteralNode(value=value):
                 yield value
-            case Field(name=name):
+            case MemberNode(name=name):
                 yield from self._fields(values, name)
             case Wildcard():
                 for value in values:
@@ -121,10 +121,10 @@ class _Search:
             case Slice():
                 for value in values:
                     yield from self._slice(value, node)
-            case Union(members=members):
+            case UnionNode(members=members):
                 for member in members:
                     yield from self.follow(values, member)
-            case Filter():
+            case FilterNode():
                 for value in values:
                     yield from self._filter(value, node)
 
@@ -164,7 +164,7 @@ class _Search:
             raise JSONPathError("step must be > 0")
         yield from value[start : stop : node.step]
 
-    def _filter(self, value: JSON, node: Filter) -> Iterator[JSON]:
+    def _filter(self, value: JSON, node: FilterNode) -> Iterator[JSON]:
         if not isinstance(value, list):
             raise JSONPathError(f"{JSONPath.text(value)} is not array or slice and cannot be filtered")
         lenient = _Search(True)

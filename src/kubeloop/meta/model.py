@@ -157,10 +157,10 @@ class Documented:
     """
 
     __slots__ = ("_source",)
-    _source: Source
+    _source: DocumentSource
 
 
-class Source:
+class DocumentSource:
     """The class and the bytes that an object was read from. Shared by copies; never changed.
 
     ``partial`` empty: the document is the whole object. Otherwise it says for people which part is missing and why.

@@ -15,7 +15,7 @@ class PartialObject(Resource):
     """An object's metadata, as a server sends it for ``PartialObjectMetadata``. Never enough for an update."""
 
 
-class Bookmark(Model):
+class BookmarkObject(Model):
     """The content of a bookmark event: a resourceVersion to resume from, and whether the initial events have ended.
 
     Real servers fill required fields of the object with nulls; therefore a bookmark is never decoded as its kind.

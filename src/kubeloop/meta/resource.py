@@ -11,7 +11,7 @@ from kubeloop.meta import kind_names
 from kubeloop.meta.errors import UnknownKind
 from kubeloop.meta.key import ObjectKey
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
-from kubeloop.meta.model import Documented, Model, Source
+from kubeloop.meta.model import Documented, DocumentSource, Model
 from kubeloop.meta.object_meta import ObjectMeta
 
 R = TypeVar("R", bound="Resource")
@@ -107,7 +107,7 @@ def _name(cls: type[Resource], info: KindInfo) -> None:
 def _restore(cls: type[R], fields: dict[str, Any], source: tuple[bytes, str] | None) -> R:
     obj = cls(**fields)
     if source is not None:
-        set_source(obj, Source(cls, *source))
+        set_source(obj, DocumentSource(cls, *source))
     return obj
 
 
@@ -117,7 +117,7 @@ def source_parts(obj: Resource) -> tuple[bytes, str] | None:
     return None if source is None else (source.document, source.partial)
 
 
-def set_source(obj: Resource, source: Source) -> None:
+def set_source(obj: Resource, source: DocumentSource) -> None:
     """Store the source of ``obj`` on it and on its metadata (which ``msgspec.structs.replace`` passes on)."""
     obj._source = source
     obj._held_metadata()._source = source
@@ -129,15 +129,15 @@ def carry_source(obj: Resource, twin: Resource) -> None:
         twin._source = source
 
 
-def source_of(obj: Resource) -> Source | None:
+def source_of(obj: Resource) -> DocumentSource | None:
     """Return the source that ``obj`` was read from; None for an object made here.
 
     A copy made by ``msgspec.structs.replace`` is recognised by its metadata, which must still have the same name and version.
     """
-    own: Source | None = getattr(obj, "_source", None)
+    own: DocumentSource | None = getattr(obj, "_source", None)
     if own is not None:
         return own
-    lent: Source | None = getattr(obj.metadata, "_source", None)
+    lent: DocumentSource | None = getattr(obj.metadata, "_source", None)
     if lent is None or lent.cls is not type(obj):
         return None
     try:

@@ -9,7 +9,7 @@ import msgspec
 
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
-from kubeloop.meta.model import Source
+from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.resource import KindInfo, Resource, set_source, source_parts
 
@@ -257,7 +257,7 @@ def _restore(plain: tuple[str, str, str | None, bool | None], content: dict[str,
     api_version, kind, plural, namespaced = plain
     obj = Unstructured.of(api_version, kind, plural=plural, namespaced=namespaced).from_dict(content)
     if source is not None:
-        set_source(obj, Source(type(obj), *source))
+        set_source(obj, DocumentSource(type(obj), *source))
     return obj
 
 

@@ -12,7 +12,7 @@ from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.quantity import Quantity
 from kubeloop.quota.amounts import ONE, ZERO, Amounts, larger, plus
 from kubeloop.quota.pods import is_pod_name, pod_usage, unsaid
-from kubeloop.quota.scopes import Scope, claim_meets, is_terminating, pod_meets, scopes_of
+from kubeloop.quota.scopes import QuotaScope, claim_meets, is_terminating, pod_meets, scopes_of
 from kubeloop.types import JSONObject
 
 _CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
@@ -37,7 +37,7 @@ class Evaluator:
     usage: Callable[[JSONObject, datetime], Amounts]
     #: Whether an update of this subresource may change the usage (takes ``old`` and ``new``).
     minds_update: Callable[[str, JSONObject, JSONObject], bool] = lambda _subresource, _old, _new: False
-    meets: Callable[[Scope, JSONObject], bool] = lambda _scope, _obj: False
+    meets: Callable[[QuotaScope, JSONObject], bool] = lambda _scope, _obj: False
     #: The fields an object must set to be counted for these resources; a message if one is missing.
     unsaid: Callable[[list[str], JSONObject], str] = lambda _names, _obj: ""
 

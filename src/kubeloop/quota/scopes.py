@@ -9,7 +9,7 @@ from kubeloop.meta.quantity import Quantity
 from kubeloop.types import JSONObject
 
 
-class Scope(NamedTuple):
+class QuotaScope(NamedTuple):
     """One condition. ``operator``: Exists, DoesNotExist, In, NotIn."""
 
     name: str
@@ -17,17 +17,17 @@ class Scope(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-def scopes_of(quota: JSONObject) -> list[Scope]:
+def scopes_of(quota: JSONObject) -> list[QuotaScope]:
     """Return all conditions that an object must meet to be counted by ``quota``."""
     spec = quota.get("spec") or {}
     selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     return [
-        *(Scope(name) for name in spec.get("scopes") or ()),
-        *(Scope(one.get("scopeName", ""), one.get("operator", ""), tuple(one.get("values") or ())) for one in selected),
+        *(QuotaScope(name) for name in spec.get("scopes") or ()),
+        *(QuotaScope(one.get("scopeName", ""), one.get("operator", ""), tuple(one.get("values") or ())) for one in selected),
     ]
 
 
-def pod_meets(scope: Scope, pod: JSONObject) -> bool:
+def pod_meets(scope: QuotaScope, pod: JSONObject) -> bool:
     spec = pod.get("spec") or {}
     match scope.name:
         case "Terminating":
@@ -46,7 +46,7 @@ def pod_meets(scope: Scope, pod: JSONObject) -> bool:
     return False
 
 
-def claim_meets(scope: Scope, claim: JSONObject) -> bool:
+def claim_meets(scope: QuotaScope, claim: JSONObject) -> bool:
     if scope.name != "VolumeAttributesClass":
         return False
     status = claim.get("status") or {}
@@ -77,7 +77,7 @@ def _containers(spec: JSONObject) -> Iterator[JSONObject]:
     yield from spec.get("containers") or ()
 
 
-def _selects(scope: Scope, names: Collection[str]) -> bool:
+def _selects(scope: QuotaScope, names: Collection[str]) -> bool:
     """``names``: the object's values for the scope; one selected value suffices."""
     match scope.operator:
         case "Exists":

@@ -70,7 +70,7 @@ class GroupInfo(msgspec.Struct, frozen=True, rename="camel"):
         return GroupVersion(self.name, self.versions[0])
 
 
-class Document(msgspec.Struct, rename="camel"):
+class SchemaDocument(msgspec.Struct, rename="camel"):
     """The content of the file."""
 
     #: The Kubernetes release it was made from: "1.36".
@@ -97,7 +97,7 @@ class Schemas:
         KeyError: ``definition`` and ``resolve`` raise it for a name that the document does not have.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: SchemaDocument) -> None:
         self._document = document
         self._nodes: dict[str, TypeSchema] = {}
         self._decoder = msgspec.json.Decoder(TypeSchema)
@@ -109,7 +109,7 @@ class Schemas:
         Raises:
             msgspec.DecodeError: the bytes are not a schema document.
         """
-        return cls(msgspec.json.decode(data, type=Document))
+        return cls(msgspec.json.decode(data, type=SchemaDocument))
 
     @property
     def version(self) -> str:

@@ -18,7 +18,7 @@ from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.quantity import Quantity
-from kubeloop.schema.strict_scalars import Literal, decode_base64, decode_time, fits, is_integer, number_text, plain, whole
+from kubeloop.schema.strict_scalars import JsonNumber, decode_base64, decode_time, fits, is_integer, number_text, plain, whole
 from kubeloop.schema.strict_types import WireField, WireType, wire_types
 from kubeloop.types import JSONObject
 
@@ -49,7 +49,7 @@ class Conformed:
 
 
 def parse_json(data: bytes) -> Any:
-    """Decode JSON as the server does, with repeated keys (``RepeatedKeys``) and fractions as written (``Literal``).
+    """Decode JSON as the server does, with repeated keys (``RepeatedKeys``) and fractions as written (``JsonNumber``).
 
     As in Go, invalid Unicode inside a text becomes U+FFFD, whether bytes or half of a surrogate pair.
 
@@ -61,12 +61,12 @@ def parse_json(data: bytes) -> Any:
         data = _ESCAPE.sub(_paired, data)
     text = data.decode(errors="replace")
     try:
-        return json.loads(text, object_pairs_hook=_pairs, parse_float=Literal, parse_constant=_no_number)
+        return json.loads(text, object_pairs_hook=_pairs, parse_float=JsonNumber, parse_constant=_no_number)
     except json.JSONDecodeError:
         raise
     except ValueError:
         # An integer of thousands of digits. Checked only after a failure, because the check makes every other number slower.
-        return json.loads(text, object_pairs_hook=_pairs, parse_float=Literal, parse_constant=_no_number, parse_int=_long_integer)
+        return json.loads(text, object_pairs_hook=_pairs, parse_float=JsonNumber, parse_constant=_no_number, parse_int=_long_integer)
 
 
 #: An escape in a text: half a surrogate pair by itself, or anything else.
@@ -83,8 +83,8 @@ def _no_number(name: str) -> Any:
     raise json.JSONDecodeError(f"{name} is no JSON", name, 0)
 
 
-def _long_integer(text: str) -> int | Literal:
-    return int(text) if len(text) < _LONGEST_INTEGER else Literal(text)
+def _long_integer(text: str) -> int | JsonNumber:
+    return int(text) if len(text) < _LONGEST_INTEGER else JsonNumber(text)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

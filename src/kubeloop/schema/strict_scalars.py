@@ -21,7 +21,7 @@ _SHORT_TIME = 40
 _ALPHABET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
-class Literal(float):
+class JsonNumber(float):
     """A JSON number with a fraction or an exponent, which stores its spelling."""
 
     __slots__ = ("text",)
@@ -36,12 +36,12 @@ class Literal(float):
 
 def number_text(value: float) -> str:
     """Return a number as it was written in the request."""
-    return value.text if isinstance(value, Literal) else json.dumps(value)
+    return value.text if isinstance(value, JsonNumber) else json.dumps(value)
 
 
 def plain(value: Any) -> Any:
-    """Return JSON with its ``Literal`` numbers replaced by floats, which encoders know; the same object if it has none."""
-    if isinstance(value, Literal):
+    """Return JSON with its ``JsonNumber`` numbers replaced by floats, which encoders know; the same object if it has none."""
+    if isinstance(value, JsonNumber):
         return float(value)
     if isinstance(value, dict):
         changed = {key: new for key, one in value.items() if (new := plain(one)) is not one}

@@ -20,7 +20,7 @@ from websockets.protocol import Protocol, Side, State
 
 from kubeloop.serving.answer import SocketTakeover
 from kubeloop.serving.http1 import answering
-from kubeloop.serving.http1.wire import ConnectionEnded, Wire
+from kubeloop.serving.http1.wire import ConnectionEnded, ServerWire
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -40,7 +40,7 @@ _SILENT.disabled = True
 class _Messages:
     """A wire as a ``Socket``. Pings are answered while a task reads."""
 
-    def __init__(self, wire: Wire, protocol: str) -> None:
+    def __init__(self, wire: ServerWire, protocol: str) -> None:
         self.protocol = protocol
         self._wire = wire
         self._frames = Protocol(Side.SERVER, state=State.OPEN, max_size=_MESSAGE, logger=_SILENT)
@@ -111,7 +111,7 @@ class _Messages:
 
 
 async def over_socket(
-    wire: Wire, headers: Mapping[str, str], takeover: SocketTakeover, keep: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+    wire: ServerWire, headers: Mapping[str, str], takeover: SocketTakeover, keep: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 ) -> None:
     """Complete the handshake in ``headers`` and serve messages.
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar, cast, overload
 
 from kubeloop.testing.fake_time import UNSEEN, step, went_on
 from kubeloop.testing.format import difference, indented, shortened, tree
-from kubeloop.testing.targets import UNKNOWN, Subject
+from kubeloop.testing.targets import UNKNOWN, ObjectProbe
 from kubeloop.timing import Clock, FakeClock
 
 T = TypeVar("T")
@@ -108,10 +108,12 @@ _FIRST, _TRIED = 30.0, 0.2
 
 
 @overload
-async def eventually(subject: Subject[T], want: Callable[[T], object] | Mapping[str, Any] | list[Any], *, within: float = 10.0) -> T: ...
+async def eventually(
+    subject: ObjectProbe[T], want: Callable[[T], object] | Mapping[str, Any] | list[Any], *, within: float = 10.0
+) -> T: ...
 @overload
-async def eventually(subject: Subject[T], want: None, *, within: float = 10.0) -> None: ...
-async def eventually(subject: Subject[T], want: Want[T], *, within: float = 10.0) -> T | None:
+async def eventually(subject: ObjectProbe[T], want: None, *, within: float = 10.0) -> None: ...
+async def eventually(subject: ObjectProbe[T], want: Want[T], *, within: float = 10.0) -> T | None:
     """Wait for the first state that meets the condition, and return it. A state that was replaced before it was read does not count.
 
     ``want``: a function that returns true for the state, a part of its tree, or None: gone (see ``Want``).
@@ -134,7 +136,7 @@ async def eventually(subject: Subject[T], want: Want[T], *, within: float = 10.0
                 raise AssertionError(seen.message(f"not as wanted within {within:g} s"))
 
 
-async def consistently(subject: Subject[T], want: Want[T], *, seconds: float = 1.0) -> T | None:
+async def consistently(subject: ObjectProbe[T], want: Want[T], *, seconds: float = 1.0) -> T | None:
     """Check every state for so many seconds, the initial one too; return the last.
 
     Raises:
@@ -155,7 +157,7 @@ async def consistently(subject: Subject[T], want: Want[T], *, seconds: float = 1
                 return state
 
 
-async def _known(subject: Subject[Any], read: Callable[[], object], changed: asyncio.Event, seconds: float) -> None:
+async def _known(subject: ObjectProbe[Any], read: Callable[[], object], changed: asyncio.Event, seconds: float) -> None:
     """Wait for the first state, which may take longer than the test's timeout for changes.
 
     Raises:
@@ -222,7 +224,7 @@ async def came(event: asyncio.Event, seconds: float) -> bool:
 class _Seen:
     """The states so far, for the message."""
 
-    def __init__(self, subject: Subject[T], want: Want[T]) -> None:
+    def __init__(self, subject: ObjectProbe[T], want: Want[T]) -> None:
         self._subject, self._want = subject, want
         self._count = 0
         self._first = self._last = ""

@@ -1,4 +1,4 @@
-"""``Call``: one request as a test compares it; and ``on``: selects the requests for a fault."""
+"""``RecordedCall``: one request as a test compares it; and ``on``: selects the requests for a fault."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def every(_: Request) -> bool:
 
 
 @dataclass(slots=True)
-class Call:
-    """One request for a resource. Calls are equal if their first six fields are; tests write ``Call("get", "Pod", "shop", "web-0")``.
+class RecordedCall:
+    """One request for a resource. Equal if the first six fields are; tests write ``RecordedCall("get", "Pod", "shop", "web-0")``.
 
     ``kind`` is empty if the server serves no such resource; ``name`` is that of the path, and so empty for ``create``. ``body`` is the
     sent JSON tree: an object, a patch, options of a deletion; None if there was none, bytes for another format.
@@ -49,7 +49,7 @@ class Call:
         return self.verb not in ("get", "list", "watch")
 
 
-def call_of(request: Request, registry: Registry | None) -> Call | None:
+def call_of(request: Request, registry: Registry | None) -> RecordedCall | None:
     """Return the call without its body; None for a path without a resource (discovery, health)."""
     info = request_info(request)
     if not info.is_resource:
@@ -59,7 +59,7 @@ def call_of(request: Request, registry: Registry | None) -> Call | None:
     kind = served.kind if served is not None else ""
     name = info.name if info.name_in_path else ""
     sent = request.header("Content-Type")
-    return Call(info.verb, kind, info.namespace, name, info.subresource, None, gvr, request.query, sent, _user(request))
+    return RecordedCall(info.verb, kind, info.namespace, name, info.subresource, None, gvr, request.query, sent, _user(request))
 
 
 def _user(request: Request) -> str:

@@ -23,7 +23,7 @@ from kubeloop.meta.status import Status, StatusDetails
 from kubeloop.serving.answer import Aborted
 from kubeloop.serving.listener import Handler
 from kubeloop.serving.request import Request
-from kubeloop.testing.calls import Call, Matches, body_tree, call_of, every
+from kubeloop.testing.calls import Matches, RecordedCall, body_tree, call_of, every
 from kubeloop.testing.stream_faults import FaultInjectedStream, Hidden
 from kubeloop.timing import Clock, SystemClock
 
@@ -36,7 +36,7 @@ _BODY = 8 << 20
 Reaction: TypeAlias = Resource | dict[str, Any] | ApiError | Reply | None
 """The result of a reactor: an object (or its tree), sent with 200; an error; any response; None: the call is left to others."""
 
-Reactor: TypeAlias = Callable[[Call], Reaction | Awaitable[Reaction]]
+Reactor: TypeAlias = Callable[[RecordedCall], Reaction | Awaitable[Reaction]]
 
 
 class Faults:
@@ -58,17 +58,17 @@ class Faults:
         self._cuts: list[tuple[Matches, int]] = []
         self._reactors: list[tuple[Matches, Reactor]] = []
         self._hidden: list[_Hiding] = []
-        self._listeners: list[Callable[[Call], None]] = []
+        self._listeners: list[Callable[[RecordedCall], None]] = []
         #: Requests so far, as ``METHOD path?query``.
         self.requests: list[str] = []
         #: Requests for resources so far; a test may clear it.
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         #: Whether every bookmark is sent twice.
         self.repeat_bookmarks = False
         self._api: ApiServer | None = None
 
     @property
-    def writes(self) -> list[Call]:
+    def writes(self) -> list[RecordedCall]:
         """Return the writes among ``calls``."""
         return [call for call in self.calls if call.writes]
 
@@ -184,16 +184,16 @@ class Faults:
 
         return handle
 
-    def on_answer(self, listener: Callable[[Call], None]) -> Callable[[], None]:
+    def on_answer(self, listener: Callable[[RecordedCall], None]) -> Callable[[], None]:
         """Call ``listener`` with each completed call, until the returned function is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    def _tell(self, call: Call) -> None:
+    def _tell(self, call: RecordedCall) -> None:
         for listener in list(self._listeners):
             listener(call)
 
-    async def _answered(self, request: Request, call: Call | None, handler: Handler) -> Reply:
+    async def _answered(self, request: Request, call: RecordedCall | None, handler: Handler) -> Reply:
         refused = _next(self._refusals, request)
         if refused is not None:
             await request.read_body(_BODY)  # for the record
@@ -207,7 +207,7 @@ class Faults:
             return StreamingResponse(_broken())
         return answered
 
-    async def _reply(self, request: Request, call: Call) -> Reply | None:
+    async def _reply(self, request: Request, call: RecordedCall) -> Reply | None:
         for matching, reactor in list(self._reactors):
             if not matching(request):
                 continue
@@ -272,7 +272,7 @@ def _next(entries: list[tuple[Matches, Any, int]], request: Request) -> Any:
     return None
 
 
-def _recorded(request: Request, call: Call) -> Request:
+def _recorded(request: Request, call: RecordedCall) -> Request:
     """Return a request that stores its body in ``call`` when it is read, and can be read again."""
     whole: list[bytes] = []
 

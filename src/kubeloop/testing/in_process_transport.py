@@ -15,12 +15,12 @@ from urllib.parse import unquote
 from multidict import CIMultiDict
 
 from kubeloop.meta.errors import TransportError
-from kubeloop.serving.answer import Answer as WholeReply
 from kubeloop.serving.answer import Hijack, Reply, SocketTakeover, StreamingResponse
+from kubeloop.serving.answer import Answer as WholeReply
 from kubeloop.serving.listener import Handler
 from kubeloop.serving.request import BodyTooLarge, Request
 from kubeloop.transport.headers import Headers
-from kubeloop.transport.round_tripper import Answer, OutgoingRequest
+from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead
 
 _LOG = logging.getLogger("kubeloop.testing")
 
@@ -38,7 +38,7 @@ class DirectSender:
         self._running: set[asyncio.Task[Reply]] = set()
         self._closed = False
 
-    async def send(self, request: OutgoingRequest) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ResponseHead:
         if self._closed:
             raise TransportError(f"this transport was closed meanwhile ({request.asked})")
         # A separate task, so that closing the transport ends it as it would end a connection.

@@ -16,7 +16,7 @@ from kubeloop.pki import CertificateAuthority
 from kubeloop.serving.answer import Answer, Duplex, Hijack, Reply, Socket, SocketTakeover, StreamingResponse
 from kubeloop.serving.listener import Listener, server_context
 from kubeloop.serving.request import Request
-from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyError, Stream, StreamReset
+from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, SpdyConnection, SpdyError, SpdyStream, StreamReset
 from kubeloop.tasks import end_tasks
 from kubeloop.testing.kubelet_commands import CommandHandler, Terminal
 
@@ -156,16 +156,16 @@ class KubeletServer:
         return Hijack(lambda duplex: self._over_spdy(duplex, command, run, wanted), headers)
 
     async def _over_spdy(self, duplex: Duplex, command: list[str], run: CommandHandler, wanted: set[str]) -> None:
-        streams: dict[str, Stream] = {}
+        streams: dict[str, SpdyStream] = {}
         complete = asyncio.Event()
 
-        async def accept(stream: Stream) -> None:
+        async def accept(stream: SpdyStream) -> None:
             streams[stream.headers["streamtype"]] = stream
             self.streams.append(dict(stream.headers))
             if set(streams) == wanted:
                 complete.set()
 
-        connection = Connection(duplex, client=False, accept=accept)
+        connection = SpdyConnection(duplex, client=False, accept=accept)
         reading = asyncio.ensure_future(connection.run())
         terminal = Terminal()
 
@@ -203,10 +203,10 @@ class KubeletServer:
 
     async def _ports(self, duplex: Duplex, seen: KubeletRequest) -> None:
         """Each data stream is a connection to that port; its failure is written to the error stream."""
-        errors: dict[str, Stream] = {}
+        errors: dict[str, SpdyStream] = {}
         tasks: set[asyncio.Task[None]] = set()
 
-        async def accept(stream: Stream) -> None:
+        async def accept(stream: SpdyStream) -> None:
             self.streams.append(dict(stream.headers))
             if stream.headers["streamtype"] == "error":
                 errors[stream.headers["requestid"]] = stream
@@ -214,13 +214,13 @@ class KubeletServer:
                 tasks.add(asyncio.create_task(self._forwarded(seen, stream, errors[stream.headers["requestid"]])))
 
         try:
-            await Connection(duplex, client=False, accept=accept).run()
+            await SpdyConnection(duplex, client=False, accept=accept).run()
         except (SpdyError, OSError):
             pass
         finally:
             await end_tasks(*tasks, expected=_ENDS, logger=_LOG)
 
-    async def _forwarded(self, seen: KubeletRequest, stream: Stream, errors: Stream) -> None:
+    async def _forwarded(self, seen: KubeletRequest, stream: SpdyStream, errors: SpdyStream) -> None:
         try:
             reader, writer = await self.connect(seen, int(stream.headers["port"]))
         except OSError as fault:
@@ -250,7 +250,7 @@ class KubeletServer:
                 await errors.close()
 
 
-async def _into(stream: Stream, queue: asyncio.Queue[Any]) -> None:
+async def _into(stream: SpdyStream, queue: asyncio.Queue[Any]) -> None:
     try:
         while data := await stream.read():
             queue.put_nowait(data)

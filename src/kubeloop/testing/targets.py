@@ -22,14 +22,14 @@ R = TypeVar("R", bound=Resource)
 _PAUSE = 0.05
 
 
-class Unknown:
+class UnknownState:
     """The state is not known yet."""
 
 
-UNKNOWN: Final = Unknown()
+UNKNOWN: Final = UnknownState()
 
 
-class Subject(ABC, Generic[T_co]):
+class ObjectProbe(ABC, Generic[T_co]):
     """The target of an assertion. ``what`` names it in messages, ``trouble`` is the last error. ``clock`` measures timeouts."""
 
     def __init__(self, what: str, clock: Clock) -> None:
@@ -49,7 +49,7 @@ class Subject(ABC, Generic[T_co]):
         return text(state)
 
 
-def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | None = None) -> Subject[R]:
+def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | None = None) -> ObjectProbe[R]:
     """Return a target for one object of a server: ``one(client, Deployment, "web")``, or ``one(client, web)`` for the object of that kind
     and name.
 
@@ -74,7 +74,7 @@ def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | N
 
 def many(
     client: Client, kind: type[R], *, namespace: str | None = None, labels: Labels | None = None, field_selector: Fields | None = None
-) -> Subject[list[R]]:
+) -> ObjectProbe[list[R]]:
     """Return a target for objects of a server, sorted by namespace and name.
 
     Args:
@@ -87,17 +87,17 @@ def many(
     return _Several(client, kind, "", namespace, labels, field_selector)
 
 
-def cached(informer: Informer[R], name: str, namespace: str | None = None) -> Subject[R]:
+def cached(informer: Informer[R], name: str, namespace: str | None = None) -> ObjectProbe[R]:
     """Return a target for one object in an informer's cache."""
     return _OfCache(f'cached {informer.what} "{name}"', informer, lambda: informer.lister.get(name, namespace))
 
 
-def all_cached(informer: Informer[R], namespace: str | None = None, labels: Labels | None = None) -> Subject[list[R]]:
+def all_cached(informer: Informer[R], namespace: str | None = None, labels: Labels | None = None) -> ObjectProbe[list[R]]:
     """Return a target for objects in an informer's cache, sorted by namespace and name."""
     return _OfCache(f"cached {informer.what}", informer, lambda: sorted(informer.lister.list(namespace, labels), key=_place))
 
 
-class _Watched(Subject[T_co], Generic[T_co, R]):
+class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
     """Lists, then watches from that version; lists again after 410, and retries while the server is unavailable."""
 
     def __init__(
@@ -120,7 +120,7 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
         """Return the test's view of the objects."""
 
     @asynccontextmanager
-    async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | Unknown | None]]:
+    async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | UnknownState | None]]:
         found: dict[tuple[str, str], R] = {}
         listed = asyncio.Event()
 
@@ -131,7 +131,7 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
         following = asyncio.create_task(self._follow(found, changed), name=f"test watching {self.what}")
         following.add_done_callback(lambda _: changed())
 
-        def read() -> T_co | Unknown | None:
+        def read() -> T_co | UnknownState | None:
             if following.done():
                 following.result()
             return self._state(found) if listed.is_set() else UNKNOWN
@@ -184,7 +184,7 @@ class _Several(_Watched[list[R], R]):
         return [found[place] for place in sorted(found)]
 
 
-class _OfCache(Subject[T_co]):
+class _OfCache(ObjectProbe[T_co]):
     def __init__(self, what: str, informer: Informer[Any], read: Callable[[], T_co | None]) -> None:
         super().__init__(what, informer.clock)
         self._informer, self._read = informer, read

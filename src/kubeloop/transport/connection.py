@@ -8,7 +8,7 @@ import socket
 import ssl
 import zlib
 
-from kubeloop.config import Authenticator, ClusterConfig
+from kubeloop.config import ClusterConfig, RequestAuthenticator
 from kubeloop.config.tls import TlsSource
 from kubeloop.meta.errors import TransportError
 from kubeloop.timing import Clock
@@ -36,7 +36,7 @@ class TooLargeError(UnpackError):
         )
 
 
-class Unpacking:
+class BodyDecompressor:
     """Decompresses one body. It never holds more than ``limit`` bytes plus the last chunk.
 
     Raises:
@@ -120,7 +120,7 @@ class PooledAnswer:
                         raise TooLargeError(limit)
                     parts.append(part)
                 return parts[0] if len(parts) == 1 else b"".join(parts)
-            unpacking = Unpacking(coding, limit)
+            unpacking = BodyDecompressor(coding, limit)
             while part := await self.chunk(patience):
                 unpacking.feed(part)
             return unpacking.finish()
@@ -171,7 +171,7 @@ class Connections:
     ``IDLE_TIMEOUT`` when the next request comes, or when the server closes them.
     """
 
-    def __init__(self, config: ClusterConfig, authenticator: Authenticator, clock: Clock, figures: RequestCounters) -> None:
+    def __init__(self, config: ClusterConfig, authenticator: RequestAuthenticator, clock: Clock, figures: RequestCounters) -> None:
         self.config = config
         self._authenticator = authenticator
         self._clock = clock

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kubeloop.config import Authenticator, ClusterConfig, Credentials
+from kubeloop.config import ClusterConfig, Credentials, RequestAuthenticator
 from kubeloop.config.authenticator import impersonation_headers
 from kubeloop.meta.errors import ApiError, DeadlineError, TransportError
 from kubeloop.transport.answer import error_of
@@ -25,7 +25,7 @@ from kubeloop.transport.limits.in_flight import InFlightLimiter
 from kubeloop.transport.log_context import log_context, logger_with_context
 from kubeloop.transport.observing.counters import RequestCounters
 from kubeloop.transport.retry import MAX_RETRIES, RetryDecision, after_answer, after_failure
-from kubeloop.transport.round_tripper import Answer, OutgoingRequest, Sender
+from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead, Sender
 from kubeloop.transport.user_agent import default_user_agent
 from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
 
@@ -63,7 +63,7 @@ class TransportOptions(msgspec.Struct, kw_only=True):
     patience: float = PATIENCE
 
 
-class Call(msgspec.Struct):
+class RequestCall(msgspec.Struct):
     """One call. ``whole``: the response is read to its end, and the request may be repeated. ``free``: no limiter delays its first try."""
 
     method: str
@@ -101,11 +101,16 @@ class Call(msgspec.Struct):
         return None if self.ends is None else self.ends - now
 
 
-class Calls:
+class RequestExecutor:
     """Executes the calls of one transport. ``sender`` returns the sender of requests, or raises TransportError after ``close``."""
 
     def __init__(
-        self, config: ClusterConfig, clock: Clock, authenticator: Authenticator, manners: TransportOptions, sender: Callable[[], Sender]
+        self,
+        config: ClusterConfig,
+        clock: Clock,
+        authenticator: RequestAuthenticator,
+        manners: TransportOptions,
+        sender: Callable[[], Sender],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -129,7 +134,7 @@ class Calls:
             if not pause.done():
                 pause.set_result(None)
 
-    async def make(self, call: Call) -> tuple[Answer, bytes]:
+    async def make(self, call: RequestCall) -> tuple[ResponseHead, bytes]:
         """Return a response below 400, with its body if ``call.whole``. The caller closes it.
 
         Raises:
@@ -161,10 +166,10 @@ class Calls:
                     call.previous = again.why
                 _logger.info("%s: trying again in %d s (%s)", call.asked, again.after, again.why)
 
-    def _may_retry(self, call: Call) -> bool:
+    def _may_retry(self, call: RequestCall) -> bool:
         return call.retry and call.tries <= self._manners.max_retries
 
-    async def _hold_back(self, call: Call, again: RetryDecision | None) -> None:
+    async def _hold_back(self, call: RequestCall, again: RetryDecision | None) -> None:
         """Wait until the next try is allowed."""
         pause = again.after if again is not None else 0.0
         if self._backoff is not None and not call.upgrade:
@@ -188,7 +193,7 @@ class Calls:
             self._pauses.discard(pause)
             timer.cancel()
 
-    async def _limit(self, call: Call, again: RetryDecision | None) -> None:
+    async def _limit(self, call: RequestCall, again: RetryDecision | None) -> None:
         limiter = self._manners.limiter
         if limiter is None or call.upgrade or (call.free and again is None):
             return
@@ -209,13 +214,13 @@ class Calls:
             raise
         self._figures.limiter[call.method].observe(delay)
 
-    async def _try(self, call: Call) -> tuple[Answer, bytes]:
+    async def _try(self, call: RequestCall) -> tuple[ResponseHead, bytes]:
         if not call.whole:
             return await self._try_once(call)
         async with self._manners.places:
             return await self._try_once(call)
 
-    async def _try_once(self, call: Call) -> tuple[Answer, bytes]:
+    async def _try_once(self, call: RequestCall) -> tuple[ResponseHead, bytes]:
         sent = await self._headers(call)
         hooks = self._manners.hooks
         request: SentRequest | None = None
@@ -224,7 +229,7 @@ class Calls:
             self._announce(hooks, request)
             sent = request.headers
         started = self._clock.now()
-        answer: Answer | None = None
+        answer: ResponseHead | None = None
         content = b""
         try:
             outgoing = OutgoingRequest(call.method, call.target, sent, call.body, call.upgrade, self._manners.patience)
@@ -265,7 +270,7 @@ class Calls:
             raise
         return answer, content
 
-    def _tried(self, call: Call, status: int | None) -> None:
+    def _tried(self, call: RequestCall, status: int | None) -> None:
         self._figures.tried(status, call.method, call.tries - 1)
         if self._backoff is not None:
             self._backoff.outcome(status)
@@ -274,7 +279,7 @@ class Calls:
         elif status is not None:
             self._manners.places.answered()
 
-    def _sent_request(self, call: Call, sent: list[tuple[str, str]]) -> SentRequest:
+    def _sent_request(self, call: RequestCall, sent: list[tuple[str, str]]) -> SentRequest:
         verb = asked(call.method, call.path, call.query).verb
         return SentRequest(call.method, f"{self._base}{call.target}", call.path, verb, call.asked, sent, call.body, call.tries - 1)
 
@@ -290,7 +295,7 @@ class Calls:
         for hook in reversed(hooks):
             hook.answered(request, outcome)
 
-    async def _headers(self, call: Call) -> list[tuple[str, str]]:
+    async def _headers(self, call: RequestCall) -> list[tuple[str, str]]:
         headers = {"Accept": call.accept, "Accept-Encoding": "identity" if self._config.disable_compression or not call.whole else "gzip"}
         if call.content_type:
             headers["Content-Type"] = call.content_type
@@ -306,14 +311,14 @@ class Calls:
             headers["User-Agent"] = self._manners.user_agent
         return [*headers.items(), *self._impersonation]
 
-    def _redirected(self, answer: Answer, call: Call) -> TransportError:
+    def _redirected(self, answer: ResponseHead, call: RequestCall) -> TransportError:
         location = without_secrets(answer.headers.get("Location", "")).partition("?")[0]
         return TransportError(
             f'{self._where}: HTTP status {answer.status} sends on to "{location}", which is not '
             f"followed; is server in {self._config.source} the API server's own address? ({call.asked})"
         )
 
-    def _refusal(self, answer: Answer, content: bytes, call: Call) -> ApiError:
+    def _refusal(self, answer: ResponseHead, content: bytes, call: RequestCall) -> ApiError:
         words = call.words
         if answer.status == 401:
             user = self._config.credentials
@@ -328,7 +333,7 @@ class Calls:
         return error_of(answer.status, answer.headers, content, call.method, words)
 
 
-def _with_previous(error: TransportError, call: Call) -> TransportError:
+def _with_previous(error: TransportError, call: RequestCall) -> TransportError:
     """Return the error with the previous one in its text (behaviour K144)."""
     if not call.previous or call.previous == str(error):
         return error

@@ -34,7 +34,7 @@ class OutgoingRequest(msgspec.Struct):
         return f"OutgoingRequest({self.asked})"
 
 
-class Answer(Protocol):
+class ResponseHead(Protocol):
     """The head of a response with an unread body. Call ``close``; calling it twice is allowed."""
 
     status: int
@@ -59,7 +59,7 @@ class Answer(Protocol):
 class Sender(Protocol):
     """Sends requests to the server. ``send`` may run concurrently any number of times."""
 
-    async def send(self, request: OutgoingRequest) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ResponseHead:
         """Send a request and return its response as soon as the head is there.
 
         Raises:

@@ -12,14 +12,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Self, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
-from kubeloop.config import Authenticator, ClusterConfig
+from kubeloop.config import ClusterConfig, RequestAuthenticator
 from kubeloop.meta.errors import DeadlineError, TransportError
 from kubeloop.meta.type_checks import described
 from kubeloop.timing import Clock, SystemClock, TokenBucket
 from kubeloop.transport.answer import Response
 from kubeloop.transport.hooks import Hook
 from kubeloop.transport.limits.failure_backoff import FailureBackoff
-from kubeloop.transport.request_executor import MAX_ANSWER, PATIENCE, Call, Calls, TransportOptions
+from kubeloop.transport.request_executor import MAX_ANSWER, PATIENCE, RequestCall, RequestExecutor, TransportOptions
 from kubeloop.transport.retry import MAX_RETRIES
 from kubeloop.transport.user_agent import default_user_agent
 from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kubeloop.transport.limits.in_flight import InFlightLimiter
     from kubeloop.transport.observing.counters import RequestCounters
     from kubeloop.transport.observing.metrics import TransportMetrics
-    from kubeloop.transport.round_tripper import Answer, Sender
+    from kubeloop.transport.round_tripper import ResponseHead, Sender
     from kubeloop.transport.upgraded import Upgraded
 
 Query: TypeAlias = Mapping[str, str | int | bool | list[str] | None]
@@ -45,7 +45,7 @@ UPGRADE_TIMEOUT = 60.0
 class Stream:
     """A body that is read as it arrives. Made by ``Transport.stream``; ends with its block."""
 
-    def __init__(self, answer: Answer, silence: float | None) -> None:
+    def __init__(self, answer: ResponseHead, silence: float | None) -> None:
         self._answer = answer
         self._silence = silence
         self.status = answer.status
@@ -127,7 +127,7 @@ class Transport:
         self.config = config
         self._clock: Clock = clock or SystemClock()
         self._timeout = timeout
-        self._authenticator = Authenticator(config, self._clock)
+        self._authenticator = RequestAuthenticator(config, self._clock)
         self._manners = TransportOptions(
             limiter=limiter,
             backoff=backoff or FailureBackoff.from_environment(self._clock),
@@ -138,7 +138,7 @@ class Transport:
             max_answer=max_answer,
             patience=patience,
         )
-        self._calls = Calls(config, self._clock, self._authenticator, self._manners, self._open)
+        self._calls = RequestExecutor(config, self._clock, self._authenticator, self._manners, self._open)
         self._sender = sender
         self._shown: list[TransportMetrics] = []
         self._closed = False
@@ -339,7 +339,7 @@ class Transport:
         await self.close()
 
     @asynccontextmanager
-    async def _stream(self, call: Call, silence: float | None) -> AsyncIterator[Stream]:
+    async def _stream(self, call: RequestCall, silence: float | None) -> AsyncIterator[Stream]:
         answer = await self._head(call, self._timeout)
         try:
             coding = answer.headers.get("Content-Encoding", "").strip().lower() or "identity"
@@ -353,7 +353,7 @@ class Transport:
             answer.close()
 
     @asynccontextmanager
-    async def _upgrade(self, call: Call, timeout: float | None) -> AsyncIterator[Upgraded]:
+    async def _upgrade(self, call: RequestCall, timeout: float | None) -> AsyncIterator[Upgraded]:
         from kubeloop.transport.request_head import is_protocol_name
         from kubeloop.transport.upgraded import NotUpgradedError, Upgraded
 
@@ -371,7 +371,7 @@ class Transport:
         finally:
             answer.close()
 
-    async def _head(self, call: Call, seconds: float) -> Answer:
+    async def _head(self, call: RequestCall, seconds: float) -> ResponseHead:
         """Return a response with an unread body."""
         call.ends = None if seconds == math.inf else self._clock.now() + seconds
         try:
@@ -383,7 +383,7 @@ class Transport:
             what = f"change to {call.upgrade}" if call.upgrade else "answer"
             raise self._late(f"no {what} within {seconds:g} s", call) from error
 
-    def _late(self, what: str, call: Call) -> DeadlineError:
+    def _late(self, what: str, call: RequestCall) -> DeadlineError:
         previous = f" - error from a previous attempt: {call.previous}" if call.previous else ""
         return DeadlineError(f"{self.config.server}: {what} ({call.words}){previous}")
 
@@ -416,9 +416,9 @@ class Transport:
         headers: Mapping[str, str] | None,
         *,
         whole: bool,
-    ) -> Call:
+    ) -> RequestCall:
         target = f"{path}?{encoded}" if (encoded := _encode(query)) else path
-        return Call(method, path, target, query, body, content_type if body is not None else "", accept, headers, whole)
+        return RequestCall(method, path, target, query, body, content_type if body is not None else "", accept, headers, whole)
 
 
 def _query_text(name: str, value: object) -> str | int | float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kubeloop.meta.errors import TransportError
 
 if TYPE_CHECKING:
-    from kubeloop.transport.round_tripper import Answer
+    from kubeloop.transport.round_tripper import ResponseHead
 
 
 class NotUpgradedError(TransportError):
@@ -26,7 +26,7 @@ class Upgraded:
         Framing, pings and timeouts belong to the new protocol. One task reads, one writes.
     """
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ResponseHead) -> None:
         self._answer = answer
         self.headers: Mapping[str, str] = answer.headers
         """The headers of the response 101."""

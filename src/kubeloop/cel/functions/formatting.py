@@ -10,7 +10,7 @@ from typing import Any
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.types import Type
-from kubeloop.cel.values import Duration, Timestamp, TypeValue, from_key, kind_of, type_name
+from kubeloop.cel.values import DurationValue, Timestamp, TypeValue, from_key, kind_of, type_name
 from kubeloop.meta.field_error import go_number
 
 _VERB = re.compile(r"%(?:%|(?:\.([0-9]*))?(.?))", re.DOTALL)
@@ -140,7 +140,7 @@ def shown(value: Any, *, inside: bool = False) -> str:
             return str(int(value))
         case Timestamp():
             return f'timestamp("{format_timestamp(value)}")' if inside else format_timestamp(value)
-        case Duration():
+        case DurationValue():
             return f'duration("{format_duration(value)}")' if inside else format_duration(value)
         case TypeValue():
             return value.name

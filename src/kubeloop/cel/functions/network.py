@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.values import Cidr, Url
+from kubeloop.cel.values import Cidr, UrlValue
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -112,7 +112,7 @@ member("masked", "cidr -> cidr", "cidr_masked")(lambda cidr: Cidr(cidr.network.n
 
 
 @function("url", "string -> url", "string_to_url")
-def _url(text: str) -> Url:
+def _url(text: str) -> UrlValue:
     """Parse as Go's url.ParseRequestURI: absolute, or a path."""
     failure = f"URL parse error during conversion from string: parse {_quoted(text)}: "
     if not text:
@@ -133,21 +133,21 @@ def _url(text: str) -> Url:
         raise EvalError(f"{failure}{exc}") from None
     if " " in parts.netloc:
         raise EvalError(f'{failure}invalid character " " in host name')
-    return Url(text, parts)
+    return UrlValue(text, parts)
 
 
-def _host(url: Url) -> str:
+def _host(url: UrlValue) -> str:
     return url.parts.netloc.rpartition("@")[2]
 
 
-def _hostname(url: Url) -> str:
+def _hostname(url: UrlValue) -> str:
     host = _host(url)
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
 
 
-def _port(url: Url) -> str:
+def _port(url: UrlValue) -> str:
     found = re.search(r":([0-9]*)\Z", _host(url))
     return found[1] if found else ""
 
@@ -160,7 +160,7 @@ member("getPort", "url -> string", "url_get_port")(_port)
 
 
 @member("getEscapedPath", "url -> string", "url_get_escaped_path")
-def _escaped_path(url: Url) -> str:
+def _escaped_path(url: UrlValue) -> str:
     path = url.parts.path
     if url.parts.scheme and not url.parts.netloc and not path.startswith("/"):
         return ""  # Go treats the text after the scheme as opaque then

@@ -9,7 +9,20 @@ from typing import Any
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function
-from kubeloop.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, UInt, as_key, contains, equal, from_key, is_key, joined
+from kubeloop.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    DurationValue,
+    Timestamp,
+    UInt,
+    as_key,
+    contains,
+    equal,
+    from_key,
+    is_key,
+    joined,
+)
 
 #: The range of Go's time.Time that CEL allows: the years 1 to 9999.
 _FIRST, _LAST = -62135596800 * 10**9, 253402300799 * 10**9 + 999_999_999
@@ -27,10 +40,10 @@ def unsigned(value: int) -> UInt:
     return UInt(value)
 
 
-def duration(nanos: int) -> Duration:
+def duration(nanos: int) -> DurationValue:
     if not INT_MIN <= nanos <= INT_MAX:
         raise EvalError("integer overflow")
-    return Duration(nanos)
+    return DurationValue(nanos)
 
 
 def timestamp(nanos: int, offset: int = 0) -> Timestamp:

@@ -12,7 +12,7 @@ from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.operators import duration, timestamp
 from kubeloop.cel.functions.standard import same
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
+from kubeloop.cel.values import INT_MAX, INT_MIN, DurationValue, Timestamp
 
 _SECOND = 10**9
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
@@ -23,7 +23,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @function("duration", "string -> duration", "string_to_duration")
-def parse_duration(text: str) -> Duration:
+def parse_duration(text: str) -> DurationValue:
     """Parse a duration as Go's time.ParseDuration.
 
     Raises:
@@ -31,7 +31,7 @@ def parse_duration(text: str) -> Duration:
     """
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
-        return Duration(0)
+        return DurationValue(0)
     failure = EvalError("type conversion error from 'string' to 'google.protobuf.Duration'")
     total = Fraction(0)
     if not rest:
@@ -45,7 +45,7 @@ def parse_duration(text: str) -> Duration:
     nanos = -int(total) if text[0] == "-" else int(total)
     if not INT_MIN <= nanos <= INT_MAX:
         raise failure
-    return Duration(nanos)
+    return DurationValue(nanos)
 
 
 @function("timestamp", "string -> timestamp", "string_to_timestamp")
@@ -89,7 +89,7 @@ def format_timestamp(moment: Timestamp) -> str:
 
 
 @function("string", "duration -> string", "duration_to_string")
-def format_duration(length: Duration) -> str:
+def format_duration(length: DurationValue) -> str:
     seconds, nanos = divmod(abs(length.nanos), _SECOND)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     return f"{'-' if length.nanos < 0 else ''}{seconds}{fraction}s"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kubeloop.api.authorization.v1 import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
-from kubeloop.cli.doctor.findings import Finding
+from kubeloop.cli.doctor.findings import DoctorFinding
 from kubeloop.client import Client
 from kubeloop.controller.permissions import Permission, rules_of
 from kubeloop.meta import ApiError, NotFound
@@ -26,7 +26,7 @@ class Missing:
     namespace: str = ""
 
 
-async def access(client: Client, permissions: Sequence[Permission], namespace: str | None) -> tuple[list[Finding], list[Missing]]:
+async def access(client: Client, permissions: Sequence[Permission], namespace: str | None) -> tuple[list[DoctorFinding], list[Missing]]:
     """Return a finding for each resource, and the missing permissions. ``namespace`` None: in all namespaces."""
     slots = asyncio.Semaphore(_TOGETHER)
 
@@ -34,7 +34,7 @@ async def access(client: Client, permissions: Sequence[Permission], namespace: s
         async with slots:
             return await _allowed(client, permission, verb, namespace)
 
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     missing: list[Missing] = []
     try:
         for one in permissions:
@@ -45,9 +45,9 @@ async def access(client: Client, permissions: Sequence[Permission], namespace: s
                 missing.append(Missing(replace(one, verbs=lacking), (namespace or "") if one.namespaced else ""))
     except NotFound:
         said = "the server has no SelfSubjectAccessReview, so that permissions cannot be checked"
-        return [Finding("permission", "all", "unknown", said)], []
+        return [DoctorFinding("permission", "all", "unknown", said)], []
     except ApiError as error:
-        return [*found, Finding("permission", "all", "unknown", f"the server does not answer reviews: {error}")], missing
+        return [*found, DoctorFinding("permission", "all", "unknown", f"the server does not answer reviews: {error}")], missing
     return found, missing
 
 
@@ -80,10 +80,10 @@ async def _allowed(client: Client, permission: Permission, verb: str, namespace:
     return review.status.allowed
 
 
-def _finding(permission: Permission, lacking: tuple[str, ...], namespace: str | None) -> Finding:
+def _finding(permission: Permission, lacking: tuple[str, ...], namespace: str | None) -> DoctorFinding:
     where = f' in namespace "{namespace}"' if namespace and permission.namespaced else ""
     for_whom = f" (for {permission.why})" if permission.why else ""
     if not lacking:
-        return Finding("permission", permission.name, "ok", f"{', '.join(permission.verbs)}{where}")
+        return DoctorFinding("permission", permission.name, "ok", f"{', '.join(permission.verbs)}{where}")
     said = f"may not {', '.join(lacking)}{where}{for_whom}"
-    return Finding("permission", permission.name, "failed", said, "kubeloop doctor --fix prints the roles that are missing")
+    return DoctorFinding("permission", permission.name, "failed", said, "kubeloop doctor --fix prints the roles that are missing")

@@ -15,7 +15,7 @@ from kubeloop.meta.errors import ConfigError, KubeloopError
 
 if TYPE_CHECKING:
     from kubeloop.cli.doctor.access import Missing
-    from kubeloop.cli.doctor.findings import Finding
+    from kubeloop.cli.doctor.findings import DoctorFinding
     from kubeloop.client import Client
     from kubeloop.controller import ControllerBase
     from kubeloop.controller.permissions import Permission
@@ -66,7 +66,7 @@ def doctor(
 
 async def _look(
     controllers: list[ControllerBase[Any]], kubeconfig: Path | None, context: str | None, namespace: str | None, leases: list[Permission]
-) -> tuple[list[Finding], list[Missing], str]:
+) -> tuple[list[DoctorFinding], list[Missing], str]:
     from kubeloop.cli.doctor.connection import connection
     from kubeloop.client import Client
 
@@ -81,7 +81,7 @@ async def _look(
 
 async def _needs(
     client: Client, controllers: list[ControllerBase[Any]], namespace: str | None, leases: list[Permission]
-) -> tuple[list[Finding], list[Missing]]:
+) -> tuple[list[DoctorFinding], list[Missing]]:
     from kubeloop.cli.doctor.access import access
     from kubeloop.cli.doctor.definitions import definitions
     from kubeloop.cli.doctor.webhooks import webhooks
@@ -95,7 +95,7 @@ async def _needs(
     return [*found, *await definitions(client, kinds), *await webhooks(client, kinds)], missing
 
 
-def _print(findings: list[Finding], output: str) -> None:
+def _print(findings: list[DoctorFinding], output: str) -> None:
     from kubeloop.cli.doctor.findings import as_json, show
 
     if output == "json":

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
-from kubeloop.cli.doctor.findings import Finding, State
+from kubeloop.cli.doctor.findings import DoctorFinding, State
 from kubeloop.client import Client
 from kubeloop.client.discovery.discovery_client import discover_version
 from kubeloop.client.discovery.resources import ApiResource, Failure
@@ -22,10 +22,10 @@ _SILENT = frozenset(("description", "title", "example", "externalDocs"))
 _APPLY = "apply the definition that belongs to this program: kubeloop generate crd MODULE | kubectl apply -f -"
 
 
-async def definitions(client: Client, kinds: Iterable[type[Resource]]) -> list[Finding]:
+async def definitions(client: Client, kinds: Iterable[type[Resource]]) -> list[DoctorFinding]:
     """Return a finding for each kind."""
     served: dict[GroupVersion, tuple[ApiResource, ...] | Failure] = {}
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     for kind in dict.fromkeys(kinds):
         info = kind_info(kind)
         version = GroupVersion(info.gvk.group, info.gvk.version)
@@ -35,47 +35,47 @@ async def definitions(client: Client, kinds: Iterable[type[Resource]]) -> list[F
     return found
 
 
-async def _kind(client: Client, kind: type[Resource], served: tuple[ApiResource, ...] | Failure) -> Finding:
+async def _kind(client: Client, kind: type[Resource], served: tuple[ApiResource, ...] | Failure) -> DoctorFinding:
     info = kind_info(kind)
     name = f"{info.plural}.{info.gvk.group}" if info.gvk.group else str(info.plural)
     subject = f"{info.gvk.kind} ({info.gvk.api_version})"
     custom = not kind.__module__.startswith("kubeloop.api.")
     resource = None if isinstance(served, Failure) else next((one for one in served if one.gvr.resource == info.plural), None)
     if isinstance(served, Failure) and not served.absent:
-        return Finding("kind", subject, "unknown", f"the server does not say whether it serves it: {served.why}")
+        return DoctorFinding("kind", subject, "unknown", f"the server does not say whether it serves it: {served.why}")
     if resource is None:
         why = served.why if isinstance(served, Failure) else f"{info.gvk.api_version} has no {info.plural}"
-        return Finding(
+        return DoctorFinding(
             "kind", subject, "failed", f"not served: {why}", _APPLY if custom else "is the server too old, or the API turned off?"
         )
     if resource.namespaced != info.namespaced:
         scopes = {True: "namespaced", False: "cluster-scoped"}
         said = f"{scopes[resource.namespaced]} at the server, {scopes[bool(info.namespaced)]} in the class"
-        return Finding("kind", subject, "failed", said, "say namespaced=... in @custom_resource as the server does")
+        return DoctorFinding("kind", subject, "failed", said, "say namespaced=... in @custom_resource as the server does")
     if not custom:
-        return Finding("kind", subject, "ok", "served")
+        return DoctorFinding("kind", subject, "ok", "served")
     try:
         there = await client.get(CustomResourceDefinition, name)
     except NotFound:
-        return Finding("kind", subject, "ok", "served, by another server than this one: its schema is not compared")
+        return DoctorFinding("kind", subject, "ok", "served, by another server than this one: its schema is not compared")
     except ApiError as error:
-        return Finding(
+        return DoctorFinding(
             "kind", subject, "unknown", f"served; its definition cannot be read: {error}", "allow get on customresourcedefinitions"
         )
     return _compared(kind, subject, to_dict(there))
 
 
-def _compared(kind: type[Resource], subject: str, there: JSONObject) -> Finding:
+def _compared(kind: type[Resource], subject: str, there: JSONObject) -> DoctorFinding:
     (definition,) = definitions_of([kind])
     (mine,) = definition.document["spec"]["versions"]
     version = next(one for one in there["spec"]["versions"] if one["name"] == mine["name"])
     differences = list(version_differences(mine, version))
     if not differences:
-        return Finding("kind", subject, "ok", "served, and its schema is that of the class")
+        return DoctorFinding("kind", subject, "ok", "served, and its schema is that of the class")
     state: State = "failed" if any(bad for _, bad in differences) else "warning"
     told = [said for said, _ in sorted(differences, key=lambda one: not one[1])]
     more = f"; and {len(told) - _MOST} more" if len(told) > _MOST else ""
-    return Finding("kind", subject, state, "; ".join(told[:_MOST]) + more, _APPLY)
+    return DoctorFinding("kind", subject, state, "; ".join(told[:_MOST]) + more, _APPLY)
 
 
 def version_differences(mine: JSONObject, there: JSONObject) -> Iterator[tuple[str, bool]]:

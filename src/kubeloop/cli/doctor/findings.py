@@ -21,7 +21,7 @@ _HEADINGS = ("STATE", "CHECK", "WHAT")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One result. ``check`` is the group (connection, permission ...), ``subject`` the item, ``said`` the result, ``fix`` the fix."""
 
     check: str
@@ -31,16 +31,16 @@ class Finding:
     fix: str = ""
 
 
-def is_well(findings: Iterable[Finding]) -> bool:
+def is_well(findings: Iterable[DoctorFinding]) -> bool:
     """Whether no check failed."""
     return all(finding.state != "failed" for finding in findings)
 
 
-def as_json(findings: Sequence[Finding]) -> str:
+def as_json(findings: Sequence[DoctorFinding]) -> str:
     return json.dumps({"ok": is_well(findings), "findings": [asdict(finding) for finding in findings]}, indent=2)
 
 
-def show(findings: Sequence[Finding], console: Console) -> None:
+def show(findings: Sequence[DoctorFinding], console: Console) -> None:
     """Print a line with the state of each finding, result and fix below; then the sum. Fits the width; names stay whole."""
     rows = [(one.state, one.check, one.subject) for one in findings]
     widths = [max(len(row[at]) for row in [_HEADINGS, *rows]) for at in range(2)]

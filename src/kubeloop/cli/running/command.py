@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubeloop.cli.durations import Duration
+from kubeloop.cli.durations import DurationParameter
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
     from kubeloop.cli.running.options import RunOptions
-    from kubeloop.cli.running.sources import Sources
+    from kubeloop.cli.running.sources import SourceFiles
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _THERE = click.Path(exists=True, path_type=Path)
@@ -55,7 +55,7 @@ MODULE:NAME is one of
     metavar="https://HOST:PORT",
     help="Where the cluster reaches this machine: serve the program's webhooks there. Default: on loopback with --embedded, else nowhere.",
 )
-@click.option("--grace", type=Duration(), default=10.0, show_default=True, help="Seconds (or as in 1m) to end gracefully.")
+@click.option("--grace", type=DurationParameter(), default=10.0, show_default=True, help="Seconds (or as in 1m) to end gracefully.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def run(
     app: str,
@@ -110,10 +110,10 @@ def run(
         raise click.ClickException(str(error)) from None
 
 
-def _supervise(options: RunOptions, sources: Sources | None) -> int:
+def _supervise(options: RunOptions, sources: SourceFiles | None) -> int:
     import msgspec
 
-    from kubeloop.cli.running.supervisor import Supervisor
+    from kubeloop.cli.running.supervisor import ProcessSupervisor
 
     with contextlib.ExitStack() as stack:
         if options.embedded:
@@ -125,7 +125,7 @@ def _supervise(options: RunOptions, sources: Sources | None) -> int:
         if sources is not None:
             others = "".join(f", {path}" for path in sources.others)
             _say(f"running {options.target}; restarts on a change of the modules that it imports{others}")
-        return Supervisor(options, sources, _say).run()
+        return ProcessSupervisor(options, sources, _say).run()
 
 
 def _say(text: str) -> None:

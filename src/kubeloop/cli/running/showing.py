@@ -121,7 +121,7 @@ _PERIOD = 0.25
 _QUIET = 2.0
 
 
-class View(Protocol):
+class SnapshotView(Protocol):
     """Shows snapshots."""
 
     def update(self, board: DashboardSnapshot) -> None: ...
@@ -160,7 +160,7 @@ def _moved(row: ControllerRow) -> tuple[int, ...]:
 
 
 @contextmanager
-def view_of(live: bool) -> Iterator[View]:
+def view_of(live: bool) -> Iterator[SnapshotView]:
     """Provide a view for the block. While a table is drawn, the program's output appears above it."""
     if not live:
         yield Lines()
@@ -178,7 +178,7 @@ def view_of(live: bool) -> Iterator[View]:
         yield Drawn()
 
 
-async def follow(boards: DashboardSnapshots, view: View, clock: Clock) -> None:
+async def follow(boards: DashboardSnapshots, view: SnapshotView, clock: Clock) -> None:
     """Show snapshots until cancelled."""
     while True:
         try:

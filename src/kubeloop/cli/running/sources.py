@@ -20,7 +20,7 @@ _LEFT_OUT = {"__pycache__", "node_modules", "site-packages"}
 Stamp = tuple[int, int, int]
 
 
-def sources_of(target: str, others: Iterable[Path] = ()) -> Sources:
+def sources_of(target: str, others: Iterable[Path] = ()) -> SourceFiles:
     """Return the sources of ``module:attribute``: its top-level package; for a single module the Python files beside it. And ``others``.
 
     Nothing is imported.
@@ -37,11 +37,11 @@ def sources_of(target: str, others: Iterable[Path] = ()) -> Sources:
     if found is None:
         raise ConfigError(f"{target}: no module {top} in {here}, nor on PYTHONPATH; run this in the folder that holds {top}/ or {top}.py")
     if found.submodule_search_locations is not None:
-        return Sources([Path(one) for one in found.submodule_search_locations], others)
-    return Sources([Path(found.origin or here).parent], others, flat=True)
+        return SourceFiles([Path(one) for one in found.submodule_search_locations], others)
+    return SourceFiles([Path(found.origin or here).parent], others, flat=True)
 
 
-class Sources:
+class SourceFiles:
     """Python files in and below ``folders``, and ``others``: files, or folders of files of any kind (such as manifests).
 
     ``flat``: only files directly in ``folders``. ``narrow`` restricts the Python files to those imported by the program.

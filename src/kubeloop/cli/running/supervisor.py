@@ -17,7 +17,7 @@ import msgspec
 
 import kubeloop
 from kubeloop.cli.running.options import FAILED, MISUSED, RunOptions
-from kubeloop.cli.running.sources import Sources, shown
+from kubeloop.cli.running.sources import SourceFiles, shown
 
 #: Seconds between two checks of files and process.
 _PERIOD = 0.2
@@ -27,14 +27,14 @@ _EXTRA = 5.0
 _NAMED = 3
 
 
-class Supervisor:
+class ProcessSupervisor:
     """Restarts the program. ``sources`` None: it is never restarted, and its end is the end.
 
     After a failure, also for a fault in the sources, the next process starts when they change. Only a command line that is
     wrong from the beginning ends everything.
     """
 
-    def __init__(self, options: RunOptions, sources: Sources | None, say: Callable[[str], None]) -> None:
+    def __init__(self, options: RunOptions, sources: SourceFiles | None, say: Callable[[str], None]) -> None:
         self._options = options
         self._sources = sources
         self._say = say

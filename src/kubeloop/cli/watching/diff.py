@@ -33,7 +33,7 @@ _NOISE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldDifference:
     """One difference. ``before`` or ``after`` is ``ABSENT`` if the path is new or gone.
 
     ``order``: only the order of a list's items changed; both sides then are the items' names.
@@ -52,7 +52,7 @@ def without_noise(tree: JSON) -> JSON:
     return tree
 
 
-def changes(before: JSON, after: JSON) -> list[Change]:
+def changes(before: JSON, after: JSON) -> list[FieldDifference]:
     """Return the differences, in the order of the objects' fields.
 
     Guarantees
@@ -73,7 +73,7 @@ def _without(tree: JSON, path: tuple[str, ...]) -> JSON:
     return {**tree, name: _without(inner, tuple(rest))} if isinstance(inner, dict) else tree
 
 
-def _differ(path: str, before: Any, after: Any) -> Iterator[Change]:
+def _differ(path: str, before: Any, after: Any) -> Iterator[FieldDifference]:
     if before is ABSENT and isinstance(after, dict) and after:
         before = {}
     elif after is ABSENT and isinstance(before, dict) and before and not any(isinstance(one, dict | list) for one in before.values()):
@@ -86,7 +86,7 @@ def _differ(path: str, before: Any, after: Any) -> Iterator[Change]:
     elif isinstance(before, list) and isinstance(after, list):
         yield from _lists(path, before, after)
     elif not _same(before, after):
-        yield Change(path, before, after)
+        yield FieldDifference(path, before, after)
 
 
 def _same(before: Any, after: Any) -> bool:
@@ -100,16 +100,16 @@ def _field(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _lists(path: str, before: list[Any], after: list[Any]) -> Iterator[Change]:
+def _lists(path: str, before: list[Any], after: list[Any]) -> Iterator[FieldDifference]:
     key = _merge_key(before, after)
     if key is not None:
         yield from _by_name(path, {str(item[key]): item for item in before}, {str(item[key]): item for item in after})
     elif _distinct_scalars(before) and _distinct_scalars(after) and _in_order(before, after):
-        yield from (Change(path, item, ABSENT) for item in before if not _in(item, after))
-        yield from (Change(path, ABSENT, item) for item in after if not _in(item, before))
+        yield from (FieldDifference(path, item, ABSENT) for item in before if not _in(item, after))
+        yield from (FieldDifference(path, ABSENT, item) for item in after if not _in(item, before))
     elif _scalars(before) and _scalars(after):
         if len(before) != len(after) or not all(map(_same, before, after)):
-            yield Change(path, before, after)
+            yield FieldDifference(path, before, after)
     else:
         for number in range(max(len(before), len(after))):
             old = before[number] if number < len(before) else ABSENT
@@ -117,18 +117,18 @@ def _lists(path: str, before: list[Any], after: list[Any]) -> Iterator[Change]:
             yield from _item(f"{path}[{number}]", old, new)
 
 
-def _by_name(path: str, before: JSON, after: JSON) -> Iterator[Change]:
+def _by_name(path: str, before: JSON, after: JSON) -> Iterator[FieldDifference]:
     for name in dict.fromkeys([*before, *after]):
         yield from _item(f"{path}[{name}]", before.get(name, ABSENT), after.get(name, ABSENT))
     kept = [name for name in before if name in after]
     ordered = [name for name in after if name in before]
     if kept != ordered:
-        yield Change(path, kept, ordered, order=True)
+        yield FieldDifference(path, kept, ordered, order=True)
 
 
-def _item(path: str, before: Any, after: Any) -> Iterator[Change]:
+def _item(path: str, before: Any, after: Any) -> Iterator[FieldDifference]:
     if before is ABSENT or after is ABSENT:
-        yield Change(path, before, after)
+        yield FieldDifference(path, before, after)
     else:
         yield from _differ(path, before, after)
 

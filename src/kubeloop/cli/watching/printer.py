@@ -13,7 +13,7 @@ from typing import IO, Any, Protocol
 
 import msgspec
 
-from kubeloop.cli.watching.diff import ABSENT, Change, changes, without_noise
+from kubeloop.cli.watching.diff import ABSENT, FieldDifference, changes, without_noise
 from kubeloop.cli.watching.text import Line, lines, visible
 from kubeloop.codec.redact_secrets import masked, plain
 
@@ -48,11 +48,11 @@ class Printer(Protocol):
 def printer_for(output: str, name: Callable[[JSON], str], all_fields: bool) -> Printer:
     """Return the printer for ``output``: text, json or name. ``name`` returns an object's name as kubectl writes it: ``pod/web-0``."""
     if output == "json":
-        return JsonLines(all_fields)
-    return Names(name) if output == "name" else Text(all_fields)
+        return JsonPrinter(all_fields)
+    return NamePrinter(name) if output == "name" else TextPrinter(all_fields)
 
 
-class Names:
+class NamePrinter:
     """Prints ``pod/web-0``, one per line, for xargs."""
 
     def __init__(self, name: Callable[[JSON], str]) -> None:
@@ -62,7 +62,7 @@ class Names:
         print(self._name(after), flush=True)
 
 
-class JsonLines:
+class JsonPrinter:
     """Prints one JSON object per line: ``type``, ``time``, ``object`` and for a modified one ``changes``. Values of secrets are ``***``."""
 
     def __init__(self, all_fields: bool) -> None:
@@ -77,7 +77,7 @@ class JsonLines:
         sys.stdout.flush()
 
 
-class Text:
+class TextPrinter:
     """Prints lines for people; coloured if standard output is a terminal and NO_COLOR is not set."""
 
     def __init__(self, all_fields: bool) -> None:
@@ -116,7 +116,7 @@ def _noted(note: str) -> Line:
     return [(f"  {note}", "dim")] if note else []
 
 
-def _changes(before: JSON, after: JSON, all_fields: bool) -> list[Change]:
+def _changes(before: JSON, after: JSON, all_fields: bool) -> list[FieldDifference]:
     return changes(before, after) if all_fields else changes(without_noise(before), without_noise(after))
 
 
@@ -127,7 +127,7 @@ def _unmanaged(tree: JSON) -> JSON:
     return {**tree, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
-def _tree(change: Change) -> JSON:
+def _tree(change: FieldDifference) -> JSON:
     found: JSON = {"path": change.path}
     if change.before is not ABSENT:
         found["before"] = plain(change.before)
@@ -147,7 +147,7 @@ def _writer(stream: IO[str]) -> Callable[[Iterable[Line]], None]:
 
     # Imported for terminals only: it takes a tenth of a second.
     from rich.console import Console
-    from rich.text import Text as RichText
+    from rich.text import TextPrinter as RichText
 
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.cli.watching.diff import ABSENT, Change
+from kubeloop.cli.watching.diff import ABSENT, FieldDifference
 from kubeloop.codec.redact_secrets import Hidden, plain
 
 #: Text and the name of its style ("" for none): "added", "removed", "path", "dim" ...
@@ -23,7 +23,7 @@ TEXT_LINES = 8
 COMPARED_LINES = 2000
 
 
-def lines(change: Change, width: int = WIDTH) -> Iterator[Line]:
+def lines(change: FieldDifference, width: int = WIDTH) -> Iterator[Line]:
     """Format one difference: one line, or for a text of many lines its changed lines below."""
     path: Span = (f"{visible(change.path)}: ", "path")
     before, after = change.before, change.after

@@ -10,7 +10,7 @@ import struct
 from typing import Any
 
 from kubeloop.codec.protobuf.special import SPECIAL_READERS, schema_choice
-from kubeloop.codec.protobuf.table import EMPTY, Count, Field, Form, Message, Scalar
+from kubeloop.codec.protobuf.table import EMPTY, Count, MessageDefinition, MessageField, MessageForm, Scalar
 from kubeloop.codec.protobuf.wire import read_varint, rest_of_varint, signed
 from kubeloop.meta.errors import DecodeError
 from kubeloop.types import JSONObject
@@ -23,7 +23,7 @@ _STRING, _INT32, _INT64, _BOOL, _BYTES = Scalar.STRING, Scalar.INT32, Scalar.INT
 _ONE, _REPEATED, _MAP, _INLINE = Count.ONE, Count.REPEATED, Count.MAP, Count.INLINE
 
 
-def read_message(message: Message, data: bytes, at: int, end: int, depth: int = 0, known: Any = None) -> Any:
+def read_message(message: MessageDefinition, data: bytes, at: int, end: int, depth: int = 0, known: Any = None) -> Any:
     """Decode the message in ``data[at:end]``.
 
     Args:
@@ -45,12 +45,12 @@ def read_message(message: Message, data: bytes, at: int, end: int, depth: int = 
     if special is not None:
         return special(message.name, data[at:end])
     fields = read_fields(message, data, at, end, {}, depth)
-    if message.form == Form.LIST:
+    if message.form == MessageForm.LIST:
         return fields.get("items") or []
     return schema_choice(message.form, fields)
 
 
-def read_fields(message: Message, data: bytes, at: int, end: int, tree: JSONObject, depth: int) -> JSONObject:
+def read_fields(message: MessageDefinition, data: bytes, at: int, end: int, tree: JSONObject, depth: int) -> JSONObject:
     """Add the fields in ``data[at:end]`` to ``tree``, and the values that JSON shows for missing fields.
 
     Args:
@@ -171,7 +171,7 @@ def _base64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode()
 
 
-def _entry(message: Message, field: Field, data: bytes, at: int, end: int, depth: int) -> tuple[str, Any]:
+def _entry(message: MessageDefinition, field: MessageField, data: bytes, at: int, end: int, depth: int) -> tuple[str, Any]:
     """Decode one entry of a map: key 1, value 2, each of which may be left out."""
     name = ""
     value: Any = None
@@ -204,7 +204,7 @@ def _entry(message: Message, field: Field, data: bytes, at: int, end: int, depth
     return name, value
 
 
-def _other(message: Message, data: bytes, at: int, end: int, key: int, tree: JSONObject) -> int:
+def _other(message: MessageDefinition, data: bytes, at: int, end: int, key: int, tree: JSONObject) -> int:
     """Decode a field that is unknown (skipped), packed, or of a wrong wire type."""
     number, wire = key >> 3, key & 7
     if number <= 0:
@@ -228,7 +228,7 @@ def _other(message: Message, data: bytes, at: int, end: int, key: int, tree: JSO
     return at
 
 
-def skip(message: Message, data: bytes, at: int, end: int, key: int) -> int:
+def skip(message: MessageDefinition, data: bytes, at: int, end: int, key: int) -> int:
     """Skip an unknown field; groups with all fields inside.
 
     Args:
@@ -272,5 +272,5 @@ def skip(message: Message, data: bytes, at: int, end: int, key: int) -> int:
         key, at = read_varint(data, at)
 
 
-def _fault(message: Message, field: Field, why: str) -> DecodeError:
+def _fault(message: MessageDefinition, field: MessageField, why: str) -> DecodeError:
     return DecodeError(f"proto: {message.name}.{field.name}: {why}")

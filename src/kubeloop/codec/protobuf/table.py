@@ -20,7 +20,7 @@ from kubeloop.meta.kinds import GroupVersionKind
 DOCUMENT = "messages.json.gz"
 
 
-class Form(enum.StrEnum):
+class MessageForm(enum.StrEnum):
     """The form of a message in JSON."""
 
     OBJECT = ""
@@ -87,19 +87,19 @@ class MessageRow(msgspec.Struct, array_like=True, frozen=True):
     fields: msgspec.Raw
 
 
-class Document(msgspec.Struct, frozen=True):
+class TableDocument(msgspec.Struct, frozen=True):
     """The document as its file stores it. ``kinds``: "GROUP/VERSION/KIND" -> index of the message; kinds of meta.k8s.io too."""
 
     messages: list[MessageRow]
     kinds: dict[str, int]
 
 
-class Field:
+class MessageField:
     """One field of a message, prepared for decoding and encoding."""
 
     __slots__ = ("count", "drops_zero", "key", "message", "name", "number", "type", "wire", "zero")
 
-    def __init__(self, row: FieldRow, table: Table) -> None:
+    def __init__(self, row: FieldRow, table: MessageTable) -> None:
         self.number = row.number
         self.name = row.name
         self.type = row.type
@@ -111,7 +111,7 @@ class Field:
         if row.count == Count.REPEATED and row.type < 0:
             self.wire = WIRE[Scalar(row.type)]
         self.key = row.number << 3 | self.wire
-        self.message: Message | None = table.message(row.type) if row.type >= 0 else None
+        self.message: MessageDefinition | None = table.message(row.type) if row.type >= 0 else None
 
     def empty(self) -> Any:
         """Return the JSON of a missing value; only for fields that are shown without a value."""
@@ -134,34 +134,34 @@ EMPTY: dict[Scalar, Any] = {
 }
 
 
-class Message:
+class MessageDefinition:
     """One message; its fields are prepared at the first use, because messages refer to one another."""
 
-    def __init__(self, row: MessageRow, table: Table) -> None:
+    def __init__(self, row: MessageRow, table: MessageTable) -> None:
         self.name = row.name.rpartition(".")[2]
-        self.form = Form(row.form)
+        self.form = MessageForm(row.form)
         self.is_object = not row.form
         self._row = row
         self._table = table
 
     @cached_property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[MessageField, ...]:
         rows = msgspec.json.decode(self._row.fields, type=list[FieldRow])
-        return tuple(Field(row, self._table) for row in rows)
+        return tuple(MessageField(row, self._table) for row in rows)
 
     @cached_property
-    def by_key(self) -> dict[int, Field]:
+    def by_key(self) -> dict[int, MessageField]:
         """The fields by number and wire type, as the wire announces them."""
         return {field.key: field for field in self.fields}
 
     @cached_property
-    def by_number(self) -> dict[int, Field]:
+    def by_number(self) -> dict[int, MessageField]:
         return {field.number: field for field in self.fields}
 
     @cached_property
-    def by_name(self) -> dict[str, Field]:
+    def by_name(self) -> dict[str, MessageField]:
         """The fields by JSON name; names inside an inlined message lead to the inlined field."""
-        names: dict[str, Field] = {}
+        names: dict[str, MessageField] = {}
         for field in self.fields:
             if field.count == Count.INLINE:
                 assert field.message is not None
@@ -185,13 +185,13 @@ class Message:
     def empty(self) -> Any:
         """Return the JSON of the message without any field."""
         match self.form:
-            case Form.OBJECT:
+            case MessageForm.OBJECT:
                 return {name: make() for name, make in self.shown}
-            case Form.QUANTITY:
+            case MessageForm.QUANTITY:
                 return "0"
-            case Form.INT_OR_STRING:
+            case MessageForm.INT_OR_STRING:
                 return 0
-            case Form.SCHEMA_OR_BOOL:
+            case MessageForm.SCHEMA_OR_BOOL:
                 return False
         return None
 
@@ -200,17 +200,17 @@ class Message:
 SHARED = frozenset({"CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions"})
 
 
-class Table:
+class MessageTable:
     """All messages, by index and by kind.
 
     Raises
         UnknownKind: ``kind`` knows no protobuf message for the kind, as for every custom resource.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: TableDocument) -> None:
         self._rows = document.messages
         self._kinds = document.kinds
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, MessageDefinition] = {}
 
     def __contains__(self, gvk: object) -> bool:
         return isinstance(gvk, GroupVersionKind) and self._place(gvk) is not None
@@ -218,13 +218,13 @@ class Table:
     def kinds(self) -> list[GroupVersionKind]:
         return [GroupVersionKind(*key.rsplit("/", 2)) for key in self._kinds]
 
-    def message(self, place: int) -> Message:
+    def message(self, place: int) -> MessageDefinition:
         found = self._messages.get(place)
         if found is None:
-            found = self._messages[place] = Message(self._rows[place], self)
+            found = self._messages[place] = MessageDefinition(self._rows[place], self)
         return found
 
-    def kind(self, gvk: GroupVersionKind) -> Message:
+    def kind(self, gvk: GroupVersionKind) -> MessageDefinition:
         place = self._place(gvk)
         if place is None:
             raise UnknownKind(
@@ -239,8 +239,8 @@ class Table:
 
 
 @cache
-def table() -> Table:
+def table() -> MessageTable:
     """Return the table of Kubernetes' own kinds."""
     # Importing the gzip module costs more than reading the document.
     data = zlib.decompress(Path(__file__).with_name(DOCUMENT).read_bytes(), wbits=zlib.MAX_WBITS | 16)
-    return Table(msgspec.json.decode(data, type=Document))
+    return MessageTable(msgspec.json.decode(data, type=TableDocument))

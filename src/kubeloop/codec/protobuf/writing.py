@@ -15,7 +15,7 @@ from typing import Any
 
 from kubeloop.codec.protobuf.reading import DEEPEST
 from kubeloop.codec.protobuf.special import SPECIAL_WRITERS, schema_fields
-from kubeloop.codec.protobuf.table import Count, Field, Form, Message, Scalar
+from kubeloop.codec.protobuf.table import Count, MessageDefinition, MessageField, MessageForm, Scalar
 from kubeloop.codec.protobuf.wire import EncodeError, kind_of, varint
 from kubeloop.types import JSONObject
 
@@ -30,7 +30,7 @@ _SIZES = tuple(varint(size) for size in range(2048))
 _number_of = itemgetter(0)
 
 
-def write_message(message: Message, value: Any, depth: int = 0) -> bytes:
+def write_message(message: MessageDefinition, value: Any, depth: int = 0) -> bytes:
     """Encode a message from its JSON.
 
     Raises:
@@ -40,19 +40,19 @@ def write_message(message: Message, value: Any, depth: int = 0) -> bytes:
 
 
 @cache
-def _writer(message: Message) -> _Write:
+def _writer(message: MessageDefinition) -> _Write:
     if message.is_object:
         return lambda value, depth: _write_fields(message, value, depth)
     special = SPECIAL_WRITERS.get(message.form)
     if special is not None:
         return lambda value, _: special(value)
-    if message.form == Form.LIST:
+    if message.form == MessageForm.LIST:
         return lambda value, depth: _write_fields(message, {"items": value}, depth)
     return lambda value, depth: _write_fields(message, schema_fields(message.form, value), depth)
 
 
 @cache
-def _fields(message: Message) -> dict[str, tuple[int, _Write | None, Field]]:
+def _fields(message: MessageDefinition) -> dict[str, tuple[int, _Write | None, MessageField]]:
     """Return number and writer (key included) of each field by JSON name; fields of an inlined message have no writer."""
     return {
         name: (field.number, None if field.count == Count.INLINE else _field_writer(field), field)
@@ -60,14 +60,14 @@ def _fields(message: Message) -> dict[str, tuple[int, _Write | None, Field]]:
     }
 
 
-def _write_fields(message: Message, tree: Any, depth: int) -> bytes:
+def _write_fields(message: MessageDefinition, tree: Any, depth: int) -> bytes:
     if depth > DEEPEST:
         raise EncodeError(f"{message.name}: messages nest more than {DEEPEST} deep")
     if not isinstance(tree, dict):
         raise EncodeError(f"expected an object, not {kind_of(tree)}")
     known = _fields(message)
     parts: list[tuple[int, bytes]] = []
-    inlined: dict[int, tuple[Field, JSONObject]] = {}
+    inlined: dict[int, tuple[MessageField, JSONObject]] = {}
     for name, value in tree.items():
         if value is None:
             continue
@@ -98,7 +98,7 @@ class _Placed(EncodeError):
     """An error whose text names message and field already."""
 
 
-def _field_writer(field: Field) -> _Write:
+def _field_writer(field: MessageField) -> _Write:
     one = _one_writer(field)
     if field.count == Count.ONE:
         return one
@@ -121,7 +121,7 @@ def _field_writer(field: Field) -> _Write:
     return write_map
 
 
-def _one_writer(field: Field) -> _Write:
+def _one_writer(field: MessageField) -> _Write:
     key = varint(field.key)
     if field.wire == 2:
         content = _content_writer(field)
@@ -137,7 +137,7 @@ def _one_writer(field: Field) -> _Write:
     return write_double
 
 
-def _content_writer(field: Field) -> _Write:
+def _content_writer(field: MessageField) -> _Write:
     """Return the writer of a field with a length prefix."""
     if field.type == Scalar.STRING:
         return _write_text

@@ -11,7 +11,7 @@ from kubeloop.codegen.naming import camel_case
 from kubeloop.codegen.typed.docs import Docs, docstring
 from kubeloop.codegen.typed.literals import literal, text
 from kubeloop.codegen.typed.markers import markers
-from kubeloop.codegen.typed.types import Names, PyType, TypeReader
+from kubeloop.codegen.typed.types import PyType, TypeNames, TypeReader
 from kubeloop.meta.quantity import Quantity
 from kubeloop.types import JSONObject
 
@@ -20,7 +20,7 @@ _FOREIGN: Final = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key"
 _EMPTY: Final = {"str": '""', "int": "0", "float": "0.0", "bool": "False", "bytes": 'b""'}
 
 
-class Default(NamedTuple):
+class PythonDefault(NamedTuple):
     """Source of a Python default; empty for none. ``factory``: it is called. ``implied``: it determines the server's default too."""
 
     source: str = ""
@@ -31,7 +31,7 @@ class Default(NamedTuple):
 class FieldWriter:
     """Renders the fields of one module."""
 
-    def __init__(self, names: Names, docs: Docs) -> None:
+    def __init__(self, names: TypeNames, docs: Docs) -> None:
         self._names = names
         self._docs = docs
         self._types = TypeReader(names, self.annotated)
@@ -97,28 +97,28 @@ class FieldWriter:
                 self._names.symbol("kubeloop", "declare")
         return f"{self._names.symbol('typing', 'Annotated')}[{type_text}, {', '.join(extra)}]"
 
-    def _default(self, node: JSONObject, found: PyType, *, required: bool, strict: bool) -> Default:
+    def _default(self, node: JSONObject, found: PyType, *, required: bool, strict: bool) -> PythonDefault:
         if "default" in node and node["default"] is not None and found.form == "scalar":
             return self._of_server(node["default"], found.text)
         if strict and required and not ("default" in node and found.form != "scalar"):
-            return Default()
+            return PythonDefault()
         if found.form in ("list", "map") or (found.form == "free" and required):
-            return Default("list" if found.form == "list" else "dict", factory=True)
+            return PythonDefault("list" if found.form == "list" else "dict", factory=True)
         if found.form in ("free", "any") or not (required and not strict):
-            return Default("None")
+            return PythonDefault("None")
         return self._by_value(found)
 
-    def _by_value(self, found: PyType) -> Default:
+    def _by_value(self, found: PyType) -> PythonDefault:
         """Return the default of a required by-value field of a Go type."""
         if found.form == "struct":
-            return Default(found.text, factory=True)
+            return PythonDefault(found.text, factory=True)
         if found.text == self._names.spelt("kubeloop.meta", "Quantity"):
-            return Default(found.text, factory=True)
-        return Default(_EMPTY.get(found.text, "None"))
+            return PythonDefault(found.text, factory=True)
+        return PythonDefault(_EMPTY.get(found.text, "None"))
 
-    def _of_server(self, value: Any, type_text: str) -> Default:
+    def _of_server(self, value: Any, type_text: str) -> PythonDefault:
         if type_text.endswith("]"):  # Literal
-            return Default(literal(value), implied=True) if literal(value) in _choices(type_text) and value else Default("None")
+            return PythonDefault(literal(value), implied=True) if literal(value) in _choices(type_text) and value else PythonDefault("None")
         fits = {
             "str": type(value) is str,
             "int": type(value) is int,
@@ -127,17 +127,17 @@ class FieldWriter:
             self._names.spelt("kubeloop.meta", "IntOrString"): type(value) in (int, str),
         }
         if fits.get(type_text):
-            return Default(literal(value), implied=bool(value))
+            return PythonDefault(literal(value), implied=bool(value))
         if type_text == self._names.spelt("kubeloop.meta", "Quantity") and _is_canonical(value):
-            return Default(f"{type_text}({text(value)})", implied=bool(Quantity(value)))
-        return Default("None")
+            return PythonDefault(f"{type_text}({text(value)})", implied=bool(Quantity(value)))
+        return PythonDefault("None")
 
-    def _may_be_none(self, node: JSONObject, found: PyType, default: Default, *, required: bool) -> bool:
+    def _may_be_none(self, node: JSONObject, found: PyType, default: PythonDefault, *, required: bool) -> bool:
         if default.source == "None":
             return True
         return bool(node.get("nullable")) and found.form in ("scalar", "struct", "free") and (required or not default.factory)
 
-    def _value(self, name: str, wire: str, default: Default) -> str:
+    def _value(self, name: str, wire: str, default: PythonDefault) -> str:
         arguments = []
         if default.source:
             arguments.append(f"default_factory={default.source}" if default.factory else f"default={default.source}")

@@ -12,7 +12,7 @@ from kubeloop.codegen.typed.fields import FieldWriter
 from kubeloop.codegen.typed.literals import call, literal, text
 from kubeloop.codegen.typed.markers import markers
 from kubeloop.codegen.typed.source import OBJECT_META, ModelSource, references
-from kubeloop.codegen.typed.types import Names
+from kubeloop.codegen.typed.types import TypeNames
 from kubeloop.codegen.types import HAND_WRITTEN
 from kubeloop.codegen.write import MARK
 from kubeloop.meta.kinds import GroupVersionKind
@@ -102,7 +102,7 @@ class ModuleWriter:
         self._imports: dict[str, set[str]] = {}
         self._own: set[str] = set()
         self._taken: dict[str, str] = {}
-        self._fields = FieldWriter(Names(self._symbol, self._spelt, self._class_of), docs)
+        self._fields = FieldWriter(TypeNames(self._symbol, self._spelt, self._class_of), docs)
 
     def render(self, definitions: Iterable[str]) -> str:
         """Return the module's text; deterministic."""

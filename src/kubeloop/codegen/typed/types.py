@@ -30,7 +30,7 @@ class PyType(NamedTuple):
     said: JSONObject | None
 
 
-class Names:
+class TypeNames:
     """Resolves names in types: a symbol of a module, or the class of a definition. Each use is recorded as an import.
 
     ``spelt`` returns how ``symbol`` spells a name, without recording a use.
@@ -45,7 +45,7 @@ class Names:
 class TypeReader:
     """Converts nodes to types; ``annotated`` gives the source of an element type with its own markers."""
 
-    def __init__(self, names: Names, annotated: Callable[[JSONObject], str]) -> None:
+    def __init__(self, names: TypeNames, annotated: Callable[[JSONObject], str]) -> None:
         self._names = names
         self._annotated = annotated
 

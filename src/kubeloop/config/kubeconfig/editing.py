@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.config.kubeconfig.entries import Cluster, Context, Exec, User, write_entry
+from kubeloop.config.kubeconfig.entries import Cluster, Context, Exec, KubeconfigUser, write_entry
 from kubeloop.config.kubeconfig.file import KubeconfigFile, read_file
 from kubeloop.config.kubeconfig.merged import Kubeconfig, KubeconfigFiles, kubeconfig_files
 from kubeloop.config.kubeconfig.view import SECTIONS, flattened, make_absolute
@@ -211,7 +211,7 @@ class KubeconfigEditor(Kubeconfig):
             impersonate: User to impersonate.
         """
         found = self.users.get(name)
-        entry = copy.deepcopy(found.entry) if found else User()
+        entry = copy.deepcopy(found.entry) if found else KubeconfigUser()
         file = self._holder("user", name)
         _assign(entry, token=token, username=username, password=password, exec=exec, impersonate=impersonate)
         if token_file is not None:
@@ -242,7 +242,7 @@ class KubeconfigEditor(Kubeconfig):
         _assign(entry, cluster=cluster, user=user, namespace=namespace)
         self._put(self._holder("context", name), "context", name, entry)
 
-    def put(self, name: str, entry: Cluster | User | Context) -> None:
+    def put(self, name: str, entry: Cluster | KubeconfigUser | Context) -> None:
         """Add an entry, or set the known fields of the entry with this name to those of ``entry``."""
         key = type(entry).__name__.lower()
         self._put(self._holder(key, name), key, name, entry)

@@ -68,7 +68,7 @@ class Exec(msgspec.Struct, rename="camel", kw_only=True):
         return f"Exec({self.command!r}, {len(self.args)} arguments, {len(self.env)} variables)"
 
 
-class User(_Entry):
+class KubeconfigUser(_Entry):
     """The credentials of a user: a token, a name and password, a certificate, or a plugin."""
 
     client_certificate: str = ""
@@ -108,7 +108,7 @@ class NamedCluster(_Entry):
 
 class NamedUser(_Entry):
     name: str
-    user: User = msgspec.field(default_factory=User)
+    user: KubeconfigUser = msgspec.field(default_factory=KubeconfigUser)
 
 
 class NamedContext(_Entry):
@@ -116,7 +116,7 @@ class NamedContext(_Entry):
     context: Context = msgspec.field(default_factory=Context)
 
 
-class Document(_Entry):
+class KubeconfigDocument(_Entry):
     """The content of one file."""
 
     kind: str = "Config"

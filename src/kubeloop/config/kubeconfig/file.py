@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from kubeloop.config.kubeconfig.entries import Document
+from kubeloop.config.kubeconfig.entries import KubeconfigDocument
 from kubeloop.meta.errors import ConfigError, DecodeError
 from kubeloop.types import JSONObject
 
@@ -175,9 +175,9 @@ def read_file(path: Path) -> KubeconfigFile:
     return KubeconfigFile(path, tree, exists=True)
 
 
-def _document(tree: JSONObject, path: Path) -> Document:
+def _document(tree: JSONObject, path: Path) -> KubeconfigDocument:
     try:
-        document = msgspec.convert(_without_nulls(tree), Document)
+        document = msgspec.convert(_without_nulls(tree), KubeconfigDocument)
     except msgspec.ValidationError as error:
         what, _, field = str(error).partition(" - at `$.")
         where = _with_names(field.rstrip("`"), tree) or "document"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from kubeloop.config.kubeconfig.entries import Cluster, Context, User
+from kubeloop.config.kubeconfig.entries import Cluster, Context, KubeconfigUser
 from kubeloop.config.kubeconfig.file import KubeconfigFile, read_file
 from kubeloop.meta.errors import ConfigError
 from kubeloop.types import JSONObject
@@ -18,7 +18,7 @@ from kubeloop.types import JSONObject
 T = TypeVar("T")
 
 
-class Found(NamedTuple, Generic[T]):
+class EntryInFile(NamedTuple, Generic[T]):
     """An entry and the file that contains it."""
 
     entry: T
@@ -82,27 +82,27 @@ class Kubeconfig:
         return ", ".join(str(file.path) for file in self.documents) or "kubeconfig"
 
     @property
-    def clusters(self) -> dict[str, Found[Cluster]]:
-        found: dict[str, Found[Cluster]] = {}
+    def clusters(self) -> dict[str, EntryInFile[Cluster]]:
+        found: dict[str, EntryInFile[Cluster]] = {}
         for file in self.documents:
             for named in file.document.clusters:
-                found.setdefault(named.name, Found(named.cluster, file.path))
+                found.setdefault(named.name, EntryInFile(named.cluster, file.path))
         return found
 
     @property
-    def users(self) -> dict[str, Found[User]]:
-        found: dict[str, Found[User]] = {}
+    def users(self) -> dict[str, EntryInFile[KubeconfigUser]]:
+        found: dict[str, EntryInFile[KubeconfigUser]] = {}
         for file in self.documents:
             for named in file.document.users:
-                found.setdefault(named.name, Found(named.user, file.path))
+                found.setdefault(named.name, EntryInFile(named.user, file.path))
         return found
 
     @property
-    def contexts(self) -> dict[str, Found[Context]]:
-        found: dict[str, Found[Context]] = {}
+    def contexts(self) -> dict[str, EntryInFile[Context]]:
+        found: dict[str, EntryInFile[Context]] = {}
         for file in self.documents:
             for named in file.document.contexts:
-                found.setdefault(named.name, Found(named.context, file.path))
+                found.setdefault(named.name, EntryInFile(named.context, file.path))
         return found
 
     @property

@@ -9,23 +9,23 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from kubeloop.merge.fields import DEDUCED, ElementError, FieldSet, FieldType, TypeMismatch, builtin_types, extract, field_set, merge, remove
+from kubeloop.merge.fields import DEDUCED, ElementError, FieldSet, MergeType, TypeMismatch, builtin_types, extract, field_set, merge, remove
 from kubeloop.merge.go_text import same
 from kubeloop.meta import GroupVersionKind, Resource, kind_info
 
 Tree = dict[str, Any]
 
 
-def type_of(kind: type[Resource]) -> FieldType:
+def type_of(kind: type[Resource]) -> MergeType:
     return _type_of(kind_info(kind).gvk)
 
 
 @cache
-def _type_of(gvk: GroupVersionKind) -> FieldType:
+def _type_of(gvk: GroupVersionKind) -> MergeType:
     return builtin_types().of_kind(gvk) or DEDUCED
 
 
-def covers(live: Tree, wanted: Tree, type_: FieldType) -> bool:
+def covers(live: Tree, wanted: Tree, type_: MergeType) -> bool:
     """Whether ``live`` has every value that ``wanted`` gives."""
     try:
         return same(merge(live, wanted, type_), live)
@@ -33,7 +33,7 @@ def covers(live: Tree, wanted: Tree, type_: FieldType) -> bool:
         return False
 
 
-def as_stored(answer: Tree, wanted: Tree, type_: FieldType) -> Tree | None:
+def as_stored(answer: Tree, wanted: Tree, type_: MergeType) -> Tree | None:
     """What the server made of ``wanted`` (1000m is stored as 1): the same fields, of its answer; None if that cannot be said."""
     try:
         return extract(answer, field_set(wanted, type_), type_)
@@ -41,7 +41,7 @@ def as_stored(answer: Tree, wanted: Tree, type_: FieldType) -> Tree | None:
         return None
 
 
-def target(live: Tree, wanted: Tree, before: Tree, type_: FieldType) -> Tree:
+def target(live: Tree, wanted: Tree, before: Tree, type_: MergeType) -> Tree:
     """``live`` with what ``wanted`` gives, and without the fields that were set ``before`` (as a fieldsV1) and are no longer.
 
     Raises:
@@ -51,6 +51,6 @@ def target(live: Tree, wanted: Tree, before: Tree, type_: FieldType) -> Tree:
     return merge(remove(live, gone.leaves(), type_), wanted, type_)
 
 
-def fields_set(wanted: Tree, type_: FieldType) -> Tree:
+def fields_set(wanted: Tree, type_: MergeType) -> Tree:
     """The fields that ``wanted`` sets, as a fieldsV1."""
     return field_set(wanted, type_).to_json()

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from kubeloop.merge.fields.elements import ElementError, element_text
 from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
-from kubeloop.merge.fields.field_types import ATOMIC, DEDUCED, FieldType, ListType, MapType, ScalarType, shape
+from kubeloop.merge.fields.field_types import ATOMIC, DEDUCED, ListType, MapType, MergeType, ScalarType, shape
 from kubeloop.merge.go_text import go_text, go_type
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.types import JSONObject
 
 
-def check(obj: JSONObject, type_: FieldType, *, allow_duplicates: bool = False) -> None:
+def check(obj: JSONObject, type_: MergeType, *, allow_duplicates: bool = False) -> None:
     """Validate an object. ``allow_duplicates``: associative lists may hold items with the same key, as stored objects may.
 
     Raises:
@@ -30,7 +30,7 @@ def check(obj: JSONObject, type_: FieldType, *, allow_duplicates: bool = False) 
         raise TypeMismatch("\n  ".join(["errors:", *faults]))
 
 
-def _value(value: Any, type_: FieldType, path: str, faults: list[str], allow_duplicates: bool) -> None:
+def _value(value: Any, type_: MergeType, path: str, faults: list[str], allow_duplicates: bool) -> None:
     if type_ is DEDUCED or type_ is ATOMIC or value is None:
         return
     as_ = shape(type_, value)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from kubeloop.merge.fields import tree
 from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_set import FieldSet
-from kubeloop.merge.fields.field_types import ABSENT, FieldType, ListType, MapType, shape
+from kubeloop.merge.fields.field_types import ABSENT, ListType, MapType, MergeType, shape
 from kubeloop.merge.fields.tree import LEAF, SELF, Node
 from kubeloop.types import JSONObject
 
 
-class Comparison(NamedTuple):
+class StateComparison(NamedTuple):
     """The difference of two states. No path is in two of the sets, unless a value changed its shape."""
 
     added: FieldSet
@@ -26,7 +26,7 @@ class Comparison(NamedTuple):
         return bool(self.added or self.modified or self.removed)
 
 
-def field_set(obj: JSONObject, type_: FieldType) -> FieldSet:
+def field_set(obj: JSONObject, type_: MergeType) -> FieldSet:
     """Return every field that has a value in ``obj``, list items included.
 
     Raises:
@@ -36,7 +36,7 @@ def field_set(obj: JSONObject, type_: FieldType) -> FieldSet:
         return FieldSet(LEAF if type_.map is None or type_.map.atomic else _map_set(obj, type_.map))
 
 
-def compare(old: JSONObject, new: JSONObject, type_: FieldType) -> Comparison:
+def compare(old: JSONObject, new: JSONObject, type_: MergeType) -> StateComparison:
     """Compare two states; for added and removed containers, both the container and its content are in the result.
 
     Raises:
@@ -48,10 +48,10 @@ def compare(old: JSONObject, new: JSONObject, type_: FieldType) -> Comparison:
     with MISMATCHES:
         if type_.map is not None and not type_.map.atomic:
             _compare_maps(old, new, type_.map, changes)
-    return Comparison(FieldSet(changes.added), FieldSet(changes.modified), FieldSet(changes.removed))
+    return StateComparison(FieldSet(changes.added), FieldSet(changes.modified), FieldSet(changes.removed))
 
 
-_SAME = Comparison(FieldSet(), FieldSet(), FieldSet())
+_SAME = StateComparison(FieldSet(), FieldSet(), FieldSet())
 
 
 def _undeclared(name: str) -> TypeMismatch:
@@ -89,7 +89,7 @@ def _map_set(value: JSONObject, type_: MapType) -> Node:
     return out
 
 
-def _below_map(value: JSONObject, type_: FieldType) -> Node | None:
+def _below_map(value: JSONObject, type_: MergeType) -> Node | None:
     """Return the node of a map, without the map itself unless it is a leaf; None if the set is empty."""
     if type_.map is None:
         return None
@@ -98,7 +98,7 @@ def _below_map(value: JSONObject, type_: FieldType) -> Node | None:
     return _map_set(value, type_.map) or None
 
 
-def _below_list(value: list[Any], type_: FieldType) -> Node | None:
+def _below_list(value: list[Any], type_: MergeType) -> Node | None:
     if type_.list is None:
         return None
     if type_.list.atomic:
@@ -114,7 +114,7 @@ def _list_set(value: list[Any], type_: ListType) -> Node:
     return out
 
 
-def _item_set(item: Any, type_: FieldType) -> Node:
+def _item_set(item: Any, type_: MergeType) -> Node:
     node: Node | None = None
     if item.__class__ is dict:
         node = _below_map(item, type_)
@@ -139,7 +139,7 @@ def _indexed(value: list[Any], type_: ListType) -> dict[str, list[Any]]:
 # Values that were added or removed as a whole
 
 
-def _whole(value: Any, type_: FieldType) -> Node:
+def _whole(value: Any, type_: MergeType) -> Node:
     """Return the node of a value that the other side lacks: every part of it is a member."""
     kind = value.__class__
     out: Node
@@ -217,7 +217,7 @@ def _compare_maps(old: JSONObject, new: JSONObject, type_: MapType, changes: _Ch
                 changes.removed["f:" + name] = _whole(before, field)
 
 
-def _compare(before: Any, after: Any, type_: FieldType, element: str, changes: _Changes) -> None:
+def _compare(before: Any, after: Any, type_: MergeType, element: str, changes: _Changes) -> None:
     """Compare two values that are both present and not the same Python object."""
     was, is_ = shape(type_, before), shape(type_, after)
     _compare_as(is_, before, after, type_, element, changes)
@@ -226,7 +226,7 @@ def _compare(before: Any, after: Any, type_: FieldType, element: str, changes: _
         _compare_as(was, before, after, type_, element, changes)
 
 
-def _compare_as(as_: str, before: Any, after: Any, type_: FieldType, element: str, changes: _Changes) -> None:
+def _compare_as(as_: str, before: Any, after: Any, type_: MergeType, element: str, changes: _Changes) -> None:
     if as_ == "map" and type_.map is not None and not type_.map.atomic:
         old = before if before.__class__ is dict else {}
         new = after if after.__class__ is dict else {}

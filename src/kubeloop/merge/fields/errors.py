@@ -52,7 +52,7 @@ class MissingVersion(KubeloopError):
     """An API version does not exist any more; a converter raises it, and managers' entries in that version are dropped."""
 
 
-class Conflict(NamedTuple):
+class FieldConflict(NamedTuple):
     """``manager`` (by the caller's own identifier) owns ``path``, and the applied configuration has another value there."""
 
     manager: Any
@@ -70,6 +70,6 @@ class ApplyConflict(KubeloopError):
     ``conflicts`` are sorted by manager in the given order, then by field.
     """
 
-    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+    def __init__(self, conflicts: Sequence[FieldConflict]) -> None:
         self.conflicts = tuple(conflicts)
         super().__init__(f"Apply failed with {len(self.conflicts)} conflict{'' if len(self.conflicts) == 1 else 's'}")

@@ -20,14 +20,14 @@ class MapType:
 
     __slots__ = ("atomic", "fields", "free", "values")
 
-    def __init__(self, fields: dict[str, FieldType], values: FieldType | None, *, atomic: bool, free: bool = False) -> None:
+    def __init__(self, fields: dict[str, MergeType], values: MergeType | None, *, atomic: bool, free: bool = False) -> None:
         self.fields = fields
         self.values = values
         self.atomic = atomic
         #: The type is unknown; only its values show it.
         self.free = free
 
-    def of(self, name: str) -> FieldType | None:
+    def of(self, name: str) -> MergeType | None:
         return self.fields.get(name, self.values)
 
 
@@ -36,7 +36,7 @@ class ListType:
 
     __slots__ = ("_single", "atomic", "items", "keys")
 
-    def __init__(self, items: FieldType, *, atomic: bool, keys: tuple[str, ...] = ()) -> None:
+    def __init__(self, items: MergeType, *, atomic: bool, keys: tuple[str, ...] = ()) -> None:
         self.items = items
         self.atomic = atomic
         self.keys = keys
@@ -97,7 +97,7 @@ def _set_element(item: Any) -> str:
     return value_element(item)
 
 
-class FieldType:
+class MergeType:
     """The type of a value: a scalar, a list, a map, or several of these (then the value decides)."""
 
     __slots__ = ("_loose", "defaults", "list", "map", "only_int_or_string", "scalar")
@@ -120,7 +120,7 @@ class FieldType:
         return self._loose
 
 
-def _reaches_untyped(type_: FieldType) -> bool:
+def _reaches_untyped(type_: MergeType) -> bool:
     seen: set[int] = set()
     waiting = [type_]
     while waiting:
@@ -141,7 +141,7 @@ def _reaches_untyped(type_: FieldType) -> bool:
     return False
 
 
-def shape(type_: FieldType, value: Any) -> Literal["map", "scalar", "list", ""]:
+def shape(type_: MergeType, value: Any) -> Literal["map", "scalar", "list", ""]:
     """Return the alternative that a value is treated as; the first one if it fits none."""
     if value.__class__ is dict:
         if type_.map is not None:
@@ -158,8 +158,8 @@ def shape(type_: FieldType, value: Any) -> Literal["map", "scalar", "list", ""]:
     return "list" if type_.list is not None else ""
 
 
-def _untyped_atomic() -> FieldType:
-    type_ = FieldType("untyped")
+def _untyped_atomic() -> MergeType:
+    type_ = MergeType("untyped")
     type_.list = ListType(type_, atomic=True)
     type_.map = MapType({}, type_, atomic=True)
     return type_
@@ -169,8 +169,8 @@ def _untyped_atomic() -> FieldType:
 ATOMIC: Final = _untyped_atomic()
 
 
-def _deduced() -> FieldType:
-    type_ = FieldType("untyped", ListType(ATOMIC, atomic=True))
+def _deduced() -> MergeType:
+    type_ = MergeType("untyped", ListType(ATOMIC, atomic=True))
     type_.map = MapType({}, type_, atomic=False, free=True)
     return type_
 
@@ -178,4 +178,4 @@ def _deduced() -> FieldType:
 #: The type of values without a schema: maps by name, lists as a whole.
 DEDUCED: Final = _deduced()
 
-__all__ = ["ABSENT", "ATOMIC", "DEDUCED", "FieldType", "ListType", "MapType", "ScalarType", "field_element", "shape"]
+__all__ = ["ABSENT", "ATOMIC", "DEDUCED", "ListType", "MapType", "MergeType", "ScalarType", "field_element", "shape"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from kubeloop.merge.fields.comparing import Comparison, compare, equal, field_set
-from kubeloop.merge.fields.errors import MISMATCHES, ApplyConflict, Conflict, MissingVersion, prefixed
+from kubeloop.merge.fields.comparing import StateComparison, compare, equal, field_set
+from kubeloop.merge.fields.errors import MISMATCHES, ApplyConflict, FieldConflict, MissingVersion, prefixed
 from kubeloop.merge.fields.field_set import FieldSet
-from kubeloop.merge.fields.field_types import FieldType
+from kubeloop.merge.fields.field_types import MergeType
 from kubeloop.merge.fields.filters import Filter
 from kubeloop.merge.fields.merging import merge
 from kubeloop.merge.fields.removing import remove, with_named_fields
@@ -23,7 +23,7 @@ from kubeloop.types import JSONObject
 # Source: KEP-2155; structured-merge-diff's typed/reconcile_schema.
 
 
-def reconcile(fields: FieldSet, type_: FieldType) -> FieldSet:
+def reconcile(fields: FieldSet, type_: MergeType) -> FieldSet:
     """Return ``fields``, itself if nothing changes. A field that became granular is dropped: its parts then have no owner."""
     if type_.map is None or type_.map.atomic:
         return fields
@@ -31,7 +31,7 @@ def reconcile(fields: FieldSet, type_: FieldType) -> FieldSet:
     return fields if root is fields.root else FieldSet(root)
 
 
-def _node(node: Node, type_: FieldType) -> Node:
+def _node(node: Node, type_: MergeType) -> Node:
     """``node`` has children (a leaf is owned as it is)."""
     if type_.map is not None:
         map_ = type_.map
@@ -77,7 +77,7 @@ class VersionedSet(NamedTuple):
 class Versions(Protocol):
     """The versions of one kind: types and conversion."""
 
-    def type_of(self, api_version: str) -> FieldType:
+    def type_of(self, api_version: str) -> MergeType:
         """Return the type in a version. Raises MissingVersion."""
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
@@ -237,9 +237,9 @@ class _Changes:
         self._written = api_version
         self._versions = versions
         self._filters = filters
-        self._known: dict[str, Comparison] = {}
+        self._known: dict[str, StateComparison] = {}
 
-    def of(self, api_version: str) -> Comparison:
+    def of(self, api_version: str) -> StateComparison:
         """Return the changes in a version. Raises MissingVersion."""
         known = self._known.get(api_version)
         if known is None:
@@ -253,15 +253,15 @@ class _Changes:
                 known = compare(live, new, self._versions.type_of(api_version))
             keep = self._filters.get(api_version)
             if keep is not None:
-                known = Comparison(keep(known.added), keep(known.modified), keep(known.removed))
+                known = StateComparison(keep(known.added), keep(known.modified), keep(known.removed))
             self._known[api_version] = known
         return known
 
 
-def _others(changes: _Changes, managers: Mapping[M, VersionedSet], manager: M) -> tuple[dict[M, VersionedSet], list[Conflict]]:
+def _others(changes: _Changes, managers: Mapping[M, VersionedSet], manager: M) -> tuple[dict[M, VersionedSet], list[FieldConflict]]:
     """Return all managers, the others without changed or removed fields; and the conflicts: changed fields that they owned."""
     kept: dict[M, VersionedSet] = {}
-    conflicts: list[Conflict] = []
+    conflicts: list[FieldConflict] = []
     for other, owned in managers.items():
         if other == manager:
             kept[other] = owned
@@ -273,7 +273,7 @@ def _others(changes: _Changes, managers: Mapping[M, VersionedSet], manager: M) -
         fields = owned.set
         if change:
             taken = fields & (change.modified | change.added)
-            conflicts += [Conflict(other, path) for path in taken]
+            conflicts += [FieldConflict(other, path) for path in taken]
             fields = (fields - taken) - change.removed
         if fields:
             kept[other] = owned._replace(set=fields)
@@ -329,5 +329,5 @@ class _Pruning:
         return pruned
 
     @staticmethod
-    def _all(obj: JSONObject, type_: FieldType) -> FieldSet:
+    def _all(obj: JSONObject, type_: MergeType) -> FieldSet:
         return with_named_fields(field_set(obj, type_), type_)

@@ -9,11 +9,11 @@ from typing import Any
 
 from kubeloop.merge.fields.elements import element_text
 from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
-from kubeloop.merge.fields.field_types import ABSENT, FieldType, ListType, MapType, shape
+from kubeloop.merge.fields.field_types import ABSENT, ListType, MapType, MergeType, shape
 from kubeloop.types import JSONObject
 
 
-def merge(live: JSONObject, applied: JSONObject, type_: FieldType) -> JSONObject:
+def merge(live: JSONObject, applied: JSONObject, type_: MergeType) -> JSONObject:
     """Return ``live`` with each value of ``applied``; nothing is removed. Changed parts are new, the rest is shared.
 
     Raises:
@@ -24,7 +24,7 @@ def merge(live: JSONObject, applied: JSONObject, type_: FieldType) -> JSONObject
         return merged if isinstance(merged, dict) else {}
 
 
-def _merge(live: Any, applied: Any, type_: FieldType) -> Any:
+def _merge(live: Any, applied: Any, type_: MergeType) -> Any:
     """Return ABSENT if nothing remains."""
     if applied is ABSENT:
         as_ = shape(type_, live)

@@ -9,7 +9,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 
-from kubeloop.serving.http1.wire import ConnectionEnded, Wire
+from kubeloop.serving.http1.wire import ConnectionEnded, ServerWire
 from kubeloop.serving.request import BodyMalformed, BodyTooLarge
 
 _LINE_LIMIT = 4096
@@ -21,7 +21,7 @@ _HEX = frozenset(b"0123456789abcdefABCDEF")
 class Body:
     """A request body. Use ``read`` or ``pieces``, not both. ``length`` None: chunked. ``invite``: the client waits for 100 Continue."""
 
-    def __init__(self, wire: Wire, length: int | None, *, invite: bool) -> None:
+    def __init__(self, wire: ServerWire, length: int | None, *, invite: bool) -> None:
         self._wire = wire
         self._length = length
         self._chunked = length is None

@@ -12,8 +12,8 @@ from typing import Any
 from kubeloop.serving.answer import Aborted, Answer, Hijack, Reply, SocketTakeover, StreamingResponse
 from kubeloop.serving.http1 import answering
 from kubeloop.serving.http1.body import Body
-from kubeloop.serving.http1.head import LIMIT, TOO_LARGE, Head, Refused, end_of_head, parse_head
-from kubeloop.serving.http1.wire import ConnectionEnded, Wire
+from kubeloop.serving.http1.head import LIMIT, TOO_LARGE, MalformedRequest, RequestHead, end_of_head, parse_head
+from kubeloop.serving.http1.wire import ConnectionEnded, ServerWire
 from kubeloop.serving.request import Request
 
 
@@ -45,7 +45,7 @@ Handler = Callable[[Request], Awaitable[Reply]]
 Keeper = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 
 
-class Connection(Wire):
+class HttpConnection(ServerWire):
     """Serves requests with ``handler``.
 
     Guarantees
@@ -55,7 +55,7 @@ class Connection(Wire):
         Concurrent requests: pipelined requests wait, unread after 256 KiB.
     """
 
-    def __init__(self, handler: Handler, keep: Keeper, opened: Callable[[Connection], None]) -> None:
+    def __init__(self, handler: Handler, keep: Keeper, opened: Callable[[HttpConnection], None]) -> None:
         super().__init__()
         self._handler = handler
         self._keep = keep
@@ -102,7 +102,7 @@ class Connection(Wire):
                     await asyncio.sleep(0)  # many requests at once must not keep other connections waiting
         except ConnectionEnded:
             return
-        except Refused as refusal:
+        except MalformedRequest as refusal:
             _LOG.debug("refused what %s sent: %s", self._peer[1], refusal)
             with contextlib.suppress(ConnectionEnded):
                 await self.write(refusal.answer())
@@ -114,7 +114,7 @@ class Connection(Wire):
             if self.transport is not None:
                 self.transport.close()
 
-    async def _head(self) -> Head | None:
+    async def _head(self) -> RequestHead | None:
         """Return the head of the next request; None if none arrives in time.
 
         Raises:
@@ -135,7 +135,7 @@ class Connection(Wire):
                     break
                 seen = len(self.buffer)
                 if seen > LIMIT:
-                    raise Refused(TOO_LARGE)
+                    raise MalformedRequest(TOO_LARGE)
                 if not deadline or (seen and self._waiting):
                     deadline = loop.time() + (_HEAD if seen else _IDLE)
                 self._waiting = not seen
@@ -147,10 +147,10 @@ class Connection(Wire):
         finally:
             self._waiting = False
         if end > LIMIT:
-            raise Refused(TOO_LARGE)
+            raise MalformedRequest(TOO_LARGE)
         return parse_head(self.take(end))
 
-    async def _exchange(self, head: Head) -> bool:
+    async def _exchange(self, head: RequestHead) -> bool:
         """Serve one request; return whether another may follow."""
         if head.is_for_all:
             await self.write(answering.head(head.minor, 200, [("Content-Length", "0")]))
@@ -190,7 +190,7 @@ class Connection(Wire):
     def _may_keep(body: Body) -> bool:
         return body.complete or not (body.uninvited or body.malformed or body.left > _UNWANTED)
 
-    async def _whole(self, head: Head, answer: Answer, *, keep: bool) -> None:
+    async def _whole(self, head: RequestHead, answer: Answer, *, keep: bool) -> None:
         body = answer.body or b""
         fields = [*answer.headers]
         if answer.content_type:
@@ -205,7 +205,7 @@ class Connection(Wire):
         else:
             await self.write(start)
 
-    async def _stream(self, head: Head, frames: StreamingResponse, *, keep: bool) -> bool:
+    async def _stream(self, head: RequestHead, frames: StreamingResponse, *, keep: bool) -> bool:
         """Send a stream; return whether the connection can be reused."""
         fields = [*frames.headers]
         if frames.content_type:
@@ -237,7 +237,7 @@ class Connection(Wire):
             if close is not None:
                 await close()
 
-    async def _take_over(self, head: Head, answer: Hijack | SocketTakeover) -> None:
+    async def _take_over(self, head: RequestHead, answer: Hijack | SocketTakeover) -> None:
         try:
             if isinstance(answer, SocketTakeover):
                 from kubeloop.serving.websocket import over_socket
@@ -274,7 +274,7 @@ class Connection(Wire):
                     await self.more()
 
 
-def _with_connection(fields: list[tuple[str, str]], head: Head, *, keep: bool) -> list[tuple[str, str]]:
+def _with_connection(fields: list[tuple[str, str]], head: RequestHead, *, keep: bool) -> list[tuple[str, str]]:
     """Return the response's fields with a Connection field, if its version does not imply it (RFC 9112, section 9.3)."""
     if keep and not head.minor:
         return [*fields, ("Connection", "keep-alive")]

@@ -33,7 +33,7 @@ _LONGEST_KNOWN = 64
 _FRAMING = ("transfer-encoding", "content-length", "trailer")
 
 
-class Refused(Exception):
+class MalformedRequest(Exception):
     """The request is malformed; ``status`` is the text of the status line, ``text`` the body. The connection ends."""
 
     def __init__(self, status: str = "400 Bad Request", text: str | None = None) -> None:
@@ -50,7 +50,7 @@ TOO_LARGE = "431 Request Header Fields Too Large"
 
 
 @dataclass(slots=True)
-class Head:
+class RequestHead:
     """A request's head. ``path`` is decoded. ``length`` None: the body is chunked. ``minor``: the x of HTTP/1.x."""
 
     method: str
@@ -86,7 +86,7 @@ def end_of_head(data: bytes | bytearray, start: int) -> int:
     return found
 
 
-def parse_head(raw: bytes) -> Head:
+def parse_head(raw: bytes) -> RequestHead:
     """Parse the bytes before the body.
 
     Raises:
@@ -96,21 +96,21 @@ def parse_head(raw: bytes) -> Head:
     method, version, path, query = _request_line(lines[0])
     headers = _fields(lines[1:-2])
     if len(headers.getall("Host", ())) > 1:
-        raise Refused
+        raise MalformedRequest
     minor = int(version[1])
     length = _length(headers, minor)
     if version[0] != "1":
-        raise Refused("505 HTTP Version Not Supported: unsupported protocol version")
+        raise MalformedRequest("505 HTTP Version Not Supported: unsupported protocol version")
     host = headers.get("Host")
     if host is None and minor and method != "CONNECT":
-        raise Refused("400 Bad Request: missing required Host header")
+        raise MalformedRequest("400 Bad Request: missing required Host header")
     if host and _NO_HOST.search(host):
-        raise Refused("400 Bad Request: malformed Host header")
+        raise MalformedRequest("400 Bad Request: malformed Host header")
     if any(" " in name for name in headers):
-        raise Refused("400 Bad Request: invalid header name")
+        raise MalformedRequest("400 Bad Request: invalid header name")
     connection = ",".join(headers.getall("Connection", ()))
     keep = not _has_token(connection, "close") if minor else _has_token(connection, "keep-alive")
-    return Head(method, path, query, headers, minor, length, keep)
+    return RequestHead(method, path, query, headers, minor, length, keep)
 
 
 def _request_line(line: str) -> tuple[str, str, str, str]:
@@ -119,7 +119,7 @@ def _request_line(line: str) -> tuple[str, str, str, str]:
     target, two, version = rest.partition(" ")
     found = _VERSION.fullmatch(version)
     if not one or not two or found is None or not _is_token(method) or _TARGET_CONTROL.search(target):
-        raise Refused
+        raise MalformedRequest
     if method == "CONNECT" and not target.startswith("/"):
         return method, found[1] + found[2], "", ""
     target, _, query = target.partition("?")
@@ -128,9 +128,9 @@ def _request_line(line: str) -> tuple[str, str, str, str]:
         target = target[scheme.end() :]
         target = "/" + target[2:].partition("/")[2] if target.startswith("//") else ""
     elif not target.startswith("/") and target != "*":
-        raise Refused
+        raise MalformedRequest
     if _BAD_ESCAPE.search(target):
-        raise Refused
+        raise MalformedRequest
     return method, found[1] + found[2], unquote(target) if "%" in target else target, query
 
 
@@ -140,14 +140,14 @@ def _fields(lines: list[str]) -> CIMultiDict[str]:
     for line in lines:
         if line.startswith((" ", "\t")):
             if not unfolded:
-                raise Refused
+                raise MalformedRequest
             unfolded[-1] += " " + line.strip(" \t")
         else:
             unfolded.append(line)
     for line in unfolded:
         name, colon, value = line.partition(":")
         if not colon or not _is_name(name) or _CONTROL.search(value):
-            raise Refused
+            raise MalformedRequest
         headers.add(name, value.strip(" \t"))
     return headers
 
@@ -156,14 +156,14 @@ def _length(headers: CIMultiDict[str], minor: int) -> int | None:
     encodings: list[str] = headers.getall("Transfer-Encoding", [])
     chunked = bool(encodings) and minor > 0
     if chunked and (len(encodings) > 1 or encodings[0].lower() != "chunked"):
-        raise Refused("501 Not Implemented", "Unsupported transfer encoding")
+        raise MalformedRequest("501 Not Implemented", "Unsupported transfer encoding")
     lengths = set(headers.getall("Content-Length", ()))
     if len(lengths) > 1 or not all(_DIGITS.fullmatch(length) for length in lengths):
-        raise Refused
+        raise MalformedRequest
     if not chunked:
         return int(lengths.pop()) if lengths else 0
     if any(_has_token(",".join(headers.getall("Trailer", ())), name) for name in _FRAMING):
-        raise Refused
+        raise MalformedRequest
     headers.popall("Content-Length", None)  # RFC 9112, section 6.3: chunks overrule it
     return None
 

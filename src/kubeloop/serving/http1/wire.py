@@ -25,7 +25,7 @@ class ConnectionEnded(ConnectionError):
     """The peer has disconnected."""
 
 
-class Wire(asyncio.Protocol):
+class ServerWire(asyncio.Protocol):
     """Buffers one connection. Its user reads ``buffer`` and takes bytes from its front; one task reads, one at a time writes."""
 
     def __init__(self) -> None:

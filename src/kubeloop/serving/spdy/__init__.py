@@ -3,7 +3,7 @@
 Frames and headers follow the SPDY/3 draft; like all Kubernetes components, without flow control windows, push and settings.
 """
 
-from kubeloop.serving.spdy.connection import Connection, ConnectionOver, Stream, StreamReset
+from kubeloop.serving.spdy.connection import ConnectionOver, SpdyConnection, SpdyStream, StreamReset
 from kubeloop.serving.spdy.frames import SpdyError
 
 #: Its name in the ``Upgrade`` header.
@@ -11,4 +11,4 @@ PROTOCOL = "SPDY/3.1"
 #: Headers of upgrade requests and responses that name the protocol inside the streams.
 STREAM_PROTOCOL = "X-Stream-Protocol-Version"
 
-__all__ = ["PROTOCOL", "STREAM_PROTOCOL", "Connection", "ConnectionOver", "SpdyError", "Stream", "StreamReset"]
+__all__ = ["PROTOCOL", "STREAM_PROTOCOL", "ConnectionOver", "SpdyConnection", "SpdyError", "SpdyStream", "StreamReset"]

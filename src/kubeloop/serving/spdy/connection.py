@@ -32,10 +32,10 @@ class ConnectionOver(StreamReset):
     """The connection ended before the stream did."""
 
 
-class Stream:
+class SpdyStream:
     """One stream. One task reads it, one task writes it."""
 
-    def __init__(self, connection: Connection, number: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, connection: SpdyConnection, number: int, headers: Mapping[str, str]) -> None:
         self.number = number
         self.headers = headers
         self._connection = connection
@@ -117,18 +117,18 @@ class Stream:
         self._news.set()
 
 
-class Connection:
+class SpdyConnection:
     """All streams over one ``Duplex``. ``run`` reads from it and must be running for all other methods.
 
     ``accept`` is called with each stream that the peer opens, in order, after the reply; None: they are reset.
     """
 
-    def __init__(self, duplex: Duplex, *, client: bool, accept: Callable[[Stream], Awaitable[None]] | None = None) -> None:
+    def __init__(self, duplex: Duplex, *, client: bool, accept: Callable[[SpdyStream], Awaitable[None]] | None = None) -> None:
         self._duplex = duplex
         self._accept = accept
         self._packer = Packer()
         self._unpacker = Unpacker()
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, SpdyStream] = {}
         self._next = 1 if client else 2
         self._parity = self._next % 2
         self._last = 0
@@ -161,7 +161,7 @@ class Connection:
             self._streams.clear()
             await end_tasks(*self._resets, expected=(SpdyError, OSError), logger=_LOG)
 
-    async def open(self, headers: Mapping[str, str]) -> Stream:
+    async def open(self, headers: Mapping[str, str]) -> SpdyStream:
         """Open a new stream; return when the peer has accepted it.
 
         Raises:
@@ -170,7 +170,7 @@ class Connection:
         async with self._sending:
             if self._ended:
                 raise ConnectionOver("the connection ended")
-            stream = Stream(self, self._next, headers)
+            stream = SpdyStream(self, self._next, headers)
             self._next += 2
             self._streams[stream.number] = stream
             try:
@@ -189,7 +189,7 @@ class Connection:
             raise stream.lost or StreamReset("the peer refused the stream")
         return stream
 
-    def give_up(self, *streams: Stream) -> None:
+    def give_up(self, *streams: SpdyStream) -> None:
         """Reset streams in the background, as soon as a frame can be written. The connection's end resets them, too."""
         task = asyncio.ensure_future(_reset(streams))
         self._resets.add(task)
@@ -220,7 +220,7 @@ class Connection:
         if self._unread <= _UNREAD:
             self._room.set()
 
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: SpdyStream) -> None:
         """Remove a stream after both directions have ended."""
         if stream.over:
             self._streams.pop(stream.number, None)
@@ -256,7 +256,7 @@ class Connection:
             async with self._sending:
                 await self._duplex.write(self._packer.rst_stream(frame.number, 3))  # REFUSED_STREAM
             return
-        stream = Stream(self, frame.number, frame.headers or {})
+        stream = SpdyStream(self, frame.number, frame.headers or {})
         stream.replied.set_result(True)
         self._streams[frame.number] = stream
         if frame.fin:
@@ -266,7 +266,7 @@ class Connection:
         await self._accept(stream)
 
 
-async def _reset(streams: tuple[Stream, ...]) -> None:
+async def _reset(streams: tuple[SpdyStream, ...]) -> None:
     with contextlib.suppress(OSError, KubeloopError):
         for stream in streams:
             await stream.reset()

@@ -14,7 +14,7 @@ BYTES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777
 NO_ANSWER = "<error>"
 
 
-class Histogram:
+class BucketCounts:
     """Counts of values up to each bound; the last count has no bound."""
 
     __slots__ = ("bounds", "counts", "total")
@@ -28,14 +28,14 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def add(self, other: Histogram) -> None:
+    def add(self, other: BucketCounts) -> None:
         """Add another histogram with the same bounds."""
         self.counts = [ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
 
-def _by_verb(bounds: tuple[float, ...]) -> defaultdict[str, Histogram]:
-    return defaultdict(partial(Histogram, bounds))
+def _by_verb(bounds: tuple[float, ...]) -> defaultdict[str, BucketCounts]:
+    return defaultdict(partial(BucketCounts, bounds))
 
 
 class RequestCounters:
@@ -51,7 +51,7 @@ class RequestCounters:
         self.limiter = _by_verb(SECONDS)
         self.request_size = _by_verb(BYTES)
         self.response_size = _by_verb(BYTES)
-        self.resolver = Histogram(RESOLVER_SECONDS)
+        self.resolver = BucketCounts(RESOLVER_SECONDS)
         self.ca_reloads: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.connections = 0
 

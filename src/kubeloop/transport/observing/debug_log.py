@@ -13,8 +13,8 @@ from kubeloop.transport.hooks import shown, without_secrets
 from kubeloop.transport.log_context import logger_with_context
 
 if TYPE_CHECKING:
-    from kubeloop.transport.request_executor import Call
-    from kubeloop.transport.round_tripper import Answer
+    from kubeloop.transport.request_executor import RequestCall
+    from kubeloop.transport.round_tripper import ResponseHead
 
 _logger = logger_with_context("kubeloop.transport")
 
@@ -27,7 +27,7 @@ _SECRET_RESOURCES = frozenset(("secrets", "tokenreviews", "selfsubjectreviews", 
 _SECRET_SUBRESOURCES = frozenset(("token", "proxy", "exec", "attach", "portforward", "log"))
 
 
-def log_exchange(url: str, call: Call, sent: list[tuple[str, str]], answer: Answer, content: bytes, seconds: float) -> None:
+def log_exchange(url: str, call: RequestCall, sent: list[tuple[str, str]], answer: ResponseHead, content: bytes, seconds: float) -> None:
     """Log one try with a response.
 
     Args:
@@ -52,7 +52,7 @@ def log_exchange(url: str, call: Call, sent: list[tuple[str, str]], answer: Answ
             _logger.log(BODIES, "answer body: %s", body_text(call, content))
 
 
-def log_failure(url: str, call: Call, error: BaseException, seconds: float) -> None:
+def log_failure(url: str, call: RequestCall, error: BaseException, seconds: float) -> None:
     """Log one try without a response, or with an unreadable one.
 
     Args:
@@ -81,7 +81,7 @@ def curl(method: str, url: str, headers: list[tuple[str, str]], *, has_body: boo
     return " ".join([*parts, shlex.quote(url)])
 
 
-def body_text(call: Call, body: bytes) -> str:
+def body_text(call: RequestCall, body: bytes) -> str:
     """Return the body for a log, cut; or the reason why it is hidden."""
     found = asked(call.method, call.path, call.query)
     if found.resource in _SECRET_RESOURCES or found.subresource.partition("/")[0] in _SECRET_SUBRESOURCES:

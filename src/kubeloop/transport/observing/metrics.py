@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubeloop.transport.observing.counters import Histogram, RequestCounters
+from kubeloop.transport.observing.counters import BucketCounts, RequestCounters
 
 if TYPE_CHECKING:
     from kubeloop.config.plugins.figures import PluginFigures
@@ -133,7 +133,7 @@ def _plugins() -> Iterator[Metric]:
             calls.add_metric((str(code), status), number)
         for status, number in list(figures.policy.items()):
             policy.add_metric((status,), number)
-        histogram = Histogram(module.AGES)
+        histogram = BucketCounts(module.AGES)
         histogram.counts, histogram.total = list(figures.ages), figures.total_age
         if sum(histogram.counts):
             _add(ages, (), histogram)
@@ -148,13 +148,13 @@ def _plugins() -> Iterator[Metric]:
 def _by_verb(name: str, text: str, hosts: _Hosts, attribute: str) -> Metric:
     family = HistogramMetricFamily(name, text, labels=("verb", "host"))
     for host, figures in hosts.items():
-        histograms: Mapping[str, Histogram] = getattr(figures, attribute)
+        histograms: Mapping[str, BucketCounts] = getattr(figures, attribute)
         for verb, histogram in list(histograms.items()):
             _add(family, (verb, host), histogram)
     return family
 
 
-def _add(family: HistogramMetricFamily, labels: tuple[str, ...], histogram: Histogram) -> None:
+def _add(family: HistogramMetricFamily, labels: tuple[str, ...], histogram: BucketCounts) -> None:
     buckets: list[tuple[str, float]] = []
     total = 0
     for bound, number in zip((*histogram.bounds, None), histogram.counts, strict=True):
