@@ -70,17 +70,17 @@ def _number(found: re.Match[str]) -> int:
     return int(found["byte"] or found["u4"] or found["u8"], 16)
 
 
-def integer_of(text: str, least: int, most: int) -> int:
+def integer_of(text: str, minimum: int, maximum: int) -> int:
     """
     Raises:
-        ValueError: the number is not between ``least`` and ``most``.
+        ValueError: the number is not between ``minimum`` and ``maximum``.
     """
     sign = -1 if text.startswith("-") else 1
     digits = text.removeprefix("-")
     if len(digits) > _MOST_DIGITS:
         raise ValueError(text)
     number = sign * int(digits, base=16 if digits.startswith("0x") else 10)
-    if not least <= number <= most:
+    if not minimum <= number <= maximum:
         raise ValueError(text)
     return number
 

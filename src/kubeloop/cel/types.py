@@ -88,10 +88,10 @@ class Bindings:
 
     bound: dict[Type, Type] = field(default_factory=dict)
 
-    def assignable(self, one: Type, other: Type) -> bool:
-        """Whether ``one`` is assignable to ``other``; binds type parameters only if it is."""
+    def assignable(self, source: Type, other: Type) -> bool:
+        """Whether ``source`` is assignable to ``other``; binds type parameters only if it is."""
         attempt = Bindings(dict(self.bound))
-        if not attempt._fits(one, other):
+        if not attempt._fits(source, other):
             return False
         self.bound = attempt.bound
         return True
@@ -160,8 +160,8 @@ class Bindings:
         return all(self._free_of(parameter, one) for one in within.parameters)
 
 
-def most_general(one: Type, other: Type) -> Type:
-    return one if _as_general(one, other) else other
+def most_general(left: Type, other: Type) -> Type:
+    return left if _as_general(left, other) else other
 
 
 def _as_general(one: Type, other: Type) -> bool:

@@ -326,28 +326,28 @@ def kind_of(python: type) -> str:
     return _KINDS.get(name, name)
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(left: Any, right: Any) -> bool:
     """Compare by CEL's ``==``: numbers by value whatever their type, NaN never, values of different types never."""
-    kind, against = type(one), type(other)
+    kind, against = type(left), type(right)
     if kind is str:
-        return against is str and one == other
+        return against is str and left == right
     if kind is bool or against is bool:
-        return kind is against and one is other
-    if isinstance(one, int | float):
-        return isinstance(other, int | float) and bool(one == other)
-    if isinstance(one, list):
-        return isinstance(other, list) and _lists_equal(one, other)
-    if isinstance(one, dict):
-        if not isinstance(other, dict) or len(one) != len(other) or _constructed(one) != _constructed(other):
+        return kind is against and left is right
+    if isinstance(left, int | float):
+        return isinstance(right, int | float) and bool(left == right)
+    if isinstance(left, list):
+        return isinstance(right, list) and _lists_equal(left, right)
+    if isinstance(left, dict):
+        if not isinstance(right, dict) or len(left) != len(right) or _constructed(left) != _constructed(right):
             return False
-        return all(key in other and equal(value, other[key]) for key, value in one.items())
+        return all(key in right and equal(value, right[key]) for key, value in left.items())
     if kind is Optional:
-        return against is Optional and one.present == other.present and (not one.present or equal(one.value, other.value))
+        return against is Optional and left.present == right.present and (not left.present or equal(left.value, right.value))
     if kind is not against:
         return False
     if kind is Semver:
-        return bool(one.key() == other.key())
-    return bool(one == other)
+        return bool(left.key() == right.key())
+    return bool(left == right)
 
 
 def _constructed(value: dict[Any, Any]) -> str:
@@ -366,22 +366,22 @@ def _lists_equal(one: list[Any], other: list[Any]) -> bool:
     return all(map(equal, one, other))
 
 
-def contains(items: list[Any], wanted: Any) -> bool:
-    return any(equal(item, wanted) for item in items)
+def contains(items: list[Any], value: Any) -> bool:
+    return any(equal(item, value) for item in items)
 
 
-def joined(one: list[Any], other: list[Any]) -> list[Any]:
-    """Concatenate lists by ``+``. Set lists become a union; in map lists, items of ``other`` replace those with the same keys, others are
+def joined(left: list[Any], right: list[Any]) -> list[Any]:
+    """Concatenate lists by ``+``. Set lists become a union; in map lists, items of ``right`` replace those with the same keys, others are
     appended.
     """
-    if isinstance(one, SetList):
-        return SetList([*one, *(item for item in other if not contains(one, item))])
-    if isinstance(one, MapList):
-        merged = {one.key(item): item for item in one}
-        for item in other:
-            merged[one.key(item)] = item
-        return MapList(list(merged.values()), one.keys)
-    return [*one, *other]
+    if isinstance(left, SetList):
+        return SetList([*left, *(item for item in right if not contains(left, item))])
+    if isinstance(left, MapList):
+        merged = {left.key(item): item for item in left}
+        for item in right:
+            merged[left.key(item)] = item
+        return MapList(list(merged.values()), left.keys)
+    return [*left, *right]
 
 
 def size_of(value: Any) -> int:

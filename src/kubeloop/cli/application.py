@@ -33,15 +33,15 @@ def controllers_at(target: str) -> list[ControllerBase[Any]]:
     return [_controller(one, target) for one in many]
 
 
-def named(target: str, wanted: str) -> Any:
-    """Return the object at ``module:attribute``. ``wanted`` describes the expected types, for messages.
+def named(target: str, expected: str) -> Any:
+    """Return the object at ``module:attribute``. ``expected`` describes the expected types, for messages.
 
     Raises:
         ConfigError: there is no such module or attribute; the text lists alternatives. With a cause: the module fails during import.
     """
     name, colon, path = target.partition(":")
     if not name or not colon or not path:
-        raise ConfigError(f"{target}: say MODULE:NAME, where NAME is {wanted}")
+        raise ConfigError(f"{target}: say MODULE:NAME, where NAME is {expected}")
     found: Any = imported(name, target)
     for part in path.split("."):
         if not hasattr(found, part):

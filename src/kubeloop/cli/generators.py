@@ -128,11 +128,11 @@ class ModelInput(NamedTuple):
     docs: Docs
 
 
-def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: bool) -> None:
+def generate_models(sources: ModelInput, out: Path, *, only_check: bool, verbose: bool) -> None:
     """Write models below ``out`` (or into it, for a module), or compare them with the existing files.
 
     Args:
-        given: The sources of the models.
+        sources: The sources of the models.
         out: A folder, or a file ending in ``.py``.
         only_check: Compare, and write nothing.
         verbose: Print the sources and files.
@@ -148,7 +148,7 @@ def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: 
             click.echo(line, err=True)
 
     try:
-        files, folder = _render(given, out, tell)
+        files, folder = _render(sources, out, tell)
     except RecursionError:
         raise ConfigError("a schema is nested too deeply to be read; -v shows in which file or definition") from None
     if only_check:

@@ -80,11 +80,11 @@ def decode(cls: type[R], data: Buffer, *, checked: bool = False, partial: str = 
     return obj
 
 
-def decode_struct(cls: type[M], document: bytes, what: str) -> M:
+def decode_struct(cls: type[M], document: bytes, description: str) -> M:
     """Decode a struct leniently, without remembering the document.
 
     Raises:
-        DecodeError: as ``decode``; ``what`` names the object in its text.
+        DecodeError: as ``decode``; ``description`` names the object in its text.
     """
     decoder = decoder_of(cls)
     try:
@@ -92,9 +92,9 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
     except (msgspec.ValidationError, TypeError):  # TypeError: the default of a missing field cannot be made
         pass
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(_no_json(what, document, error)) from None
+        raise DecodeError(_no_json(description, document, error)) from None
     except RecursionError:
-        raise NestedTooDeeply(f"{what}: the document is nested too deeply for Python to read it") from None
+        raise NestedTooDeeply(f"{description}: the document is nested too deeply for Python to read it") from None
     tree = None
     try:
         tree = normalise(cls, msgspec.json.decode(document))
@@ -103,9 +103,9 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
         except msgspec.ValidationError as error:
             return _forgiving(cls, tree, error)
     except RecursionError:
-        raise NestedTooDeeply(f"{what}: the document is nested too deeply for Python to read it") from None
+        raise NestedTooDeeply(f"{description}: the document is nested too deeply for Python to read it") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{_describe(what, document)}: {explain(error, decoder, tree)}") from None
+        raise DecodeError(f"{_describe(description, document)}: {explain(error, decoder, tree)}") from None
 
 
 def _forgiving(cls: type[M], tree: Any, error: msgspec.ValidationError) -> M:

@@ -82,21 +82,21 @@ def schemas_from(path: Path) -> Schemas:
     return schemas_of(older, newer, paths, str(path))
 
 
-def schemas_of(older: dict[str, JSONObject], newer: dict[str, JSONObject], paths: JSONObject, where: str) -> Schemas:
+def schemas_of(older: dict[str, JSONObject], newer: dict[str, JSONObject], paths: JSONObject, source: str) -> Schemas:
     """Return the schemas of normal definitions.
 
     Args:
         older: Definitions of OpenAPI version 2 by name.
         newer: Definitions of version 3 by name.
         paths: Paths of the same documents.
-        where: Name of the documents, for errors.
+        source: Name of the documents, for errors.
 
     Raises:
         ConfigError: there is no definition.
     """
     definitions = openapi.merge(older, newer)
     if not definitions:
-        raise ConfigError(f"{where}: no OpenAPI document in it; save one with: kubectl get --raw /openapi/v2")
+        raise ConfigError(f"{source}: no OpenAPI document in it; save one with: kubectl get --raw /openapi/v2")
     definitions = openapi.hoist(definitions)
     document = SchemaDocument(
         version="",

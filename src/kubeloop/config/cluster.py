@@ -101,27 +101,27 @@ def without_password(url: str) -> str:
     return f"{start}{slashes}{rest.rpartition('@')[2]}"
 
 
-def check_server(url: str, where: str) -> None:
-    """Validate a server's address. ``where`` names the setting, for messages.
+def check_server(url: str, setting: str) -> None:
+    """Validate a server's address. ``setting`` names the setting, for messages.
 
     Raises:
         ConfigError: the address is invalid.
     """
     if not _is_url(url):
-        raise ConfigError(f'{where}: "{without_password(url)}" is no URL of a server; write for example https://127.0.0.1:6443')
+        raise ConfigError(f'{setting}: "{without_password(url)}" is no URL of a server; write for example https://127.0.0.1:6443')
     # It would appear in every message and log record.
     if "@" in urlsplit(url).netloc:
-        raise ConfigError(f"{where}: the URL holds a user; give the user username and password (or a token) instead")
+        raise ConfigError(f"{setting}: the URL holds a user; give the user username and password (or a token) instead")
 
 
-def check_proxy(url: str, where: str) -> None:
+def check_proxy(url: str, setting: str) -> None:
     """Validate a proxy's address as ``check_server`` does; an empty address means none.
 
     Raises:
         ConfigError: the address is invalid.
     """
     if url and not is_proxy_url(url):
-        raise not_a_proxy(where, without_password(url))
+        raise not_a_proxy(setting, without_password(url))
 
 
 def _is_url(text: str) -> bool:

@@ -68,15 +68,15 @@ class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
         return f"ExecPlugin({self.command!r}, {len(self.args)} arguments, {len(self.env)} variables)"
 
 
-def usable_token(token: str, where: str) -> str:
-    """Return the token without surrounding blanks. ``where`` names its setting, for messages.
+def usable_token(token: str, setting: str) -> str:
+    """Return the token without surrounding blanks. ``setting`` names its setting, for messages.
 
     Raises:
         ConfigError: the token has characters that a header cannot contain.
     """
     token = token.strip()
     if not token.isprintable() or not token.isascii() or " " in token:
-        raise ConfigError(f"{where}: it holds characters that cannot stand in a header; copy it again, without line breaks")
+        raise ConfigError(f"{setting}: it holds characters that cannot stand in a header; copy it again, without line breaks")
     return token
 
 

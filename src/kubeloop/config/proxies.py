@@ -76,9 +76,9 @@ def is_proxy_url(text: str) -> bool:
         return False
 
 
-def not_a_proxy(where: str, shown: str) -> ConfigError:
+def not_a_proxy(setting: str, shown: str) -> ConfigError:
     """Return the error for a configured proxy that ``is_proxy_url`` refuses."""
-    return ConfigError(f'{where}: only {_SHOWN_SCHEMES} are supported, written as http://HOST:PORT, not "{shown}"')
+    return ConfigError(f'{setting}: only {_SHOWN_SCHEMES} are supported, written as http://HOST:PORT, not "{shown}"')
 
 
 def _parse(value: str, name: str) -> SplitResult:

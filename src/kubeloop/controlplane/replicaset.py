@@ -244,8 +244,8 @@ def pod_from(template: dict[str, Any], owner: str, namespace: str) -> Pod:
     return decode(Pod, msgspec.json.encode(document))
 
 
-async def in_growing_batches(one: Callable[[], Awaitable[None]], count: int) -> None:
-    """Call ``one`` ``count`` times, 1, 2, 4 ... at once. After a batch with a failure no more batches follow, so that a quota or
+async def in_growing_batches(action: Callable[[], Awaitable[None]], count: int) -> None:
+    """Call ``action`` ``count`` times, 1, 2, 4 ... at once. After a batch with a failure no more batches follow, so that a quota or
     a webhook refuses once and not five hundred times (slowStartBatch upstream).
 
     Raises:
@@ -255,7 +255,7 @@ async def in_growing_batches(one: Callable[[], Awaitable[None]], count: int) -> 
     while count > 0:
         size = min(size, count)
         # All calls do the same: the first error represents those of its batch, which failed for the same reason.
-        outcomes = await asyncio.gather(*(one() for _ in range(size)), return_exceptions=True)
+        outcomes = await asyncio.gather(*(action() for _ in range(size)), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome

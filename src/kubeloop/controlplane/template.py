@@ -32,9 +32,9 @@ def template_hash(template: JSONObject, collision_count: int | None = None) -> s
     return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(digest))
 
 
-def same_template(one: JSONObject, other: JSONObject) -> bool:
+def same_template(left: JSONObject, right: JSONObject) -> bool:
     """Whether two templates, as a server returns them, make the same pods; the hash label is ignored."""
-    return bool(_bare(one) == _bare(other))
+    return bool(_bare(left) == _bare(right))
 
 
 def with_hash(template: JSONObject, value: str) -> JSONObject:

@@ -31,12 +31,12 @@ class ConstructionError(TypeError):
     """
 
 
-def construction_error(cls: type[msgspec.Struct], given: Mapping[str, Any], error: TypeError) -> TypeError:
+def construction_error(cls: type[msgspec.Struct], arguments: Mapping[str, Any], error: TypeError) -> TypeError:
     """Return the error to raise for ``error``, which the constructor of ``cls`` raised.
 
     Args:
         cls: The class that was called.
-        given: The keyword arguments.
+        arguments: The keyword arguments.
         error: As msgspec raised it, or the ``ConstructionError`` of a default that could not be made.
 
     Returns:
@@ -44,14 +44,14 @@ def construction_error(cls: type[msgspec.Struct], given: Mapping[str, Any], erro
     """
     text = str(error)
     if isinstance(error, ConstructionError):
-        found = _default_that_fails(cls, given)
+        found = _default_that_fails(cls, arguments)
         return error if found is None else ConstructionError(_unmade(cls, *found))
     unexpected = _UNEXPECTED.fullmatch(text)
     if unexpected is not None:
-        unknown = [name for name in given if name not in cls.__struct_fields__] or [unexpected["name"]]
+        unknown = [name for name in arguments if name not in cls.__struct_fields__] or [unexpected["name"]]
         return ConstructionError("; ".join(_unknown(cls, name) for name in unknown))
     if _MISSING.fullmatch(text):
-        missing = [name for name in required_fields(cls) if name not in given]
+        missing = [name for name in required_fields(cls) if name not in arguments]
         return ConstructionError(f"{cls.__name__} needs {_joined(missing)}: {cls.__name__}({_arguments(missing)})")
     if text == _POSITIONAL:
         return ConstructionError(f"{cls.__name__} takes keyword arguments only: {cls.__name__}({_arguments(_fields(cls)[:3])})")

@@ -49,7 +49,7 @@ def group_version(api_version: object) -> GroupVersion:
     return GroupVersion(group, version)
 
 
-def require_labels(what: str, names: Sequence[str]) -> None:
+def require_labels(description: str, names: Sequence[str]) -> None:
     """Refuse names that cannot be part of a URL.
 
     Raises:
@@ -58,11 +58,11 @@ def require_labels(what: str, names: Sequence[str]) -> None:
     """
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         wanted = f'a tuple of names, such as ("{names}",)' if isinstance(names, str) else "text"
-        raise TypeError(f"{what}={names!r}: must be {wanted}")
+        raise TypeError(f"{description}={names!r}: must be {wanted}")
     for name in names:
         if not _LABEL.fullmatch(name):
             wanted = f'lower case letters, digits and hyphens, at most 63, beginning with a letter, such as "{_suggested(name)}"'
-            raise ValueError(f'{what}="{name}": must be {wanted}')
+            raise ValueError(f'{description}="{name}": must be {wanted}')
 
 
 def require_kind_name(kind: str) -> None:

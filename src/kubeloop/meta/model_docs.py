@@ -19,18 +19,18 @@ import msgspec
 _FACTS = "Wire name "
 
 
-def doc_of(cls: type[msgspec.Struct], own: str | None = None) -> str:
+def doc_of(cls: type[msgspec.Struct], docstring: str | None = None) -> str:
     """Return the text of the class, and name, type and documentation of each field.
 
     Args:
         cls: A model.
-        own: The docstring of the class. It stands alone if there is no text below any field.
+        docstring: The docstring of the class. It stands alone if there is no text below any field.
     """
     stub, *_ = nodes = [_node_of(base) for base in cls.__mro__ if issubclass(base, msgspec.Struct)]
     texts = {name: text for node in reversed(nodes) if node is not None for name, text in _field_texts(node)}
-    head = own or (ast.get_docstring(stub) if stub is not None else None) or f"{cls.__name__}."
+    head = docstring or (ast.get_docstring(stub) if stub is not None else None) or f"{cls.__name__}."
     fields = [info for info in msgspec.structs.fields(cls) if not info.name.startswith("_")]
-    if not fields or (own is not None and not (stub is not None and any(_field_texts(stub)))):
+    if not fields or (docstring is not None and not (stub is not None and any(_field_texts(stub)))):
         return head
     return "\n".join([inspect.cleandoc(head), "", "Fields:", *(_entry(info, texts.get(info.name)) for info in fields)])
 

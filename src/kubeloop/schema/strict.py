@@ -170,19 +170,19 @@ class _State:
     #: Inside a hand-written decoder upstream is not strict.
     lenient: bool = False
 
-    def mistyped(self, met: str, wanted: str) -> None:
+    def mistyped(self, actual: str, expected: str) -> None:
         """Record the first type error; decoding continues, because an error of a special type takes precedence."""
         if not self.fault:
-            self.fault = self.type_error(met, wanted)
+            self.fault = self.type_error(actual, expected)
 
-    def type_error(self, met: str, wanted: str) -> str:
+    def type_error(self, actual: str, expected: str) -> str:
         where = f"Go struct field {self.struct}.{'.'.join(self.fields)}" if self.struct or self.fields else "Go value"
-        return f"json: cannot unmarshal {met} into {where} of type {wanted}"
+        return f"json: cannot unmarshal {actual} into {where} of type {expected}"
 
-    def problem(self, what: str, name: str) -> None:
+    def problem(self, description: str, name: str) -> None:
         if not self.lenient and len(self.problems) < _MOST_PROBLEMS:
             whole = "".join(self.path) + "." + name if self.path else name
-            self.problems[f"{what} field {go_quoted(whole)}"] = None
+            self.problems[f"{description} field {go_quoted(whole)}"] = None
 
     def step(self, name: str) -> None:
         self.path.append(f".{name}" if self.path else name)

@@ -167,17 +167,17 @@ def _unchanged(value: Any, schema: TypeSchema, old: _Old) -> bool:
     return same(old.value, value)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(left: Any, right: Any) -> bool:
     """Compare JSON values deeply: unlike Python's, ``true`` is not 1 and 1 is not 1.0."""
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other
-    if type(one) is not type(other):
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right
+    if type(left) is not type(right):
         return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
 
 
 def _bad_type(path: str, wanted: str, found: str) -> _Fault:

@@ -15,8 +15,8 @@ from urllib.parse import unquote
 from multidict import CIMultiDict
 
 from kubeloop.meta.errors import TransportError
-from kubeloop.serving.answer import Hijack, Reply, SocketTakeover, StreamingResponse
 from kubeloop.serving.answer import Answer as WholeReply
+from kubeloop.serving.answer import Hijack, Reply, SocketTakeover, StreamingResponse
 from kubeloop.serving.listener import Handler
 from kubeloop.serving.request import BodyTooLarge, Request
 from kubeloop.transport.headers import Headers

@@ -1,6 +1,6 @@
 """The authorizer of admission expressions: ``authorizer.group('apps').resource('deployments').check('create').allowed()``.
 
-Source: k8s.io/apiserver pkg/cel/library/authz.go. The variable is a ``values.Authorizer``, which makes the decisions.
+Source: k8s.io/apiserver pkg/cel/library/authz.go. The variable is a ``values.AuthorizerValue``, which makes the decisions.
 """
 
 from __future__ import annotations

@@ -87,11 +87,11 @@ def format_text(text: str, args: list[Any]) -> str:
         raise EvalError(f"index {len(args)} out of range")
     given = iter(args)
 
-    def one(found: re.Match[str]) -> str:
-        if found[0] == "%%":
+    def one(verb: re.Match[str]) -> str:
+        if verb[0] == "%%":
             return "%"
-        precision = min(int(found[1]), _MOST_PRECISION) if found[1] else None
-        return _formatted(found[2], next(given), precision)
+        precision = min(int(verb[1]), _MOST_PRECISION) if verb[1] else None
+        return _formatted(verb[2], next(given), precision)
 
     return _VERB.sub(one, text)
 

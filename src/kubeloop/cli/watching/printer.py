@@ -147,7 +147,7 @@ def _writer(stream: IO[str]) -> Callable[[Iterable[Line]], None]:
 
     # Imported for terminals only: it takes a tenth of a second.
     from rich.console import Console
-    from rich.text import TextPrinter as RichText
+    from rich.text import Text as RichText
 
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
 

@@ -53,10 +53,10 @@ class OpenApi:
         self._newer: dict[str, JSONObject] = {}
         self._paths: JSONObject = {}
 
-    def add(self, tree: JSONObject, where: str) -> bool:
+    def add(self, tree: JSONObject, source: str) -> bool:
         """Add ``tree`` if it is a document of version 2 or 3, or several of version 3 by path; return whether it is."""
         if "swagger" in tree:
-            self._older.update(openapi.definitions_v2(tree, where, descriptions=True))
+            self._older.update(openapi.definitions_v2(tree, source, descriptions=True))
             self._paths.update(tree.get("paths", {}))
             return True
         documents = (

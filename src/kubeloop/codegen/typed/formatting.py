@@ -31,11 +31,11 @@ def formatted(files: Mapping[str, str]) -> dict[str, str]:
         return {path: (folder / path).read_text(encoding="utf-8") for path in files}
 
 
-def same(one: str, other: str) -> bool:
+def same(left: str, right: str) -> bool:
     """Whether two modules differ only in format."""
-    if one == other:
+    if left == right:
         return True
     try:
-        return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+        return ast.dump(ast.parse(left)) == ast.dump(ast.parse(right))
     except SyntaxError:
         return False

@@ -46,16 +46,16 @@ _MOST_KEYS: Final = 4
 _INT64: Final = 2**63
 
 
-def markers(node: JSONObject, said: JSONObject, type_text: str) -> list[str]:
-    """Return the source of the markers that turn ``said`` (derived from the type) into ``node``. ``type_text`` decides whether ``Meta``
+def markers(node: JSONObject, derived: JSONObject, type_text: str) -> list[str]:
+    """Return the source of the markers that turn ``derived`` (derived from the type) into ``node``. ``type_text`` decides whether ``Meta``
     fits.
 
     Guarantees
-        Applied to ``said`` in order they give exactly ``node``, descriptions aside.
+        Applied to ``derived`` in order they give exactly ``node``, descriptions aside.
     """
-    rest = {key: value for key, value in node.items() if key != "description" and said.get(key, _NOTHING) != value}
-    gone = [key for key in said if key not in node]
-    found = list(_markers(rest, gone, said, type_text))
+    rest = {key: value for key, value in node.items() if key != "description" and derived.get(key, _NOTHING) != value}
+    gone = [key for key in derived if key not in node]
+    found = list(_markers(rest, gone, derived, type_text))
     leftover: JSONObject = {**rest, **dict.fromkeys(gone)}
     if leftover:
         found.append(f"{_DECLARE}.Schema({literal(leftover)})")

@@ -168,11 +168,11 @@ def references(node: JSONObject) -> set[str]:
     return found
 
 
-def source_of_crd(crd: JSONObject, where: str) -> ModelSource:
+def source_of_crd(crd: JSONObject, source: str) -> ModelSource:
     """Return the versions of a CustomResourceDefinition (apiextensions.k8s.io/v1), served or not.
 
     Raises:
-        ConfigError: it is no such definition, or of a version that Kubernetes no longer serves; ``where`` names its file.
+        ConfigError: it is no such definition, or of a version that Kubernetes no longer serves; ``source`` names its file.
     """
     try:
         spec, name = crd["spec"], crd["metadata"]["name"]
@@ -181,9 +181,9 @@ def source_of_crd(crd: JSONObject, where: str) -> ModelSource:
         for version in versions:
             _add_version(found, crd, group, names, version)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{where}: a CustomResourceDefinition without {error}; expected one of apiextensions.k8s.io/v1") from error
+        raise ConfigError(f"{source}: a CustomResourceDefinition without {error}; expected one of apiextensions.k8s.io/v1") from error
     if not found.definitions:
-        raise ConfigError(f"{where}: {name} has no version with a schema")
+        raise ConfigError(f"{source}: {name} has no version with a schema")
     return found
 
 

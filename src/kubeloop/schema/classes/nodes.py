@@ -117,9 +117,9 @@ class _Reader:
             return {"type": "array", "items": dict(_OPAQUE)}
         return dict(_OPAQUE)
 
-    def node(self, hint: Any, where: str, within: tuple[type, ...]) -> JSONObject:
+    def node(self, hint: Any, location: str, within: tuple[type, ...]) -> JSONObject:
         """Return the node of an element of a list or map; it is nullable if the type includes None."""
-        node = self._field(hint, where, within)[0]
+        node = self._field(hint, location, within)[0]
         if _may_be_none(hint):
             node["nullable"] = True
         return ordered(node)
