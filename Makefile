@@ -34,10 +34,11 @@ demo: $(STAMP)  ## server, kubectl and a controller at work, in under a minute
 
 test: lint types layers structure unit  ## everything that CI runs
 
-lint: $(STAMP)  ## ruff: rules and format; names and words (tools/names.json)
+lint: $(STAMP)  ## ruff: rules and format; names and words (tools/names.json); docstrings (tools/docstrings.json)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/python -m tools.names
+	@$(BIN)/python -m tools.docstrings
 
 types: $(STAMP)  ## strict type check of src, tests, examples, bench
 	@$(BIN)/mypy

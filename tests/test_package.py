@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import kubeloop
-from kubeloop.meta.version import VERSION
+from kubeloop.version import VERSION
 
 
 @pytest.mark.parametrize("name", [name for name in kubeloop.__all__ if name != "__version__"])
@@ -129,6 +131,21 @@ def test_a_module_that_cannot_be_imported_does_not_hide_where_the_name_is(monkey
 
 def test_importing_it_loads_neither_models_nor_http() -> None:
     code = "import sys, kubeloop; print(*sys.modules, sep='\\n')"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
     assert "kubeloop" in loaded
-    assert not [name for name in loaded if name.split(".")[0] in ("aiohttp", "msgspec", "rich") or name.startswith("kubeloop.")]
+    assert [name for name in loaded if name.startswith("kubeloop.")] == ["kubeloop.version"]
+    assert not loaded & {"aiohttp", "msgspec", "rich"}
+
+
+def test_a_logger_is_named_after_its_package_and_not_after_a_module() -> None:
+    """``kubeloop.<package>[.<part>]`` (docs/observability.md): names stay when modules move, and one setting is enough for a package."""
+    source = Path(kubeloop.__file__).parent
+    call = re.compile(r"(?:getLogger|logger_with_context)\(([^)\n]+)\)")
+    wrong = []
+    for path in source.rglob("*.py"):
+        package = path.relative_to(source).parts[0]
+        name = re.compile(rf'f?"kubeloop\.{package}(\.[a-z_0-9]+|\.\{{.*)?"?')
+        allowed = {'"kubeloop"', '"asyncio"', "name", "_REQUEST_LOG", "name: str", ""}
+        found = call.findall(path.read_text())
+        wrong += [f"{path.relative_to(source)}: {text}" for text in found if text not in allowed and not name.fullmatch(text)]
+    assert not wrong

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import argparse
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,15 +37,12 @@ def _step(text: str) -> None:
 
 
 def version() -> str:
-    """The version of pyproject.toml.
+    """Return the version in ``kubeloop/version.py``, its only copy.
 
     Raises:
-        ReleaseFailed: ``kubeloop.__version__`` differs, or the changelog has no section of that version.
+        ReleaseFailed: the changelog has no section of that version.
     """
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        number = str(tomllib.load(file)["project"]["version"])
-    if f'__version__ = "{number}"' not in (ROOT / "src/kubeloop/__init__.py").read_text():
-        raise ReleaseFailed(f"src/kubeloop/__init__.py has another __version__ than pyproject.toml ({number}): change one of them")
+    number = str(runpy.run_path(str(ROOT / "src/kubeloop/version.py"))["VERSION"])
     if not re.search(rf"^## {re.escape(number)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE):
         raise ReleaseFailed(f'CHANGELOG.md has no section "## {number}": rename "## Unreleased"')
     return number

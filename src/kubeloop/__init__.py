@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kubeloop.version import VERSION as __version__  # noqa: N811 - Python's usual name for it
+
 if TYPE_CHECKING:
     from kubeloop.cache import Informer, Informers, ObjectStore
     from kubeloop.client import Client
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     )
     from kubeloop.meta.program import run
 
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "cache": ("Informer", "Informers", "ObjectStore"),

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kubeloop.config import Authenticator
+from kubeloop.config import RequestAuthenticator
 from kubeloop.timing import SystemClock
 from tests.servers import ServerUnderTest
 
@@ -61,7 +61,7 @@ class Asked:
 @pytest.fixture
 async def asked(server: ServerUnderTest) -> Asked:
     config = server.config
-    return Asked(server, config.ssl_context(await Authenticator(config, SystemClock()).client_certificate()))
+    return Asked(server, config.ssl_context(await RequestAuthenticator(config, SystemClock()).client_certificate()))
 
 
 REFUSED = "400 Bad Request"

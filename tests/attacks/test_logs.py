@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.cli.server_logging import JsonLines, Text
+from kubeloop.cli.server_logging import JsonLogFormatter, TextLogFormatter
 from kubeloop.config import ClusterConfig, load_config
 
 pytestmark = pytest.mark.embedded
@@ -108,7 +108,7 @@ def test_nobody_writes_lines_and_no_secret_is_read_in_the_logs(running: Running)
     assert GOLD not in written.replace(f'"type":"{GOLD}"', "").replace(f'value: \\"{GOLD}\\"', "")
 
 
-@pytest.mark.parametrize("formatter", [Text("%(levelname)s %(message)s"), JsonLines()], ids=["text", "json"])
+@pytest.mark.parametrize("formatter", [TextLogFormatter("%(levelname)s %(message)s"), JsonLogFormatter()], ids=["text", "json"])
 def test_a_record_is_one_line_and_what_a_terminal_would_obey_is_escaped(formatter: logging.Formatter) -> None:
     try:
         raise ValueError(f"a\n{FORGED}\x1b[2J")

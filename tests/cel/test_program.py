@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeloop.cel import CompileError, CostExceeded, Environment, EvalError, InstantiationError, Program, compile_expression, types
-from kubeloop.cel.values import AccessQuestion, Authorizer, Decision, Timestamp
+from kubeloop.cel.values import AccessQuestion, AuthorizerDecision, AuthorizerValue, Timestamp
 
 ANYTHING = Environment({"object": types.DYN, "n": types.INT, "authorizer": types.AUTHORIZER})
 
@@ -97,16 +97,16 @@ def test_marks_stand_below_wide_characters() -> None:
 def test_the_authorizer_is_asked_with_what_the_expression_says() -> None:
     asked: list[tuple[AccessQuestion, str]] = []
 
-    def decide(question: AccessQuestion, verb: str) -> Decision:
+    def decide(question: AccessQuestion, verb: str) -> AuthorizerDecision:
         asked.append((question, verb))
-        return Decision(question.resource == "pods", "because")
+        return AuthorizerDecision(question.resource == "pods", "because")
 
     program = compiled(
         "authorizer.serviceAccount('ns', 'sa').group('').resource('pods').subresource('log').namespace('a').name('b')"
         ".check('get').allowed()"
         " && authorizer.path('/healthz').check('get').reason() == 'because'"
     )
-    assert program.eval({"authorizer": Authorizer(decide)}) is True
+    assert program.eval({"authorizer": AuthorizerValue(decide)}) is True
     (pods, verb), (path, _) = asked
     assert (pods.resource, pods.subresource, pods.namespace, pods.name, verb) == ("pods", "log", "a", "b", "get")
     assert pods.by.service_account == "system:serviceaccount:ns:sa"

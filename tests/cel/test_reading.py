@@ -10,7 +10,7 @@ from kubeloop.cel import CompileError, Environment, compile_expression, types
 from kubeloop.cel.faults import render
 from kubeloop.cel.parser import parse
 from kubeloop.cel.reading import read
-from kubeloop.cel.syntax import Call, Comprehension, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
+from kubeloop.cel.syntax import CallNode, Comprehension, Const, EntryNode, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
 from kubeloop.cel.syntax_errors import SyntaxErrorReport
 
 
@@ -23,7 +23,7 @@ def shown(node: Node) -> str:
             return node.name
         case Select():
             return f"has({shown(node.operand)}.{node.field})" if node.test_only else f"{shown(node.operand)}.{node.field}"
-        case Call():
+        case CallNode():
             target = "" if node.target is None else f"{shown(node.target)}->"
             return f"{target}{node.function}({', '.join(shown(one) for one in node.args)})"
         case ListLiteral():
@@ -35,7 +35,7 @@ def shown(node: Node) -> str:
             return f"fold({node.variable} of {shown(node.over)}: {shown(node.step)})"
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: EntryNode) -> str:
     key = entry.key if isinstance(entry.key, str) else shown(entry.key)
     return f"{'?' * entry.optional}{key}: {shown(entry.value)}"
 

@@ -8,8 +8,8 @@ import pytest
 
 from kubeloop.cel import CompileError, compile_expression
 from kubeloop.cel.converting import converter
-from kubeloop.cel.declared import MOST_BYTES, Declared, declare, environment
-from kubeloop.cel.estimate import Range
+from kubeloop.cel.declared import MOST_BYTES, DeclaredType, declare, environment
+from kubeloop.cel.estimate import CostRange
 from kubeloop.cel.identifier_escaping import escape, unescape
 from kubeloop.schema.structural import parse
 
@@ -56,7 +56,7 @@ def test_unescaping(identifier: str, name: str | None) -> None:
     assert unescape(identifier) == name
 
 
-def declared(schema: dict[str, Any], *, is_root: bool = False) -> Declared:
+def declared(schema: dict[str, Any], *, is_root: bool = False) -> DeclaredType:
     found = declare(parse(schema), is_root=is_root)
     assert found is not None
     return found
@@ -76,7 +76,7 @@ def declared(schema: dict[str, Any], *, is_root: bool = False) -> Declared:
     ],
 )
 def test_sizes(schema: dict[str, Any], most: int) -> None:
-    assert declared(schema).size_of(("self",)) == Range(0, most)
+    assert declared(schema).size_of(("self",)) == CostRange(0, most)
 
 
 def test_required_fields_make_the_smallest_object_larger() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from kubeloop.cli.durations import Duration
+from kubeloop.cli.durations import DurationParameter
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ from kubeloop.cli.durations import Duration
     ],
 )
 def test_a_duration(text: str, expected: float) -> None:
-    assert Duration().convert(text, None, None) == pytest.approx(expected)
+    assert DurationParameter().convert(text, None, None) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("text", ["", "0", "0s", "-5", "5 m", "m", "1d", "nan", "inf", "5m!"])
 def test_what_is_none(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no duration; write seconds, or one like 5m or 1h30m"):
-        Duration().convert(text, None, None)
+        DurationParameter().convert(text, None, None)

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubeloop.cli.server import server
-from kubeloop.cli.server_logging import JsonLines, Text
+from kubeloop.cli.server_logging import JsonLogFormatter, TextLogFormatter
 from kubeloop.config import load_config
 
 pytestmark = pytest.mark.embedded
@@ -92,8 +92,8 @@ def test_what_makes_no_sense_is_told_in_a_line(flags: list[str], said: str) -> N
 def test_fields_follow_the_message_or_are_of_the_object() -> None:
     record = logging.LogRecord("a.b", logging.INFO, "", 0, "HTTP %s", ("x",), None)
     record.fields = {"URI": '/a"b', "resp": 200}
-    assert Text("%(message)s").format(record) == 'HTTP x URI="/a\\"b" resp=200'
-    shown = json.loads(JsonLines().format(record))
+    assert TextLogFormatter("%(message)s").format(record) == 'HTTP x URI="/a\\"b" resp=200'
+    shown = json.loads(JsonLogFormatter().format(record))
     assert {name: shown[name] for name in ("level", "logger", "msg", "URI", "resp")} == {
         "level": "info",
         "logger": "a.b",

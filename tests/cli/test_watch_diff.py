@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.cli.watching.diff import Change, changes, without_noise
+from kubeloop.cli.watching.diff import FieldDifference, changes, without_noise
 from kubeloop.cli.watching.text import lines
 from kubeloop.codec.redact_secrets import masked, plain
 
@@ -176,5 +176,5 @@ def test_there_are_differences_exactly_where_the_json_differs(before: JSON, afte
     assert (found == []) is same
     assert changes(before, before) == []
     for change in found:
-        assert isinstance(change, Change)
+        assert isinstance(change, FieldDifference)
         assert list(lines(change))

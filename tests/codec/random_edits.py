@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from hypothesis import assume
 
-from kubeloop.codec.shape import Field, Form, Shape, fields_of
+from kubeloop.codec.shape import FieldShape, Shape, ValueForm, fields_of
 from kubeloop.declare import ListMap
 from kubeloop.meta import Model, Quantity, Resource, custom_resource
 
@@ -61,23 +61,23 @@ def document(cls: type[Any], rng: random.Random, depth: int) -> Tree:
     return tree
 
 
-def value_of(shape: Shape, rng: random.Random, depth: int, field: Field | None = None) -> Any:
-    if shape.form is Form.ANY or depth < 0:
+def value_of(shape: Shape, rng: random.Random, depth: int, field: FieldShape | None = None) -> Any:
+    if shape.form is ValueForm.ANY or depth < 0:
         return None
-    if shape.form is Form.STRUCT:
+    if shape.form is ValueForm.STRUCT:
         return document(shape.type, rng, depth)
-    if shape.form is Form.LIST and shape.item is not None:
+    if shape.form is ValueForm.LIST and shape.item is not None:
         return [
             built
             for _ in range(rng.randrange(4))
             if (built := value_of(shape.item, rng, depth)) is not None and with_keys(built, field, rng)
         ]
-    if shape.form is Form.MAP and shape.item is not None:
+    if shape.form is ValueForm.MAP and shape.item is not None:
         return {f"k{index}": built for index in range(rng.randrange(3)) if (built := value_of(shape.item, rng, depth)) is not None}
     return scalar(shape, rng)[1]
 
 
-def with_keys(item: Any, field: Field | None, rng: random.Random) -> bool:
+def with_keys(item: Any, field: FieldShape | None, rng: random.Random) -> bool:
     """Keys of keyed lists are there and unique, as a server makes sure."""
     if field is not None and field.keys and field.shape.item is not None:
         for known in fields_of(field.shape.item.type).by_wire.values():
@@ -118,8 +118,8 @@ class Edit:
             field
             for field in fields_of(type(obj)).by_wire.values()
             if field.wire not in SKIPPED
-            and field.shape.form is not Form.ANY
-            and (field.shape.form is not Form.STRUCT or fields_of(field.shape.type).by_wire)
+            and field.shape.form is not ValueForm.ANY
+            and (field.shape.form is not ValueForm.STRUCT or fields_of(field.shape.type).by_wire)
         ]
         if not fields:
             return
@@ -129,7 +129,7 @@ class Edit:
         if now is not None and field.optional and self.rng.random() < 0.15:
             setattr(obj, field.name, None)
             tree.pop(field.wire, None)
-        elif field.shape.form is Form.STRUCT:
+        elif field.shape.form is ValueForm.STRUCT:
             if now is None:
                 now = field.shape.type()
                 setattr(obj, field.name, now)
@@ -140,9 +140,9 @@ class Edit:
             if json.dumps(tree[field.wire]) == before == "{}":
                 tree.pop(field.wire)
                 setattr(obj, field.name, None if field.optional else now)
-        elif field.shape.form is Form.LIST:
+        elif field.shape.form is ValueForm.LIST:
             tree[field.wire] = self.list_in(field.shape, now, tree.get(field.wire), keyed=bool(field.keys))
-        elif field.shape.form is Form.MAP:
+        elif field.shape.form is ValueForm.MAP:
             if now is None:
                 setattr(obj, field.name, now := {})
             tree[field.wire] = self.map_in(field.shape, now, tree.get(field.wire))
@@ -169,7 +169,7 @@ class Edit:
         elif action == "edit":
             self.inside(shape.item, now, tree, at)
         else:
-            structs = shape.item.form is Form.STRUCT
+            structs = shape.item.form is ValueForm.STRUCT
             # Servers refuse a key twice; what says nothing to the models cannot be told from what was made new; and one item copied over
             # another cannot be told from that other, edited.
             if structs and not keyed and to_plain(now[at]) and self.rng.random() < 0.2:
@@ -196,19 +196,19 @@ class Edit:
         return tree
 
     def inside(self, shape: Shape, now: Any, tree: Any, at: Any) -> None:
-        if shape.form is Form.STRUCT:
+        if shape.form is ValueForm.STRUCT:
             if tree[at] is None:
                 tree[at] = {}
             self.struct(now[at], tree[at])
-        elif shape.form is Form.SCALAR:
+        elif shape.form is ValueForm.SCALAR:
             now[at], tree[at] = scalar(shape, self.rng)
 
     def item(self, shape: Shape) -> tuple[Any, Any]:
-        if shape.form is not Form.STRUCT:
-            return ([], []) if shape.form is Form.LIST else ({}, {}) if shape.form is Form.MAP else scalar(shape, self.rng)
+        if shape.form is not ValueForm.STRUCT:
+            return ([], []) if shape.form is ValueForm.LIST else ({}, {}) if shape.form is ValueForm.MAP else scalar(shape, self.rng)
         made = shape.type()
         for field in fields_of(shape.type).by_wire.values():
-            if field.shape.form is Form.SCALAR:
+            if field.shape.form is ValueForm.SCALAR:
                 setattr(made, field.name, scalar(field.shape, self.rng)[0])
         return made, to_plain(made)
 

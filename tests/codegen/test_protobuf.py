@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubeloop.cli.generate import generate
-from kubeloop.codec.protobuf.table import Count, Form, Message, Scalar, Zero, table
+from kubeloop.codec.protobuf.table import Count, MessageDefinition, MessageForm, Scalar, Zero, table
 from kubeloop.codegen.proto_files import ProtoField, read_messages
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupVersionKind
@@ -88,11 +88,11 @@ def test_an_empty_folder_is_refused_with_the_way_out(tmp_path: Path) -> None:
     assert not (tmp_path / "out.gz").exists()
 
 
-def message(group: str, version: str, kind: str) -> Message:
+def message(group: str, version: str, kind: str) -> MessageDefinition:
     return table().kind(GroupVersionKind(group, version, kind))
 
 
-def inner(outer: Message, *names: str) -> Message:
+def inner(outer: MessageDefinition, *names: str) -> MessageDefinition:
     for name in names:
         found = next(field for field in outer.fields if field.name == name).message
         assert found is not None
@@ -117,8 +117,8 @@ def test_every_message_can_be_made_ready() -> None:
 def test_names_of_json_replace_those_of_protobuf() -> None:
     schema = inner(message("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "spec", "versions", "schema", "openAPIV3Schema")
     assert {"$ref", "$schema", "x-kubernetes-int-or-string", "multipleOf"} <= set(schema.by_name)
-    assert inner(schema, "items").form == Form.SCHEMA_OR_ARRAY
-    assert inner(schema, "additionalProperties").form == Form.SCHEMA_OR_BOOL
+    assert inner(schema, "items").form == MessageForm.SCHEMA_OR_ARRAY
+    assert inner(schema, "additionalProperties").form == MessageForm.SCHEMA_OR_BOOL
 
 
 def test_embedded_structs_show_their_fields_beside_the_others() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.config import Authenticator, ClusterConfig, Credentials, ExecPlugin, Impersonation
+from kubeloop.config import ClusterConfig, Credentials, ExecPlugin, ImpersonatedUser, RequestAuthenticator
 from kubeloop.config.authenticator import impersonation_headers
 from kubeloop.meta import ConfigError
 from kubeloop.timing import FakeClock
@@ -21,11 +21,11 @@ from kubeloop.timing import FakeClock
 V1 = "client.authentication.k8s.io/v1"
 
 
-def of(credentials: Credentials, clock: FakeClock | None = None) -> Authenticator:
-    return Authenticator(ClusterConfig(server="https://h", credentials=credentials), clock or FakeClock())
+def of(credentials: Credentials, clock: FakeClock | None = None) -> RequestAuthenticator:
+    return RequestAuthenticator(ClusterConfig(server="https://h", credentials=credentials), clock or FakeClock())
 
 
-async def token(authenticator: Authenticator) -> str:
+async def token(authenticator: RequestAuthenticator) -> str:
     return (await authenticator.headers()).get("Authorization", "")
 
 
@@ -61,7 +61,7 @@ def test_a_token_or_name_that_cannot_stand_in_a_header_is_refused_at_once() -> N
         Credentials(token="first\r\nsecond", owner='user "u"')
     assert "first" not in str(raised.value)
     with pytest.raises(ConfigError, match="as-groups"):
-        Impersonation(user="jane", groups=("a\nb",))
+        ImpersonatedUser(user="jane", groups=("a\nb",))
 
 
 async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_a_plugin_that_needs_a_terminal_says_so_where_there_is_none() -> N
 
 
 def test_impersonation_escapes_what_cannot_stand_in_a_header_L160() -> None:
-    who = Impersonation(user="jane", uid="7", groups=("devs", "ops"), extra=(("acme.com/project name", ("a",)),))
+    who = ImpersonatedUser(user="jane", uid="7", groups=("devs", "ops"), extra=(("acme.com/project name", ("a",)),))
     assert impersonation_headers(who) == [
         ("Impersonate-User", "jane"),
         ("Impersonate-Uid", "7"),
@@ -199,7 +199,7 @@ def test_impersonation_escapes_what_cannot_stand_in_a_header_L160() -> None:
 @settings(max_examples=50)
 @given(st.text(min_size=1))
 def test_the_escaped_key_of_an_extra_is_a_header_name_and_round_trips_L160(key: str) -> None:
-    (_, (name, value)) = impersonation_headers(Impersonation(user="u", extra=((key, ("v",)),)))
+    (_, (name, value)) = impersonation_headers(ImpersonatedUser(user="u", extra=((key, ("v",)),)))
     escaped = name.removeprefix("Impersonate-Extra-")
     assert re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", escaped)
     assert (unquote(escaped), value) == (key, "v")

@@ -16,7 +16,7 @@ import pytest
 
 from kubeloop.codec import read_yaml
 from kubeloop.config import Kubeconfig, KubeconfigEditor, edit_kubeconfig
-from kubeloop.config.kubeconfig import Cluster, Exec, ExecVariable, User
+from kubeloop.config.kubeconfig import Cluster, Exec, ExecVariable, KubeconfigUser
 from kubeloop.meta import ConfigError
 from tests.config.documents import V1, document, write
 from tests.kubectl.runner import kubectl_binary
@@ -243,7 +243,7 @@ def test_a_cluster_or_user_that_is_renamed_is_followed_by_its_contexts(files: li
 def test_a_whole_entry_can_be_put(files: list[Path]) -> None:
     with edit_kubeconfig() as editor:
         variable = ExecVariable(name="A", value="b")
-        editor.put("u", User(exec=Exec(command="login", api_version=V1, env=[variable], interactive_mode="Never")))
+        editor.put("u", KubeconfigUser(exec=Exec(command="login", api_version=V1, env=[variable], interactive_mode="Never")))
         editor.put("c", Cluster(server="https://other"))
     user = {"exec": {"command": "login", "apiVersion": V1, "env": [{"name": "A", "value": "b"}], "interactiveMode": "Never"}}
     assert entry(files[0], "users", "u") == user
@@ -282,7 +282,7 @@ def test_another_kubeconfig_is_merged_whole_or_not_at_all(files: list[Path], tmp
         with edit_kubeconfig() as editor:
             editor.merge(other)
 
-    with pytest.raises(ConfigError, match=r'would change what is there: cluster "c" .*, user "u"'):
+    with pytest.raises(ConfigError, match=r'would change existing entries: cluster "c" .*, user "u"'):
         merge()
     assert files[0].read_text() == before
     with edit_kubeconfig() as editor:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kubeloop.config import ClusterConfig, load_config
-from kubeloop.config.kubeconfig import Exec, NamedUser, User
+from kubeloop.config.kubeconfig import Exec, KubeconfigUser, NamedUser
 from kubeloop.meta import ConfigError
 
 PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -279,7 +279,7 @@ def test_printing_shows_no_secret(tmp_path: Path) -> None:
 
 
 def test_printing_what_is_read_from_a_file_shows_no_secret() -> None:
-    user = User(token="hunter2", client_key_data="hunter3", exec=Exec(args=["hunter4"]))
+    user = KubeconfigUser(token="hunter2", client_key_data="hunter3", exec=Exec(args=["hunter4"]))
     assert "hunter" not in repr(NamedUser(name="u", user=user))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.config import Authenticator, ClusterConfig, Credentials, ExecPlugin, ExecRequest, Pem
+from kubeloop.config import ClusterConfig, Credentials, ExecPlugin, ExecRequest, Pem, RequestAuthenticator
 from kubeloop.config.plugins.credential import exec_info, read_credential
 from kubeloop.meta import ConfigError
 from tests.config.documents import V1
@@ -73,4 +73,4 @@ async def test_a_whole_plugin_in_three_lines(tmp_path: Path) -> None:
     )
     plugin = ExecPlugin(command=sys.executable, args=(str(tmp_path / "plugin.py"),), provide_cluster_info=True)
     config = ClusterConfig(server="https://h", credentials=Credentials(exec=plugin))
-    assert await Authenticator(config).headers() == {"Authorization": "Bearer for-h"}
+    assert await RequestAuthenticator(config).headers() == {"Authorization": "Bearer for-h"}

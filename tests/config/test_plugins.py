@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.config import Authenticator, ClusterConfig, Credentials, ExecPlugin, PluginPolicy
+from kubeloop.config import ClusterConfig, Credentials, ExecPlugin, PluginPolicy, RequestAuthenticator
 from kubeloop.config.plugins import source
 from kubeloop.config.plugins.source import MOST_OUTPUT, printable
 from kubeloop.meta import ConfigError
@@ -42,7 +42,7 @@ def plugin(
 
 async def token(found: ExecPlugin, clock: FakeClock | None = None) -> str:
     config = ClusterConfig(server="https://h", credentials=Credentials(exec=found))
-    return (await Authenticator(config, clock or FakeClock()).headers()).get("Authorization", "")
+    return (await RequestAuthenticator(config, clock or FakeClock()).headers()).get("Authorization", "")
 
 
 async def failure(found: ExecPlugin) -> str:

@@ -68,7 +68,7 @@ def document() -> str:
         "",
         "What a real Kubernetes 1.36.3 API server answered to scripted requests, and whether the embedded server answers the same: status,",
         "headers and every leaf of the body. `make conformance` prints the score of all scenarios. `make test` fails when a step differs",
-        "that is not listed here, or when one that is listed no longer does. Made by `python -m tests.conformance --document`.",
+        "that is not listed here, or when a listed one no longer does. Made by `python -m tests.conformance --document`.",
         "",
         f"**{exact} of {steps} steps are equal ({100 * exact / steps:.1f} %)**, in {len(rows)} scenarios.",
         "Descriptions of Table columns and in OpenAPI documents are left out of the comparison: this server's are its own.",
@@ -80,7 +80,7 @@ def document() -> str:
     ]
     for row in rows:
         lines += [f"| {row.name} | {step} | `{row.requests[step]}` | {why} |" for step, why in sorted(row.differing.items())]
-    lines += ["", "## What is covered", "", "| | steps | scenarios |", "|---|---|---|"]
+    lines += ["", "## Coverage", "", "| | steps | scenarios |", "|---|---|---|"]
     by_name = {row.name: row.steps for row in rows}
     lines += [f"| {what} | {sum(by_name[name] for name in names)} | {', '.join(names)} |" for what, names in coverage().items()]
     lines += ["", "## Scenarios", "", "| scenario | equal steps |", "|---|---|"]

@@ -3,7 +3,7 @@
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from kubeloop.controlplane.ownership_graph import FOREGROUND, ORPHAN, Item, Node, Owner, OwnershipGraph
+from kubeloop.controlplane.ownership_graph import FOREGROUND, ORPHAN, Item, Node, OwnerEdge, OwnershipGraph
 
 
 def item(name: str) -> Item:
@@ -11,7 +11,7 @@ def item(name: str) -> Item:
 
 
 def node(name: str, *owners: str, blocks: bool = False, deleting: bool = False, finalizers: tuple[str, ...] = ()) -> Node:
-    references = tuple(Owner("v1", "ConfigMap", owner, f"uid-{owner}", blocks) for owner in owners)
+    references = tuple(OwnerEdge("v1", "ConfigMap", owner, f"uid-{owner}", blocks) for owner in owners)
     return Node(item(name), references, deleting=deleting, finalizers=finalizers)
 
 

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from kubeloop.meta import (
+    DocumentSource,
     KindInfo,
     Model,
     ObjectMeta,
     OwnerReference,
     Resource,
-    Source,
     UnknownKind,
     Unstructured,
     custom_resource,
@@ -40,7 +40,7 @@ DOCUMENT = b'{"metadata":{"name":"a","uid":"u","resourceVersion":"7"},"spec":{"u
 
 def read() -> Foo:
     foo = Foo(metadata=ObjectMeta(name="a", uid="u", resource_version="7"))
-    set_source(foo, Source(Foo, DOCUMENT))
+    set_source(foo, DocumentSource(Foo, DOCUMENT))
     return foo
 
 
@@ -167,7 +167,7 @@ class TestUnstructured:
     @pytest.mark.parametrize("twin", [copy.copy, copy.deepcopy, lambda obj: pickle.loads(pickle.dumps(obj))])
     def test_copies_and_pickles_are_equal_and_carry_the_document(self, twin: Callable[[Unstructured], Unstructured]) -> None:
         web = self.made(spec={"replicas": 1})
-        set_source(web, Source(self.Deployment, b"{}"))
+        set_source(web, DocumentSource(self.Deployment, b"{}"))
         assert twin(web) == web
         assert document(twin(web)) == b"{}"
 

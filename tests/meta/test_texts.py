@@ -15,7 +15,7 @@ from kubeloop.api.core.v1 import Container, Pod, PodSpec, ResourceRequirements, 
 from kubeloop.client import Event, ObjectList
 from kubeloop.codec import decode, encode
 from kubeloop.meta import DecodeError, Invalid, ListMeta, ObjectMeta, PartialObject, Quantity, Resource, Unstructured, set_source
-from kubeloop.meta.model import Model, Source
+from kubeloop.meta.model import DocumentSource, Model
 from kubeloop.meta.status import Status
 
 DOCUMENT = (
@@ -85,7 +85,7 @@ def test_a_kind_that_nobody_names_is_a_tree() -> None:
 
 def test_what_is_known_in_part_is_shown_in_part() -> None:
     part = Pod(metadata=ObjectMeta(name="a"), spec=PodSpec(node_name="n"))
-    set_source(part, Source(Pod, b'{"metadata":{"name":"a"}}', "only a part"))
+    set_source(part, DocumentSource(Pod, b'{"metadata":{"name":"a"}}', "only a part"))
     assert part.to_dict()["spec"]["nodeName"] == "n"
 
 

@@ -44,13 +44,13 @@ CASES: list[Any] = [
     pytest.param(Status(reason="Conflict", message="precondition"), "Conflict: precondition (get x)", id="another conflict"),
     pytest.param(
         Status(reason="AlreadyExists", message='"a" already exists'),
-        'AlreadyExists: "a" already exists (get x); create_or_update and apply change what is there',
+        'AlreadyExists: "a" already exists (get x); create_or_update and apply change the existing object',
         id="a name that is taken",
     ),
     pytest.param(
         Status(code=500, message="resourceVersion should not be set on objects to be created"),
         "HTTP 500: resourceVersion should not be set on objects to be created (get x); it was read from a server: "
-        "give a copy metadata of its own, ObjectMeta(name=...)",
+        "give a copy new metadata, ObjectMeta(name=...)",
         id="an object that was read is created again",
     ),
     pytest.param(Status(reason="Expired", message="too old"), "Expired: too old (get x); list again and go on from there", id="too old"),

@@ -77,7 +77,7 @@ def test_imported_texts_replace_our_own_and_the_hint() -> None:
     tree: dict[str, Any] = {**KIND, "properties": {"kind": {"type": "string"}, "spec": {"allOf": [{"$ref": "x"}]}, "status": {"$ref": "x"}}}
     own = Descriptions().describe(POD, {**tree, "properties": {name: dict(one) for name, one in tree["properties"].items()}})
     assert own["description"].endswith(HINT)
-    assert own["properties"]["spec"]["description"] == "What is wanted."
+    assert own["properties"]["spec"]["description"] == "The desired state."
     assert own["properties"]["status"] == {"$ref": "x"}
     described = Descriptions({POD: {"": "A pod.", "spec": "Wanted."}}).describe(POD, tree)
     assert described["description"] == "A pod."

@@ -120,7 +120,7 @@ async def test_an_async_function_says_nothing_and_is_refused(client: Client) -> 
         return False
 
     await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
-    with pytest.raises(TypeError, match="ready is async, and nobody awaits it"):
+    with pytest.raises(TypeError, match="ready is async and would never be awaited"):
         await eventually(one(client, ConfigMap, "a"), ready)
 
 

@@ -24,7 +24,7 @@ from kubeloop.meta import (
     TransportError,
     Unstructured,
 )
-from kubeloop.testing import Call, HandlerServer, TlsTestServer, on
+from kubeloop.testing import HandlerServer, RecordedCall, TlsTestServer, on
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 
@@ -90,7 +90,7 @@ class TestBehaviours:
     async def test_p195_reactors_run_in_order_and_the_first_that_handles_wins(self, server: Server, client: Client) -> None:
         seen = []
 
-        def passes(call: Call) -> None:
+        def passes(call: RecordedCall) -> None:
             seen.append(f"passes {call.verb}")
 
         server.faults.react(passes)
@@ -104,7 +104,7 @@ class TestBehaviours:
         let_go()
 
     async def test_p195_a_reactor_sees_what_was_sent_and_the_change_it_makes_is_answered(self, server: Server, client: Client) -> None:
-        async def changed(call: Call) -> dict[str, Any]:
+        async def changed(call: RecordedCall) -> dict[str, Any]:
             call.body["data"]["by"] = "reactor"
             return dict(call.body)
 
@@ -191,7 +191,7 @@ class TestBehaviours:
 async def test_p195_which_requests_a_reactor_covers(server: Server, pattern: Any, covered: set[str]) -> None:
     caught: set[str] = set()
 
-    def catch(call: Call) -> NotFound:
+    def catch(call: RecordedCall) -> NotFound:
         subresource = f"/{call.subresource}" if call.subresource else ""
         caught.add(f"{call.verb} {call.resource.resource}{subresource}")
         return NotFound(status_of_nothing)
@@ -298,8 +298,8 @@ class TestRecord:
         await client.patch(ConfigMap, "a", {"data": {"key": "new"}})
         await client.delete(ConfigMap, "a")
         create, get, patch, delete = server.faults.calls
-        assert get == Call("get", "ConfigMap", "default", "a")
-        assert patch == Call("patch", "ConfigMap", "default", "a", body={"data": {"key": "new"}})
+        assert get == RecordedCall("get", "ConfigMap", "default", "a")
+        assert patch == RecordedCall("patch", "ConfigMap", "default", "a", body={"data": {"key": "new"}})
         assert (create.verb, create.kind, create.body["data"]) == ("create", "ConfigMap", {"key": "value"})
         assert (delete.verb, delete.name) == ("delete", "a")
         assert [call.verb for call in server.faults.writes] == ["create", "patch", "delete"]
@@ -311,7 +311,7 @@ class TestRecord:
             await client.get(Pod, "a")
         with pytest.raises(Forbidden):
             await client.mapper.find("pods")
-        assert server.faults.calls == [Call("get", "Pod", "default", "a")]
+        assert server.faults.calls == [RecordedCall("get", "Pod", "default", "a")]
         assert server.faults.requests[0] == "GET /api/v1/namespaces/default/pods/a"
         assert {"GET /api", "GET /apis"} & set(server.faults.requests)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubeloop.config import Credentials, Impersonation
+from kubeloop.config import Credentials, ImpersonatedUser
 from kubeloop.meta import Forbidden, TransportError
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Hook, Outcome, SentRequest, Transport
@@ -49,7 +49,7 @@ async def test_a_hook_adds_and_replaces_headers() -> None:
             request.add("X-Request-Id", "7")
             request.add("accept", "application/yaml")
 
-    who = Credentials(token="t", impersonate=Impersonation(user="jane", groups=("devs", "ops")))
+    who = Credentials(token="t", impersonate=ImpersonatedUser(user="jane", groups=("devs", "ops")))
     async with FaultServer(Reply()) as server, Transport(server.config(credentials=who), hooks=[Own()]) as transport:
         await transport.request("GET", "/x")
     headers = server.received[0].headers

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kubeloop.config import Credentials, Impersonation
+from kubeloop.config import Credentials, ImpersonatedUser
 from kubeloop.meta import (
     AlreadyExists,
     ApiError,
@@ -74,7 +74,7 @@ async def test_a_callers_own_authorization_header_wins() -> None:
 
 
 async def test_impersonation_is_sent_group_by_group() -> None:
-    who = Credentials(token="t", impersonate=Impersonation(user="jane", groups=("devs", "ops")))
+    who = Credentials(token="t", impersonate=ImpersonatedUser(user="jane", groups=("devs", "ops")))
     async with FaultServer(Reply()) as server, Transport(server.config(credentials=who)) as transport:
         await transport.request("GET", "/version")
     assert server.received[0].headers["impersonate-user"] == "jane"

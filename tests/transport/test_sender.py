@@ -9,7 +9,7 @@ from kubeloop.http1.headers import Headers
 from kubeloop.meta import NotFound, TransportError
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Hook, Outcome, SentRequest, Transport
-from kubeloop.transport.round_tripper import Answer, OutgoingRequest
+from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead
 
 
 class Ready:
@@ -44,7 +44,7 @@ class Script:
         self.sent: list[OutgoingRequest] = []
         self.closed = False
 
-    async def send(self, request: OutgoingRequest) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ResponseHead:
         self.sent.append(request)
         return self.answers[len(self.sent) - 1]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kubeloop.config import Credentials, Impersonation
+from kubeloop.config import Credentials, ImpersonatedUser
 from kubeloop.meta import DeadlineError, Forbidden, TooManyRequests, TransportError
 from kubeloop.timing import FakeClock, TokenBucket
 from kubeloop.transport import NotUpgradedError, Transport
@@ -44,7 +44,7 @@ async def test_a_post_says_that_it_has_no_body() -> None:
 
 
 async def test_who_is_impersonated_is_said() -> None:
-    who = Credentials(token="t", impersonate=Impersonation(user="jane", groups=("devs",)))
+    who = Credentials(token="t", impersonate=ImpersonatedUser(user="jane", groups=("devs",)))
     async with (
         FaultServer(switched()) as server,
         Transport(server.config(credentials=who)) as transport,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.transport.connection import TooLargeError, UnpackError, Unpacking
+from kubeloop.transport.connection import BodyDecompressor, TooLargeError, UnpackError
 
 
 def unpacked(body: bytes, cuts: list[int], limit: int) -> bytes:
-    unpacking = Unpacking("gzip", limit)
+    unpacking = BodyDecompressor("gzip", limit)
     edges = [0, *sorted(cut for cut in cuts if 0 < cut < len(body)), len(body)]
     for start, end in itertools.pairwise(edges):
         unpacking.feed(body[start:end])
@@ -44,4 +44,4 @@ def test_an_end_that_is_missing_is_an_error(text: bytes, missing: int) -> None:
 
 
 def test_an_empty_body_is_empty() -> None:
-    assert Unpacking("gzip", 1).finish() == b""
+    assert BodyDecompressor("gzip", 1).finish() == b""

@@ -1,4 +1,4 @@
-"""An operator with kopf: a Deployment for each Foo, its size kept, what is available reported. In an environment of its own."""
+"""An operator with kopf: a Deployment for each Foo, its size kept, the available replicas reported. In a separate environment."""
 
 import kopf
 import kubernetes

@@ -1,4 +1,4 @@
-"""An operator with kubeloop: a Deployment for each Foo, its size kept, what is available reported."""
+"""An operator with kubeloop: a Deployment for each Foo, its size kept, the available replicas reported."""
 
 import msgspec
 

@@ -1,11 +1,11 @@
-"""CEL as Kubernetes speaks it: expressions compiled for an environment, evaluated with a bound on what they cost.
+"""CEL as Kubernetes uses it: compiles expressions for an environment and evaluates them with a cost limit.
 
-``compile_expression(text, Environment(variables))`` gives a ``Program``; ``declared`` makes types and values out of schemas.
+``compile_expression(text, Environment(variables))`` returns a ``Program``; ``declared`` makes types and values from schemas.
 Source: https://kubernetes.io/docs/reference/using-api/cel/, https://github.com/google/cel-spec.
 """
 
 from kubeloop.cel.faults import CompileError, CostExceeded, EvalError, InstantiationError
-from kubeloop.cel.program import PER_CALL_LIMIT, Environment, Outcome, Program, compile_expression
+from kubeloop.cel.program import PER_CALL_LIMIT, Environment, EvaluationResult, Program, compile_expression
 
 __all__ = [
     "PER_CALL_LIMIT",
@@ -13,8 +13,8 @@ __all__ = [
     "CostExceeded",
     "Environment",
     "EvalError",
+    "EvaluationResult",
     "InstantiationError",
-    "Outcome",
     "Program",
     "compile_expression",
 ]

@@ -1,6 +1,6 @@
-"""Type checking: what each part of an expression is, which overloads a call may mean, and what is wrong, in cel-go's words.
+"""The type checker: finds the type of each part of an expression, the possible overloads of a call, and type errors, in cel-go's words.
 
-Source: cel-go checker/checker.go. Names resolve in the empty container, as Kubernetes has it.
+Source: cel-go checker/checker.go. Names resolve in the empty container, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kubeloop.cel.functions import FUNCTIONS
 from kubeloop.cel.identifier_escaping import RESERVED
 from kubeloop.cel.overloads import Function
 from kubeloop.cel.syntax import (
-    Call,
+    CallNode,
     Comprehension,
     Const,
-    Entry,
+    EntryNode,
     Ident,
     ListLiteral,
     MapLiteral,
@@ -34,7 +34,7 @@ from kubeloop.cel.values import UInt
 if TYPE_CHECKING:
     from kubeloop.cel.program import Environment
 
-#: Types by the name that an expression may write, as in ``type(x) == int``.
+#: Types that an expression may name, as in ``type(x) == int``.
 TYPE_NAMES: Final = {
     "bool": types.BOOL, "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "string": types.STRING, "bytes": types.BYTES,
     "null_type": types.NULL, "list": types.list_of(types.DYN), "map": types.map_of(types.DYN, types.DYN), "type": types.TYPE,
@@ -51,15 +51,15 @@ _LOGIC: Final = {"_&&_": "logical_and", "_||_": "logical_or"}
 
 @dataclass(slots=True)
 class Checked:
-    """An expression whose types fit."""
+    """A type-checked expression."""
 
     parsed: Parsed
     types: dict[int, Type]
-    #: Identifiers of the overloads that each call may mean.
+    #: Identifiers of the possible overloads of each call.
     overloads: dict[int, list[str]]
-    #: Nodes that name a variable of the environment, with its name (which may have dots).
+    #: Nodes that name a variable of the environment, with its name (which may contain dots).
     references: dict[int, str] = field(default_factory=dict)
-    #: What the environment has besides everybody's functions.
+    #: Functions of the environment beyond the common ones.
     functions: Mapping[str, Function] = field(default_factory=dict)
 
     @property
@@ -74,7 +74,7 @@ class Checked:
 def check(parsed: Parsed, environment: Environment) -> Checked:
     """
     Raises:
-        CompileError: types that do not fit, names that nobody declared; every fault is in the text.
+        CompileError: types do not fit, or a name is not declared; the text lists every fault.
     """
     checker = _Checker(parsed, environment)
     checker.check(parsed.root)
@@ -107,7 +107,7 @@ class _Checker:
                 return self._ident(node)
             case Select():
                 return self._select(node)
-            case Call():
+            case CallNode():
                 return self._call(node)
             case ListLiteral():
                 return self._list(node)
@@ -118,7 +118,7 @@ class _Checker:
             case Comprehension():
                 return self._comprehension(node)
 
-    def _report(self, node: Node | Entry, text: str) -> None:
+    def _report(self, node: Node | EntryNode, text: str) -> None:
         self.issues.append(Issue(self.positions.get(node.id, 0), text))
 
     def _undeclared(self, node: Node, name: str) -> None:
@@ -166,7 +166,8 @@ class _Checker:
                 fields = self._fields(of.name)
                 known = fields.get(name)
                 if known is None and name in RESERVED:
-                    # A field by its own name. Only its escaped name leads to its size, so rules that need the size cost more than they may.
+                    # A field by its plain name. Only its escaped name leads to its size, so rules that need the size cost more than they
+                    # should.
                     known = fields.get(f"__{name}__")
                 if known is not None:
                     found = known
@@ -190,7 +191,7 @@ class _Checker:
     def _function(self, name: str) -> Function | None:
         return FUNCTIONS.get(name) or self.environment.functions.get(name)
 
-    def _call(self, node: Call) -> Type:
+    def _call(self, node: CallNode) -> Type:
         if node.function == "_?._":
             field_name = node.args[1]
             if not isinstance(field_name, Const) or not isinstance(field_name.value, str):
@@ -209,7 +210,7 @@ class _Checker:
             return self._resolve(node, found, None)
         prefix = qualified_name(node.target)
         if prefix is not None and (found := self._function(f"{prefix}.{node.function}")) is not None:
-            # ``strings.quote(x)`` is no call on something named strings.
+            # ``strings.quote(x)`` is not a call on a variable named strings.
             node.function, node.target = found.name, None
             return self._resolve(node, found, None)
         self.check(node.target)
@@ -219,7 +220,7 @@ class _Checker:
             return types.ERROR
         return self._resolve(node, found, node.target)
 
-    def _resolve(self, node: Call, found: Function, target: Node | None) -> Type:
+    def _resolve(self, node: CallNode, found: Function, target: Node | None) -> Type:
         nodes = node.args if target is None else [target, *node.args]
         given = [self.types[one.id] for one in nodes]
         if node.function in _LOGIC:
@@ -247,7 +248,7 @@ class _Checker:
         self.overloads[node.id] = chosen
         return result
 
-    def _logic(self, node: Call, given: list[Type]) -> Type:
+    def _logic(self, node: CallNode, given: list[Type]) -> Type:
         failed = False
         for one, of in zip(node.args, given, strict=True):
             if not self.bindings.assignable(of, types.BOOL):
@@ -257,7 +258,7 @@ class _Checker:
         return types.ERROR if failed else types.BOOL
 
     def _joined(self, before: Type | None, now: Type) -> Type:
-        """Literals may mix types here; whether that is allowed is checked once all types are known."""
+        """Literals may mix types at this point; a later step checks whether that is allowed, once all types are known."""
         if before is None:
             return now
         return types.most_general(before, now) if self.bindings.assignable(before, now) else types.DYN
@@ -302,7 +303,7 @@ class _Checker:
             field_name = str(entry.key)
             expected = fields.get(field_name)
             if expected is None or not self.bindings.assignable(expected, value):
-                shown = "" if expected is None else str(expected)  # upstream's types say that they have every field
+                shown = "" if expected is None else str(expected)  # upstream's types report every field as present
                 self._report(entry, f"expected type of field '{field_name}' is '{shown}' but provided type is '{value}'")
         return types.struct(name)
 
@@ -347,5 +348,5 @@ class _Checker:
 
 
 def literal(node: Node) -> Any:
-    """The value of a constant, None for anything else."""
+    """Return the value of a constant, None for any other node."""
     return node.value if isinstance(node, Const) else None

@@ -1,4 +1,4 @@
-"""Checks of constants in an expression before it runs: regular expressions, times, durations, quantities and other literals."""
+"""Checks the constants of an expression before it runs: regular expressions, times, durations, quantities and other literals."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kubeloop.cel.faults import CompileError, EvalError, InstantiationError, Iss
 from kubeloop.cel.functions import FUNCTIONS
 from kubeloop.cel.functions.formatting import clauses, fits
 from kubeloop.cel.functions.timestamps import parse_duration, parse_timestamp
-from kubeloop.cel.syntax import Call, Const, Entry, ListLiteral, MapLiteral, Node, children, walk
+from kubeloop.cel.syntax import CallNode, Const, EntryNode, ListLiteral, MapLiteral, Node, children, walk
 from kubeloop.cel.types import Type, unwrap_optional
 from kubeloop.cel.values import as_key, check_qualifier, is_key
 from kubeloop.schema.patterns import go_pattern
 from kubeloop.schema.regular import PatternError
 
-# Calls with nothing but constants that fail whenever they are evaluated: found when the program is made, as cel-go's optimiser does.
+# Calls with constant arguments that always fail: found when the program is made, as cel-go's optimiser does.
 #
 # Source: cel-go interpreter/decorators.go (conversions), k8s.io/apiserver pkg/cel/library/regex.go.
 
@@ -27,7 +27,7 @@ _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "
 def check_constants(checked: Checked) -> None:
     """
     Raises:
-        InstantiationError: a conversion or a pattern that cannot be.
+        InstantiationError: a constant conversion or pattern always fails.
     """
     try:
         _fold(checked.root)
@@ -47,7 +47,7 @@ def _varies(values: list[Any]) -> bool:
 
 
 def _fold(node: Node) -> Any:
-    """The value of a node that is the same whenever it is evaluated, for those kinds of nodes that upstream evaluates beforehand."""
+    """Return the value of a constant node, for those kinds of nodes that upstream evaluates in advance."""
     below = [_fold(one) for one in children(node)]
     match node:
         case Const():
@@ -57,16 +57,16 @@ def _fold(node: Node) -> Any:
         case MapLiteral() if not _varies(below) and not any(one.optional for one in node.entries):
             if all(map(is_key, below[::2])):
                 return {as_key(key): value for key, value in zip(below[::2], below[1::2], strict=True)}
-        case Call() if node.function in ("_[_]", "_[?_]") and below[1] is not _VARIES:
+        case CallNode() if node.function in ("_[_]", "_[?_]") and below[1] is not _VARIES:
             check_qualifier(below[1])
-        case Call() if node.function in _CONVERSIONS and len(below) == 1 and node.target is None and below[0] is not _VARIES:
+        case CallNode() if node.function in _CONVERSIONS and len(below) == 1 and node.target is None and below[0] is not _VARIES:
             return FUNCTIONS[node.function].call(below[0])
-        case Call() if node.function in ("find", "findAll") and isinstance(pattern := literal(node.args[0]), str):
+        case CallNode() if node.function in ("find", "findAll") and isinstance(pattern := literal(node.args[0]), str):
             go_pattern(pattern)
     return _VARIES
 
 
-# Constants that fit by their types and still cannot be: bad durations, timestamps and patterns, format strings, mixed literals.
+# Constants of the right type that are still invalid: bad durations, timestamps and patterns, format strings, mixed literals.
 #
 # Source: cel-go cel/validator.go, ext/formatting.go (stringFormatValidator).
 
@@ -74,7 +74,7 @@ def _fold(node: Node) -> Any:
 def check_literals(checked: Checked) -> None:
     """
     Raises:
-        CompileError: naming each constant that cannot be.
+        CompileError: some constants are invalid; the text names each.
     """
     positions = checked.parsed.positions
     issues = [Issue(positions.get(node.id, 0), text) for node, text in _faults(checked)]
@@ -85,11 +85,11 @@ def check_literals(checked: Checked) -> None:
 def _faults(checked: Checked) -> Iterator[tuple[Node, str]]:
     exempt: set[int] = set()
     for node in walk(checked.root):
-        if isinstance(node, Call) and node.function == "format":
+        if isinstance(node, CallNode) and node.function == "format":
             exempt.update(one.id for one in walk(node))
     for node in walk(checked.root):
         match node:
-            case Call():
+            case CallNode():
                 yield from _constant(node)
                 yield from _format(node, checked)
             case ListLiteral() if node.id not in exempt:
@@ -110,7 +110,7 @@ def _mixed(nodes: list[Node], optional: list[bool], checked: Checked) -> Iterato
             return
 
 
-def _mixed_entries(entries: list[Entry], checked: Checked) -> Iterator[tuple[Node, str]]:
+def _mixed_entries(entries: list[EntryNode], checked: Checked) -> Iterator[tuple[Node, str]]:
     """Compare with the first key and the first value; unlike in a list, each further mismatch is an error of its own."""
     keys: Type | None = None
     values: Type | None = None
@@ -126,7 +126,7 @@ def _mixed_entries(entries: list[Entry], checked: Checked) -> Iterator[tuple[Nod
             yield entry.value, f"expected type '{values}' but found '{value}'"
 
 
-def _constant(call: Call) -> Iterator[tuple[Node, str]]:
+def _constant(call: CallNode) -> Iterator[tuple[Node, str]]:
     text = literal(call.args[-1]) if call.args else None
     if not isinstance(text, str):
         return
@@ -142,7 +142,7 @@ def _constant(call: Call) -> Iterator[tuple[Node, str]]:
         yield call.args[-1], f"invalid {call.function} argument"
 
 
-def _format(call: Call, checked: Checked) -> Iterator[tuple[Node, str]]:
+def _format(call: CallNode, checked: Checked) -> Iterator[tuple[Node, str]]:
     text = literal(call.target) if call.target is not None else None
     if call.function != "format" or not isinstance(text, str) or not isinstance(call.args[0], ListLiteral):
         return

@@ -1,6 +1,6 @@
-"""JSON values as CEL sees them by their schema: formatted strings are moments and bytes, sets and maps in lists compare as such.
+"""Converts JSON values to CEL values by their schema: formatted strings become times and bytes; set and map lists compare as such.
 
-Source: k8s.io/apiserver pkg/cel/common/valuesunstructured.go. What needs no conversion is taken as it is, not copied.
+Source: k8s.io/apiserver pkg/cel/common/valuesunstructured.go. A value that needs no conversion is used as it is, not copied.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kubeloop.cel.declared import with_object_meta
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.timestamps import parse_date, parse_duration, parse_timestamp
 from kubeloop.cel.identifier_escaping import escape
-from kubeloop.cel.values import Fields, MapList, SetList, UnknownField
+from kubeloop.cel.values import MapList, ObjectFields, SetList, UnknownField
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.structural import ANY_VALUE, NO_OTHER
 
@@ -22,9 +22,9 @@ Convert = Callable[[Any], Any]
 
 
 def converter(schema: TypeSchema, *, is_root: bool = False) -> Convert | None:
-    """What makes a CEL value of a JSON value; None when JSON values of this schema need nothing. Null stays null.
+    """Return a function from JSON values to CEL values; None if values of this schema need no conversion. Null stays null.
 
-    The conversion raises EvalError for a value that the schema does not allow. ``is_root``: an object with apiVersion, kind and metadata.
+    The function raises EvalError for a value that the schema does not allow. ``is_root``: an object with apiVersion, kind and metadata.
     """
     convert = _converter(schema, is_root=is_root)
     if convert is None:
@@ -65,7 +65,7 @@ def _list(schema: TypeSchema) -> Convert | None:
     if schema.list_type == "set":
         return lambda value: SetList(items(value))
     if schema.list_type == "map":
-        # Upstream looks up escaped keys in items that have the plain ones: such a key is absent from every item, so items are all alike.
+        # Upstream looks up escaped keys in items with plain keys: such a key is absent from every item, so all items are alike.
         keys = tuple(key if escape(key) in (key, None) else "" for key in schema.list_map_keys)
         return lambda value: MapList(items(value), keys)
     return None if inner is None else items
@@ -88,8 +88,8 @@ def _object(schema: TypeSchema, *, is_root: bool) -> Convert | None:
 
 
 def _fields(names: dict[str, str], changed: dict[str, Convert]) -> Convert:
-    """``names``: the escaped name of each field. Rules cannot reach others, which the object may have all the same."""
-    kind = dict if all(name == written for name, written in names.items()) else Fields
+    """``names``: the escaped name of each field. Rules cannot reach other fields, which the object may have nevertheless."""
+    kind = dict if all(name == written for name, written in names.items()) else ObjectFields
 
     def converted(value: Any) -> dict[Any, Any]:
         made: dict[Any, Any] = kind()

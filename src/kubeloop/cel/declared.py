@@ -1,6 +1,6 @@
-"""The types that a schema declares to rules: fields by their escaped names, and how large each value can be (for the cost of rules).
+"""The types that a schema declares for rules: fields by their escaped names, and the maximum size of each value (for rule costs).
 
-Source: k8s.io/apiserver pkg/cel/common/schemas.go. Parts whose type is unknown to CEL are left out, so rules cannot reach them.
+Source: k8s.io/apiserver pkg/cel/common/schemas.go. Parts whose type CEL does not have are left out, so rules cannot reach them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Final
 import msgspec
 
 from kubeloop.cel import types
-from kubeloop.cel.estimate import Path, Range
+from kubeloop.cel.estimate import CostRange, Path
 from kubeloop.cel.identifier_escaping import escape
 from kubeloop.cel.program import Environment
 from kubeloop.cel.types import Type
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.structural import ANY_VALUE, NO_OTHER
 
-#: Bytes of the largest request; what is not bounded by the schema is bounded by it.
+#: Bytes of the largest request; it bounds every value that the schema does not bound.
 MOST_BYTES: Final = 3 * 1024 * 1024
-#: How the type of ``self`` is called; nested objects are called by their path below it. Not to be relied on.
+#: The name of the type of ``self``; nested objects are named by their path below it. Not a stable name.
 SELF_TYPE: Final = "selfType0"
 _STRING: Final = TypeSchema(type="string")
 _METADATA: Final = TypeSchema(type="object", properties={"name": _STRING, "generateName": _STRING})
@@ -28,45 +28,45 @@ _MOMENT: Final = {"duration": (types.DURATION, 32, 3), "date": (types.TIMESTAMP,
 
 
 @dataclass(slots=True)
-class Declared:
-    """``least`` is the size in bytes of the smallest value as JSON; ``most`` the greatest length."""
+class DeclaredType:
+    """A declared type with its sizes. ``least`` is the size in bytes of the smallest value as JSON; ``most`` is the greatest length."""
 
     type: Type
     least: int
     most: int = 0
-    fields: dict[str, Declared] = field(default_factory=dict)
-    #: Of a list its items, of a map its values.
-    element: Declared | None = None
+    fields: dict[str, DeclaredType] = field(default_factory=dict)
+    #: The type of a list's items or of a map's values.
+    element: DeclaredType | None = None
 
-    def at(self, path: Path) -> Declared | None:
-        """What is declared below, by names, ``@items``, ``@values`` and ``@keys``."""
-        found: Declared | None = self
+    def at(self, path: Path) -> DeclaredType | None:
+        """Return the declaration at a path of field names, ``@items``, ``@values`` and ``@keys``."""
+        found: DeclaredType | None = self
         for name in path:
             if found is None:
                 return None
             if name in ("@items", "@values"):
                 found = found.element
             elif name == "@keys":
-                found = Declared(types.STRING, 2) if found.type.kind == "map" else None
+                found = DeclaredType(types.STRING, 2) if found.type.kind == "map" else None
             else:
                 found = found.fields.get(name)
         return found
 
-    def size_of(self, path: Path) -> Range | None:
-        """How large the value at a path can be that begins with a variable of this type."""
+    def size_of(self, path: Path) -> CostRange | None:
+        """Return the size range of the value at a path that begins with a variable of this type."""
         found = self.at(path[1:])
-        return None if found is None else Range(0, found.most)
+        return None if found is None else CostRange(0, found.most)
 
     @property
     def cardinality(self) -> int:
-        """How often the smallest value fits into a request."""
+        """How many of the smallest values fit into a request."""
         return MOST_BYTES // (self.least + 1)
 
 
-def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> Declared | None:
-    """The type of values of a schema; None where CEL has none. ``is_root``: an object with apiVersion, kind and metadata."""
+def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> DeclaredType | None:
+    """Return the declared type of a schema; None where CEL has none. ``is_root``: an object with apiVersion, kind and metadata."""
     if schema.int_or_string:
-        return Declared(types.DYN, 1, MOST_BYTES - 2 if schema.max_length is None else max(schema.max_length, 0) * 4)
+        return DeclaredType(types.DYN, 1, MOST_BYTES - 2 if schema.max_length is None else max(schema.max_length, 0) * 4)
     if is_root:
         schema = with_object_meta(schema)
     match schema.type:
@@ -77,17 +77,17 @@ def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> Decl
         case "string":
             return _string(schema)
         case "boolean":
-            return Declared(types.BOOL, 4)
+            return DeclaredType(types.BOOL, 4)
         case "number":
-            return Declared(types.DOUBLE, 1)
+            return DeclaredType(types.DOUBLE, 1)
         case "integer":
-            return Declared(types.INT, 1)
+            return DeclaredType(types.INT, 1)
         case _:
             return None
 
 
 def with_object_meta(schema: TypeSchema) -> TypeSchema:
-    """With the fields of metadata that rules may use, whatever the schema says of it: name and generateName."""
+    """Return the schema with only the metadata fields that rules may use: name and generateName."""
     metadata = schema.properties.get("metadata")
     names = metadata.properties if metadata is not None and metadata.type == "object" else {}
     if _is_text(schema.properties, "kind", "apiVersion") and _is_text(names, "name", "generateName"):
@@ -100,24 +100,24 @@ def _is_text(properties: dict[str, TypeSchema], *names: str) -> bool:
     return all(name in properties and properties[name].type == "string" for name in names)
 
 
-def _list(schema: TypeSchema, name: str) -> Declared | None:
+def _list(schema: TypeSchema, name: str) -> DeclaredType | None:
     if schema.items is None:
         return None
     items = declare(schema.items, is_root=schema.items.embedded_resource, name=f"{name}.@idx")
     if items is None:
         return None
     most = (MOST_BYTES - 2) // (items.least + 1) if schema.max_items is None else max(schema.max_items, 0)
-    return Declared(types.list_of(items.type), 2, most, element=items)
+    return DeclaredType(types.list_of(items.type), 2, most, element=items)
 
 
-def _object(schema: TypeSchema, name: str) -> Declared | None:
+def _object(schema: TypeSchema, name: str) -> DeclaredType | None:
     if schema.values is not None and schema.values is not ANY_VALUE and schema.values is not NO_OTHER:
         values = declare(schema.values, is_root=schema.values.embedded_resource, name=f"{name}.@elem")
         if values is None:
             return None
         most = (MOST_BYTES - 2) // (values.least + 6) if schema.max_properties is None else max(schema.max_properties, 0)
-        return Declared(types.map_of(types.STRING, values.type), 2, most, element=values)
-    fields: dict[str, Declared] = {}
+        return DeclaredType(types.map_of(types.STRING, values.type), 2, most, element=values)
+    fields: dict[str, DeclaredType] = {}
     least = 2
     for key, below in schema.properties.items():
         identifier = escape(key)
@@ -128,32 +128,32 @@ def _object(schema: TypeSchema, name: str) -> Declared | None:
             fields[identifier] = found
         if key in schema.required and (not below.has_default or below.default is None):
             least += len(key.encode()) + found.least + 4
-    return Declared(types.struct(name), least, fields=fields)
+    return DeclaredType(types.struct(name), least, fields=fields)
 
 
-def _string(schema: TypeSchema) -> Declared:
+def _string(schema: TypeSchema) -> DeclaredType:
     if schema.format in _MOMENT:
         of, most, least = _MOMENT[schema.format]
-        return Declared(of, least, most)
+        return DeclaredType(of, least, most)
     longest = MOST_BYTES - 2
     if schema.format == "byte":
-        return Declared(types.BYTES, 2, longest if schema.max_length is None else max(schema.max_length, 0))
+        return DeclaredType(types.BYTES, 2, longest if schema.max_length is None else max(schema.max_length, 0))
     if schema.max_length is not None:
         longest = max(schema.max_length, 0) * 4
     elif schema.enum:
         longest = max((len(one.encode()) for one in schema.enum if isinstance(one, str)), default=0)
-    return Declared(types.STRING, 2, longest)
+    return DeclaredType(types.STRING, 2, longest)
 
 
-def environment(declared: Declared, *, optional_old: bool = False) -> Environment:
-    """What a rule may name: ``self`` and ``oldSelf``, which is optional where the rule says so."""
+def environment(declared: DeclaredType, *, optional_old: bool = False) -> Environment:
+    """Return the environment of a rule: ``self`` and ``oldSelf``, which is optional if the rule says so."""
     fields: dict[str, dict[str, Type]] = {}
     _collect(declared, fields)
     old = types.optional_of(declared.type) if optional_old else declared.type
     return Environment({"self": declared.type, "oldSelf": old}, fields)
 
 
-def _collect(declared: Declared, into: dict[str, dict[str, Type]]) -> None:
+def _collect(declared: DeclaredType, into: dict[str, dict[str, Type]]) -> None:
     if declared.type.kind == "struct":
         into[declared.type.name] = {name: one.type for name, one in declared.fields.items()}
     for one in declared.fields.values():

@@ -1,4 +1,4 @@
-"""What an expression costs at most, found without evaluating it: from how large its inputs can be.
+"""Estimates the maximum cost of an expression without evaluating it, from the sizes of its inputs.
 
 Source: cel-go checker/cost.go, k8s.io/apiserver pkg/cel/library/cost.go. All numbers saturate at 64 bits, as there.
 """
@@ -13,7 +13,7 @@ from typing import Final
 from kubeloop.cel.checker import Checked, literal
 from kubeloop.cel.runtime_cost import AUTHORIZATION, CONSTANT, LIST, MAP, ONE_PASS, REGEX, STRUCT, TRAVERSAL, TWO_PASSES, WHOLE_LIST
 from kubeloop.cel.standard_macros import ACCUMULATORS
-from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
+from kubeloop.cel.syntax import CallNode, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
 from kubeloop.cel.types import Type
 
 UNBOUNDED: Final = 2**64 - 1
@@ -29,58 +29,58 @@ def _times(one: int, other: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """From ``low`` to ``high``: a size or a cost."""
+class CostRange:
+    """A range from ``low`` to ``high``, of sizes or costs."""
 
     low: int = 0
     high: int = 0
 
-    def __add__(self, other: Range) -> Range:
-        return Range(min(self.low + other.low, UNBOUNDED), min(self.high + other.high, UNBOUNDED))
+    def __add__(self, other: CostRange) -> CostRange:
+        return CostRange(min(self.low + other.low, UNBOUNDED), min(self.high + other.high, UNBOUNDED))
 
-    def __mul__(self, other: Range) -> Range:
-        return Range(_times(self.low, other.low), _times(self.high, other.high))
+    def __mul__(self, other: CostRange) -> CostRange:
+        return CostRange(_times(self.low, other.low), _times(self.high, other.high))
 
-    def __or__(self, other: Range) -> Range:
-        """Either."""
-        return Range(min(self.low, other.low), max(self.high, other.high))
+    def __or__(self, other: CostRange) -> CostRange:
+        """Return the smallest range that includes both."""
+        return CostRange(min(self.low, other.low), max(self.high, other.high))
 
-    def by(self, factor: float) -> Range:
-        return Range(_capped(self.low * factor), _capped(self.high * factor))
-
-
-def fixed(number: int) -> Range:
-    return Range(number, number)
+    def by(self, factor: float) -> CostRange:
+        return CostRange(_capped(self.low * factor), _capped(self.high * factor))
 
 
-_UNKNOWN: Final = Range(0, UNBOUNDED)
-#: The size of the value at a path from a variable, None when nothing is known of it.
-SizeOf = Callable[[Path], Range | None]
+def fixed(number: int) -> CostRange:
+    return CostRange(number, number)
+
+
+_UNKNOWN: Final = CostRange(0, UNBOUNDED)
+#: Returns the size of the value at a path from a variable, None if it is unknown.
+SizeOf = Callable[[Path], CostRange | None]
 _SCALARS: Final = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
-_ADDRESS: Final = Range(4, 16)
+_ADDRESS: Final = CostRange(4, 16)
 _NAMED_FORMAT: Final = 128
 
 
 @dataclass(slots=True)
 class _Local:
     path: Path
-    size: Range | None
+    size: CostRange | None
     entries: _Entries | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """Sizes of what a list or map made in the expression holds."""
+    """The sizes of the items of a list or map that the expression constructs."""
 
     kind: str
-    key: Range
-    value: Range
+    key: CostRange
+    value: CostRange
 
     def either(self, other: _Entries | None) -> _Entries | None:
         return None if other is None else _Entries(self.kind, self.key | other.key, self.value | other.value)
 
 
-def estimate(checked: Checked, size_of: SizeOf) -> Range:
+def estimate(checked: Checked, size_of: SizeOf) -> CostRange:
     return _Coster(checked, size_of).cost(checked.root)
 
 
@@ -91,11 +91,11 @@ class _Coster:
         self.references = checked.references
         self.size_of = size_of
         self.paths: dict[int, Path] = {}
-        self.sizes: dict[int, Range] = {}
+        self.sizes: dict[int, CostRange] = {}
         self.entries: dict[int, _Entries] = {}
         self.locals: dict[str, list[_Local]] = {}
 
-    def cost(self, node: Node) -> Range:
+    def cost(self, node: Node) -> CostRange:
         name = self.references.get(node.id)
         if name is not None or isinstance(node, Ident):
             name = name or (node.name if isinstance(node, Ident) else "")
@@ -104,10 +104,10 @@ class _Coster:
             return fixed(1)
         match node:
             case Const():
-                return Range()
+                return CostRange()
             case Select():
                 return self._select(node)
-            case Call():
+            case CallNode():
                 return self._call(node)
             case ListLiteral():
                 return self._list(node)
@@ -128,17 +128,17 @@ class _Coster:
             return local.path
         return self.paths.get(node.id, ())
 
-    def _known_size(self, path: Path) -> Range | None:
-        """As upstream, a path that begins with no variable is looked up as if it did: its first part is not looked at."""
+    def _known_size(self, path: Path) -> CostRange | None:
+        """As upstream, the first part of a path is ignored, even if it is not a variable."""
         return self.size_of(path) if path else None
 
-    def _item_size(self, node: Node) -> Range:
+    def _item_size(self, node: Node) -> CostRange:
         path = self.path(node)
         if not path or path[0] in ACCUMULATORS:
             return _UNKNOWN
         return self._known_size((*path, "@items")) or _UNKNOWN
 
-    def _size(self, node: Node) -> Range | None:
+    def _size(self, node: Node) -> CostRange | None:
         if node.id in self.sizes:
             return self.sizes[node.id]
         made = _literal_size(node)
@@ -154,7 +154,7 @@ class _Coster:
             return local.size
         return None
 
-    def size(self, node: Node) -> Range:
+    def size(self, node: Node) -> CostRange:
         return self._size(node) or _UNKNOWN
 
     def entry(self, node: Node) -> _Entries | None:
@@ -164,7 +164,7 @@ class _Coster:
             return local.entries
         return None
 
-    def _select(self, node: Select) -> Range:
+    def _select(self, node: Select) -> CostRange:
         cost = self.cost(node.operand)
         if node.test_only:
             return cost
@@ -173,18 +173,18 @@ class _Coster:
         self.paths[node.id] = (*self.path(node.operand), node.field)
         return cost
 
-    def _list(self, node: ListLiteral) -> Range:
+    def _list(self, node: ListLiteral) -> CostRange:
         total = fixed(LIST)
-        size = Range(UNBOUNDED if node.elements else 0, 0)
+        size = CostRange(UNBOUNDED if node.elements else 0, 0)
         for one in node.elements:
             total += self.cost(one)
             size |= self.size(one)
         self.entries[node.id] = _Entries("list", fixed(1), size)
         return total
 
-    def _map(self, node: MapLiteral | StructLiteral) -> Range:
+    def _map(self, node: MapLiteral | StructLiteral) -> CostRange:
         total = fixed(MAP)
-        start = Range(UNBOUNDED if node.entries else 0, 0)
+        start = CostRange(UNBOUNDED if node.entries else 0, 0)
         keys = values = start
         for one in node.entries:
             if not isinstance(one.key, str):
@@ -195,7 +195,7 @@ class _Coster:
         self.entries[node.id] = _Entries("map", keys, values)
         return total
 
-    def _call(self, node: Call) -> Range:
+    def _call(self, node: CallNode) -> CostRange:
         if node.function == "dyn" and node.args:
             cost = self.cost(node.args[0]) + fixed(1)
             self._copy(node, node.args[0])
@@ -203,12 +203,12 @@ class _Coster:
         costs = [self.cost(one) for one in node.args]
         chosen = self.overloads.get(node.id, [])
         if not chosen:
-            return Range()
-        own = Range()
+            return CostRange()
+        own = CostRange()
         if node.target is not None:
             own = self.cost(node.target)
-        total = Range(UNBOUNDED, 0)
-        size: Range | None = None
+        total = CostRange(UNBOUNDED, 0)
+        size: CostRange | None = None
         for overload in chosen:
             cost, made = self._overload(node, overload, costs)
             total |= cost
@@ -224,36 +224,36 @@ class _Coster:
             self.sizes[node.id] = size
         return own + total
 
-    def _overload(self, node: Call, overload: str, costs: list[Range]) -> tuple[Range, Range | None]:
-        args = sum(costs, Range())
+    def _overload(self, node: CallNode, overload: str, costs: list[CostRange]) -> tuple[CostRange, CostRange | None]:
+        args = sum(costs, CostRange())
         match overload:
             case "logical_or" | "logical_and":
-                return Range(costs[0].low, (costs[0] + costs[1]).high), None
+                return CostRange(costs[0].low, (costs[0] + costs[1]).high), None
             case "conditional":
                 return self._conditional(node, costs)
         cost, size = self._listed(node, overload) or self._extended(node, overload) or self._standard(node, overload) or (fixed(1), None)
         return cost + args, size
 
-    def _conditional(self, node: Call, costs: list[Range]) -> tuple[Range, Range | None]:
+    def _conditional(self, node: CallNode, costs: list[CostRange]) -> tuple[CostRange, CostRange | None]:
         one, other = self.entry(node.args[1]), self.entry(node.args[2])
         if one is not None and (either := one.either(other)) is not None:
             self.entries[node.id] = either
         return costs[0] + (costs[1] | costs[2]), self.size(node.args[1]) | self.size(node.args[2])
 
-    def _standard(self, node: Call, overload: str) -> tuple[Range, Range | None] | None:
+    def _standard(self, node: CallNode, overload: str) -> tuple[CostRange, CostRange | None] | None:
         args, target = node.args, node.target
         match overload:
             case "string_format" if target is not None:
                 return self.size(target).by(TRAVERSAL), None
             case "string_to_bytes":
                 size = self.size(args[0])
-                return size.by(TRAVERSAL), Range(size.low, _times(size.high, 4))
+                return size.by(TRAVERSAL), CostRange(size.low, _times(size.high, 4))
             case "bytes_to_string":
                 size = self.size(args[0])
-                return size.by(TRAVERSAL), Range(size.low // 4, size.high)
+                return size.by(TRAVERSAL), CostRange(size.low // 4, size.high)
             case "strings_quote":
                 size = self.size(args[0])
-                return size.by(TRAVERSAL), Range(size.low + 2, min(size.high * 2 + 2, UNBOUNDED))
+                return size.by(TRAVERSAL), CostRange(size.low + 2, min(size.high * 2 + 2, UNBOUNDED))
             case "starts_with_string" | "ends_with_string":
                 return self.size(args[0]).by(TRAVERSAL), None
             case "in_list":
@@ -271,24 +271,24 @@ class _Coster:
             return self._compared(node), None
         return None
 
-    def _added(self, node: Call, overload: str) -> tuple[Range, Range]:
+    def _added(self, node: CallNode, overload: str) -> tuple[CostRange, CostRange]:
         size = self.size(node.args[0]) + self.size(node.args[1])
         one, other = self.entry(node.args[0]), self.entry(node.args[1])
         if one is not None and (either := one.either(other)) is not None:
             self.entries[node.id] = either
         return (fixed(1) if overload == "add_list" else size.by(TRAVERSAL)), size
 
-    def _compared(self, node: Call) -> Range:
+    def _compared(self, node: CallNode) -> CostRange:
         of = self.type(node.args[0])
         if of == self.type(node.args[1]) and of.name in ("net.IP", "net.CIDR", "kubernetes.Quantity", "kubernetes.Semver"):
             return fixed(1)
         if of == self.type(node.args[1]) and of.name == "kubernetes.NamedFormat":
-            return Range(1, 64).by(TRAVERSAL)
+            return CostRange(1, 64).by(TRAVERSAL)
         high = min(self.size(node.args[0]).high, self.size(node.args[1]).high)
-        return Range(1 if high else 0, high).by(TRAVERSAL)
+        return CostRange(1 if high else 0, high).by(TRAVERSAL)
 
-    def _extended(self, node: Call, overload: str) -> tuple[Range, Range | None] | None:
-        """The functions that Kubernetes adds or has its own costs for."""
+    def _extended(self, node: CallNode, overload: str) -> tuple[CostRange, CostRange | None] | None:
+        """Estimate the functions that Kubernetes adds or gives other costs."""
         name, args, target = node.function, node.args, node.target
         if name in CONSTANT or overload == "cidr_ip":
             return fixed(1), None
@@ -311,17 +311,17 @@ class _Coster:
                 return self._join(target, args)
             case "find" | "findAll" if target is not None:
                 size = self.size(target)
-                return (size + fixed(1)).by(TRAVERSAL) * self.size(args[0]).by(REGEX), Range(0, size.high)
+                return (size + fixed(1)).by(TRAVERSAL) * self.size(args[0]).by(REGEX), CostRange(0, size.high)
             case "containsIP" | "containsCIDR":
                 cost = (_ADDRESS + _ADDRESS).by(TRAVERSAL)
                 if name == "containsCIDR":
                     cost += _ADDRESS.by(TRAVERSAL) + fixed(1)
-                return cost + (self.size(args[0]).by(TRAVERSAL) if overload.endswith("_string") else Range()), None
+                return cost + (self.size(args[0]).by(TRAVERSAL) if overload.endswith("_string") else CostRange()), None
             case "validate":
                 return self.size(args[0]).by(TRAVERSAL).by(_NAMED_FORMAT * REGEX), None
         return None
 
-    def _whole(self, target: Node) -> Range:
+    def _whole(self, target: Node) -> CostRange:
         of = self.type(target)
         if not of.parameters:
             return self.size(target).by(TRAVERSAL)
@@ -330,29 +330,29 @@ class _Coster:
             each += self._item_size(target).by(TRAVERSAL)
         return self.size(target) * each
 
-    def _two_passes(self, node: Call) -> tuple[Range, Range | None]:
+    def _two_passes(self, node: CallNode) -> tuple[CostRange, CostRange | None]:
         of = node.target if node.target is not None else node.args[0]
         size = self.size(of)
         cost = size.by(2 * TRAVERSAL)
         if node.function == "split":
             most = literal(node.args[1]) if len(node.args) > 1 else None
-            # As upstream, a negative limit counts as the unsigned number it would be.
-            return cost, Range(0, most % 2**64 if isinstance(most, int) else size.high)
+            # As upstream, a negative limit counts as its unsigned counterpart.
+            return cost, CostRange(0, most % 2**64 if isinstance(most, int) else size.high)
         if node.function == "replace" and len(node.args) > 1:
             return cost, _replaced(size, self.size(node.args[0]), self.size(node.args[1]))
         return cost, None
 
-    def _join(self, target: Node, args: list[Node]) -> tuple[Range, Range | None]:
+    def _join(self, target: Node, args: list[Node]) -> tuple[CostRange, CostRange | None]:
         items = self.size(target)
-        size = Range()
+        size = CostRange()
         if self.type(target).parameters:
             size = items * self._item_size(target)
         if args:
-            size += self.size(args[0]) * Range(max(items.low - 1, 0), max(items.high - 1, 0))
+            size += self.size(args[0]) * CostRange(max(items.low - 1, 0), max(items.high - 1, 0))
         return size.by(TRAVERSAL), size
 
-    def _listed(self, node: Call, overload: str) -> tuple[Range, Range | None] | None:
-        """Functions that make lists, and lists as sets."""
+    def _listed(self, node: CallNode, overload: str) -> tuple[CostRange, CostRange | None] | None:
+        """Estimate functions that return lists, and set functions of lists."""
         args, target = node.args, node.target
         if overload.startswith("list_sets_"):
             size = self.size(args[0]) * self.size(args[1])
@@ -383,7 +383,7 @@ class _Coster:
     def _push(self, name: str, local: _Local) -> None:
         self.locals.setdefault(name, []).append(local)
 
-    def _comprehension(self, node: Comprehension) -> Range:
+    def _comprehension(self, node: Comprehension) -> CostRange:
         total = self.cost(node.over) + self.cost(node.initial)
         of = _Local(self.path(node.initial), self._size(node.initial), self.entry(node.initial))
         self._push(node.accumulator, of)
@@ -433,7 +433,7 @@ def _scalar(of: Type) -> bool:
     return of.kind in _SCALARS or (of.is_optional and _scalar(of.parameters[0]))
 
 
-def _literal_size(node: Node) -> Range | None:
+def _literal_size(node: Node) -> CostRange | None:
     match node:
         case Const():
             return fixed(len(node.value) if isinstance(node.value, str | bytes) else 1)
@@ -450,8 +450,8 @@ def _whole_number(node: Node, default: int) -> int:
     return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def _replaced(size: Range, old: Range, new: Range) -> Range:
-    """The size of a text after replacing."""
+def _replaced(size: CostRange, old: CostRange, new: CostRange) -> CostRange:
+    """Return the size of a text after replacing."""
     if old.low == 0:
         most, kept_most = min(size.high + 1, UNBOUNDED), size.high
     elif new.high <= old.low:
@@ -464,4 +464,4 @@ def _replaced(size: Range, old: Range, new: Range) -> Range:
         least, kept_least = 0, size.low
     else:
         least, kept_least = math.ceil(size.low / old.high), 0
-    return Range(least, most) * new + Range(kept_least, kept_most)
+    return CostRange(least, most) * new + CostRange(kept_least, kept_most)

@@ -1,4 +1,4 @@
-"""From a checked tree to something that runs: each node becomes a closure over its children's.
+"""Compiles a checked tree into closures: each node becomes a closure over those of its children.
 
 ``&&``, ``||`` and comprehensions follow CEL's error rules: an error on one side does not matter when the other side decides.
 """
@@ -15,16 +15,16 @@ from kubeloop.cel.functions.optionals import select
 from kubeloop.cel.overloads import FUNCTIONS, Function, Overload, resolve
 from kubeloop.cel.runtime_cost import LIST, MAP, STRUCT, CallCost, Meter, call_cost
 from kubeloop.cel.standard_macros import ACCUMULATORS
-from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
-from kubeloop.cel.values import NONE, Message, Optional, TypeValue, as_key, check_qualifier, entries_of, keys_of
+from kubeloop.cel.syntax import CallNode, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
+from kubeloop.cel.values import NONE, ConstructedObject, Optional, TypeValue, as_key, check_qualifier, entries_of, keys_of
 
-#: Values of variables by name, and of the loops that are running.
+#: Values of variables by name, including the variables of running loops.
 Scope = dict[str, Any]
 Step = Callable[[Scope, Meter], Any]
 
 
 def plan(checked: Checked) -> Step:
-    """The closure of the whole expression."""
+    """Return the closure of the whole expression."""
     return _Planner(checked).step(checked.root)
 
 
@@ -46,7 +46,7 @@ class _Planner:
                 return _variable(node.name)
             case Select():
                 return self._select(node)
-            case Call():
+            case CallNode():
                 return self._call(node)
             case ListLiteral():
                 return _list([self.step(one) for one in node.elements], node.optional)
@@ -74,7 +74,7 @@ class _Planner:
 
         return step
 
-    def _call(self, node: Call) -> Step:
+    def _call(self, node: CallNode) -> Step:
         args = [self.step(one) for one in ([node.target] if node.target is not None else []) + node.args]
         match node.function:
             case "_&&_":
@@ -119,7 +119,7 @@ class _Planner:
         entries = [(str(one.key), self.step(one.value), one.optional) for one in node.entries]
 
         def step(scope: Scope, meter: Meter) -> Any:
-            made = Message(name, {})
+            made = ConstructedObject(name, {})
             for field, value_step, optional in entries:
                 value = value_step(scope, meter)
                 if optional:
@@ -157,18 +157,18 @@ class _Planner:
         return fold
 
 
-#: What the macros ``all`` and ``exists`` add to the cost of each element: their condition, and reading what was found so far.
+#: The cost that ``all`` and ``exists`` add for each element: the condition, and reading the accumulated result.
 _ALL_COST = 3
 _EXISTS_COST = 4
 
 
 def _quantifier(node: Comprehension) -> tuple[Node, bool, int] | None:
-    """The predicate of a comprehension that ``all`` or ``exists`` was expanded to, which value of it decides, and the added cost."""
+    """Recognise the expansion of ``all`` or ``exists``; return its predicate, the value that decides, and the added cost."""
     step = node.step
-    if node.accumulator not in ACCUMULATORS or not isinstance(step, Call) or not isinstance(node.initial, Const):
+    if node.accumulator not in ACCUMULATORS or not isinstance(step, CallNode) or not isinstance(node.initial, Const):
         return None
     by_macro = isinstance(step.args[0], Ident) and step.args[0].name == node.accumulator and isinstance(node.result, Ident)
-    waits = isinstance(node.condition, Call) and node.condition.function == "@not_strictly_false"
+    waits = isinstance(node.condition, CallNode) and node.condition.function == "@not_strictly_false"
     if not by_macro or not waits:
         return None
     match step.function, node.initial.value:
@@ -181,7 +181,7 @@ def _quantifier(node: Comprehension) -> tuple[Node, bool, int] | None:
 
 
 def _quantify(over: Step, variable: str, predicate: Step, decisive: bool, added: int) -> Step:
-    """The same as folding, without folding."""
+    """Do the same as a fold, but stop at the deciding element."""
 
     def step(scope: Scope, meter: Meter) -> Any:
         items = over(scope, meter)
@@ -219,7 +219,7 @@ def _items(value: Any) -> list[Any]:
 
 
 class _Failure:
-    """An error as the value of an accumulator: a later element may still decide."""
+    """An error as the value of an accumulator: a later element may still decide the result."""
 
     __slots__ = ("error",)
 
@@ -392,7 +392,7 @@ def _list(steps: list[Step], optional: frozenset[int]) -> Step:
 
 
 def _function(function: Function, args: list[Step], chosen: Sequence[str]) -> Step:
-    """``chosen``: the overloads that the checker left; which of them it is shows when the values are there."""
+    """``chosen``: the overloads that the checker left; the values decide which one applies."""
     name = function.name
     among = [one for one in function.overloads if one.id in chosen]
     found: dict[Any, tuple[Overload, CallCost | None]] = {}

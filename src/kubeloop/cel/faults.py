@@ -1,4 +1,4 @@
-"""What can be wrong with an expression: when it is compiled, and when it is evaluated.
+"""Errors of expressions, from compiling and from evaluating.
 
 The texts are those of cel-go, which clients of Kubernetes see.
 """
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 
 class CompileError(ValueError):
-    """An expression that cannot be parsed or whose types do not fit. The text names each place with the line and a mark below it."""
+    """The expression does not parse, or its types do not fit. The text names each position with the line and a mark below it."""
 
 
 class InstantiationError(CompileError):
-    """The expression is well-typed and can still never be evaluated. ``result``: the kind of value that it would have."""
+    """The expression is well-typed but always fails. ``result`` is the kind of value that it would return."""
 
     def __init__(self, text: str, result: str) -> None:
         super().__init__(text)
@@ -22,11 +22,11 @@ class InstantiationError(CompileError):
 
 
 class EvalError(ValueError):
-    """An expression that has no value here: ``no such key: a``, ``division by zero``."""
+    """The evaluation of an expression failed: ``no such key: a``, ``division by zero``."""
 
 
 class CostExceeded(EvalError):
-    """The expression was stopped: it did more work than it may."""
+    """The evaluation was stopped because it exceeded its cost limit."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
@@ -44,7 +44,7 @@ _MOST_SHOWN = 100
 
 
 def render(source: str, issues: list[Issue]) -> str:
-    """All issues by their place, each with its line and a mark below it, as cel-go prints them."""
+    """Render all issues by position, each with its line and a mark below it, as cel-go prints them."""
     lines = source.split("\n")
     starts = [0]
     for line in lines:

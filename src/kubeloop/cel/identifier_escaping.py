@@ -1,4 +1,4 @@
-"""Field names of schemas as CEL identifiers: ``x-prop`` is written ``x__dash__prop``, ``namespace`` is ``__namespace__``.
+"""Escapes field names of schemas as CEL identifiers: ``x-prop`` becomes ``x__dash__prop``, ``namespace`` becomes ``__namespace__``.
 
 Sources: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules;
 k8s.io/apiserver pkg/cel/escaping.go.
@@ -22,7 +22,7 @@ _MEANT: Final = {written[2:-2]: meant for meant, written in _WRITTEN.items()}
 
 
 def escape(name: str) -> str | None:
-    """The identifier of a field; None for a name that has none (rules cannot reach such a field)."""
+    """Return the identifier of a field; None for a name without one (rules cannot reach such a field)."""
     if name in RESERVED:
         return f"__{name}__"
     if not _ALLOWED.fullmatch(name):
@@ -31,9 +31,9 @@ def escape(name: str) -> str | None:
 
 
 def unescape(identifier: str) -> str | None:
-    """The field that an identifier names; None for an identifier with an escape that does not exist, such as ``a__b__c``.
+    """Return the field that an identifier names; None for an identifier with an unknown escape, such as ``a__b__c``.
 
-    A name without escapes is its own: ``unescape("namespace")`` is ``namespace``, as ``unescape("__namespace__")`` is.
+    A name without escapes stays: ``unescape("namespace")`` is ``namespace``, as is ``unescape("__namespace__")``.
     """
     if _ESCAPED.fullmatch(identifier) and identifier[2:-2] in RESERVED:
         return identifier[2:-2]

@@ -1,4 +1,4 @@
-"""What a literal says: numbers, texts and byte strings. Source: the CEL specification, "Values"; messages are cel-go's."""
+"""Parses literals: numbers, texts and byte strings. Source: the CEL specification, "Values"; messages are cel-go's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ESCAPE: Final = re.compile(
     r"\\(?:(?P<plain>[abfnrtv\\'\"`?])|(?P<octal>[0-3][0-7]{2})|[xX](?P<byte>[0-9a-fA-F]{2})|u(?P<u4>[0-9a-fA-F]{4})|U(?P<u8>[0-9a-fA-F]{8}))"
 )
 _PLAIN: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-#: Python reads no number of more; none of more is an integer.
+#: Python's limit of digits for int(); no 64-bit integer has more.
 _MOST_DIGITS: Final = 4000
 _LAST_POINT: Final = 0x10FFFF
 
@@ -17,17 +17,17 @@ _LAST_POINT: Final = 0x10FFFF
 def text_of(literal: str) -> str:
     """
     Raises:
-        ValueError: an escape that stands for no character.
+        ValueError: an escape stands for no character.
     """
     content, raw = _content(literal)
     return content if raw else _ESCAPE.sub(_character, content)
 
 
 def bytes_of(literal: str) -> bytes:
-    """Of a literal without its ``b``; characters are written in UTF-8, escapes stand for bytes.
+    """Parse a byte literal without its ``b``; characters are written in UTF-8, escapes stand for bytes.
 
     Raises:
-        ValueError: an escape that stands for no byte.
+        ValueError: an escape stands for no byte.
     """
     content, raw = _content(literal)
     if raw:
@@ -70,17 +70,17 @@ def _number(found: re.Match[str]) -> int:
     return int(found["byte"] or found["u4"] or found["u8"], 16)
 
 
-def integer_of(text: str, least: int, most: int) -> int:
+def integer_of(text: str, minimum: int, maximum: int) -> int:
     """
     Raises:
-        ValueError: it is not between ``least`` and ``most``.
+        ValueError: the number is not between ``minimum`` and ``maximum``.
     """
     sign = -1 if text.startswith("-") else 1
     digits = text.removeprefix("-")
     if len(digits) > _MOST_DIGITS:
         raise ValueError(text)
     number = sign * int(digits, base=16 if digits.startswith("0x") else 10)
-    if not least <= number <= most:
+    if not minimum <= number <= maximum:
         raise ValueError(text)
     return number
 
@@ -88,7 +88,7 @@ def integer_of(text: str, least: int, most: int) -> int:
 def double_of(text: str) -> float:
     """
     Raises:
-        ValueError: it is too large.
+        ValueError: the number is too large.
     """
     number = float(text)
     if number in (float("inf"), float("-inf")):

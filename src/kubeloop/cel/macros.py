@@ -1,6 +1,6 @@
-"""Calls of macros are expanded: those of the language, comprehensions over two variables, ``sortBy``, and ``cel.bind``.
+"""Expands macros: those of the language, comprehensions over two variables, ``sortBy``, and ``cel.bind``.
 
-Expanded as cel-go does (ext/comprehensions.go, ext/lists.go), so that costs and messages come out alike.
+The expansion is cel-go's (ext/comprehensions.go, ext/lists.go), so that costs and messages are the same.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from functools import partial
 
 from kubeloop.cel.faults import CompileError, Issue, render
 from kubeloop.cel.standard_macros import ACCUMULATOR, ACCUMULATORS, BadMacro, StandardMacros
-from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
+from kubeloop.cel.syntax import CallNode, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
 
 _QUANTIFIERS = {"all", "exists", "existsOne", "exists_one"}
 _TRANSFORMS = {"transformList", "transformMap", "transformMapEntry"}
 
 
 def expand(parsed: Parsed, others: Sequence[Issue] = (), *, bindings: bool = False) -> None:
-    """Replace calls of macros, in place; of ``cel.bind`` where there are ``bindings``. ``others`` is what was found to be wrong before.
+    """Replace calls of macros in place; those of ``cel.bind`` only with ``bindings``. ``others`` are issues found earlier.
 
     Raises:
-        CompileError: a variable is no simple name, or named twice; or there are ``others``.
+        CompileError: a variable is not a simple name, or two have the same name; or ``others`` is not empty.
     """
     expander = _Expander(parsed, bindings)
     parsed.root = expander.node(parsed.root)
@@ -51,14 +51,14 @@ class _Expander:
             case Comprehension():
                 node.over, node.initial = self.node(node.over), self.node(node.initial)
                 node.condition, node.step, node.result = self.node(node.condition), self.node(node.step), self.node(node.result)
-            case Call():
+            case CallNode():
                 node.args = [self.node(one) for one in node.args]
                 if node.target is not None:
                     node.target = self.node(node.target)
                 return self._call(node)
         return node
 
-    def _call(self, node: Call) -> Node:
+    def _call(self, node: CallNode) -> Node:
         target, count = node.target, len(node.args)
         try:
             if target is None:
@@ -76,7 +76,7 @@ class _Expander:
             self.issues.append(Issue(self.parsed.positions.get(exc.node.id, 0), exc.text))
         return node
 
-    def _variables(self, node: Call) -> tuple[str, str]:
+    def _variables(self, node: CallNode) -> tuple[str, str]:
         names = []
         for one in node.args[:2]:
             if not isinstance(one, Ident):
@@ -99,7 +99,7 @@ class _Expander:
         self.parsed.positions[number] = self.parsed.positions.get(like.id, 0)
         return number
 
-    def _quantifier(self, node: Call, target: Node) -> Node:
+    def _quantifier(self, node: CallNode, target: Node) -> Node:
         first, second = self._variables(node)
         body, new = node.args[2], partial(self._id, node)
 
@@ -110,20 +110,20 @@ class _Expander:
         match node.function:
             case "all":
                 initial: Node = Const(new(), True)
-                condition: Node = Call(new(), "@not_strictly_false", [result()])
-                step: Node = Call(new(), "_&&_", [result(), body])
+                condition: Node = CallNode(new(), "@not_strictly_false", [result()])
+                step: Node = CallNode(new(), "_&&_", [result(), body])
             case "exists":
                 initial = Const(new(), False)
-                condition = Call(new(), "@not_strictly_false", [Call(new(), "!_", [result()])])
-                step = Call(new(), "_||_", [result(), body])
+                condition = CallNode(new(), "@not_strictly_false", [CallNode(new(), "!_", [result()])])
+                step = CallNode(new(), "_||_", [result(), body])
             case _:
                 initial, condition = Const(new(), 0), Const(new(), True)
-                more = Call(new(), "_+_", [result(), Const(new(), 1)])
-                step = Call(new(), "_?_:_", [body, more, result()])
-                final = Call(new(), "_==_", [final, Const(new(), 1)])
+                more = CallNode(new(), "_+_", [result(), Const(new(), 1)])
+                step = CallNode(new(), "_?_:_", [body, more, result()])
+                final = CallNode(new(), "_==_", [final, Const(new(), 1)])
         return Comprehension(node.id, first, target, ACCUMULATOR, initial, condition, step, final, second)
 
-    def _transform(self, node: Call, target: Node) -> Node:
+    def _transform(self, node: CallNode, target: Node) -> Node:
         first, second = self._variables(node)
         new = partial(self._id, node)
 
@@ -135,17 +135,17 @@ class _Expander:
         match node.function:
             case "transformList":
                 initial = ListLiteral(new(), [])
-                step: Node = Call(new(), "_+_", [result(), ListLiteral(new(), [made])])
+                step: Node = CallNode(new(), "_+_", [result(), ListLiteral(new(), [made])])
             case "transformMap":
-                step = Call(new(), "cel.@mapInsert", [result(), Ident(new(), first), made])
+                step = CallNode(new(), "cel.@mapInsert", [result(), Ident(new(), first), made])
             case _:
-                step = Call(new(), "cel.@mapInsert", [result(), made])
+                step = CallNode(new(), "cel.@mapInsert", [result(), made])
         if len(node.args) == 4:
-            step = Call(new(), "_?_:_", [node.args[2], step, result()])
+            step = CallNode(new(), "_?_:_", [node.args[2], step, result()])
         return Comprehension(node.id, first, target, ACCUMULATOR, initial, Const(new(), True), step, result(), second)
 
-    def _bind(self, node: Call) -> Node:
-        """``cel.bind(x, value, expression)``: a fold over nothing whose accumulator is x."""
+    def _bind(self, node: CallNode) -> Node:
+        """Expand ``cel.bind(x, value, expression)`` into a fold over an empty list whose accumulator is x."""
         name, value, made = node.args
         if not isinstance(name, Ident):
             raise self._error(name, "cel.bind() variable names must be simple identifiers")
@@ -153,8 +153,8 @@ class _Expander:
         over: Node = ListLiteral(new(), [])
         return Comprehension(node.id, "#unused", over, name.name, value, Const(new(), False), Ident(new(), name.name), made)
 
-    def _sort_by(self, node: Call, target: Node) -> Node:
-        """``list.sortBy(x, key)``: bind the list, fold the keys, sort by them."""
+    def _sort_by(self, node: CallNode, target: Node) -> Node:
+        """Expand ``list.sortBy(x, key)``: bind the list, fold the keys, sort by them."""
         name, key = node.args
         if isinstance(target, Const | MapLiteral | StructLiteral):
             raise self._error(target, "sortBy can only be applied to a list, identifier, comprehension, call or select expression")
@@ -162,9 +162,9 @@ class _Expander:
             raise self._error(name, "argument is not an identifier")
         new = partial(self._id, node)
         bound = "@__sortBy_input__"
-        step = Call(new(), "_+_", [Ident(new(), ACCUMULATOR), ListLiteral(new(), [key])])
+        step = CallNode(new(), "_+_", [Ident(new(), ACCUMULATOR), ListLiteral(new(), [key])])
         keys = Comprehension(
             new(), name.name, Ident(new(), bound), ACCUMULATOR, ListLiteral(new(), []), Const(new(), True), step, Ident(new(), ACCUMULATOR)
         )
-        sort = Call(new(), "@sortByAssociatedKeys", [keys], Ident(new(), bound))
+        sort = CallNode(new(), "@sortByAssociatedKeys", [keys], Ident(new(), bound))
         return Comprehension(node.id, "#unused", ListLiteral(new(), []), bound, target, Const(new(), False), Ident(new(), bound), sort)

@@ -1,4 +1,4 @@
-"""The table of functions: each overload with its signature, its identifier in cel-go (costs go by it) and the Python that computes it."""
+"""The table of functions: each overload with its signature, its identifier in cel-go and its Python function."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Overload:
     parameters: tuple[Type, ...]
     result: Type
     call: Implementation
-    #: Called on its first parameter: ``a.f(b)``.
+    #: Whether it is called on its first parameter: ``a.f(b)``.
     member: bool = False
     variables: tuple[Type, ...] = ()
 
@@ -51,19 +51,19 @@ class Function:
     overloads: list[Overload] = field(default_factory=list)
 
     def call(self, *args: Any) -> Any:
-        """Compute with whichever overload takes these values; for functions that are made of others.
+        """Call the overload that accepts these values; for functions that are composed of others.
 
         Raises:
-            EvalError: none does, or it fails.
+            EvalError: no overload accepts them, or the call fails.
         """
         return resolve(self.name, self.overloads, args).call(*args)
 
 
 def resolve(name: str, overloads: Sequence[Overload], args: tuple[Any, ...]) -> Overload:
-    """The first overload that takes these values.
+    """Return the first overload that accepts these values.
 
     Raises:
-        EvalError: there is none, which only values typed ``dyn`` can bring about.
+        EvalError: no overload accepts them, which only values typed ``dyn`` can cause.
     """
     kinds = tuple(kind_of(type(one)) for one in args)
     for one in overloads:
@@ -104,9 +104,17 @@ FUNCTIONS: Final[dict[str, Function]] = {}
 def function(
     name: str, signature: str, identifier: str, *, member: bool = False, into: dict[str, Function] = FUNCTIONS
 ) -> Callable[[F], F]:
-    """Register what computes an overload. ``signature`` reads ``list(T), T -> bool``; capital letters are type parameters.
+    """Register the implementation of an overload.
 
-    ``into``: another table than everybody's.
+    Args:
+        name: The name of the function or operator.
+        signature: Such as ``list(T), T -> bool``; capital letters are type parameters.
+        identifier: The overload's identifier in cel-go.
+        member: Whether the function is called on its first argument.
+        into: The table to add to. Default: the functions of every environment.
+
+    Returns:
+        A decorator for the Python function.
     """
     arguments, _, result = signature.rpartition("->")
 
@@ -124,7 +132,7 @@ def function(
 
 
 def member(name: str, signature: str, identifier: str) -> Callable[[F], F]:
-    """The same for a function that is called on its first argument."""
+    """Register a function that is called on its first argument; else as ``function``."""
     return function(name, signature, identifier, member=True)
 
 

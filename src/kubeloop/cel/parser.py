@@ -13,15 +13,15 @@ from kubeloop.cel.reading import TooDeep, read
 from kubeloop.cel.syntax import Parsed
 from kubeloop.cel.syntax_errors import NO_IDENTIFIER, SyntaxErrorReport
 
-# Syntax errors in cel-go's words, where the library ``cel-expr-python`` is installed, which has its grammar from the same source.
+# Syntax errors in cel-go's words, if the library ``cel-expr-python`` is installed, whose grammar has the same source.
 #
-# Nothing else depends on it: usual mistakes read the same without it, of a text with several some may go unmentioned.
+# Only messages depend on it: usual mistakes read the same without it; for a text with several mistakes, some may be left out.
 
 
 _AROUND: Final = re.compile(r"\A(?:INVALID_ARGUMENT|CANCELLED): | {1,2}\[(?:INVALID_ARGUMENT|CANCELLED)\]\Z")
-#: Where cel-go prints an unknown line as -1, the library prints it as an unsigned number.
+#: cel-go prints an unknown line as -1, the library as an unsigned number.
 _UNKNOWN_LINE: Final = "<input>:4294967295:"
-#: Where the two word a fault differently.
+#: Faults that the two word differently.
 _WORDS: Final = (
     (re.compile(r"(?<=\n)ERROR: <input>:-1:0: <<nil>> parsetree\Z"), ""),
     (re.compile(r"(?:all|exists|exists_one|existsOne)\(\) variable name must be a simple identifier"), "argument must be a simple name"),
@@ -30,7 +30,7 @@ _WORDS: Final = (
     (re.compile(r"'\\u003F'"), "'?'"),
     (re.compile(r"no viable alternative at input '.(true|false|null)'"), r"mismatched input '\1' expecting IDENTIFIER"),
 )
-#: Behind ``.?`` stands no name: cel-go mentions it twice.
+#: No name follows ``.?``: cel-go reports it twice.
 _NO_FIELD: Final = re.compile(
     r"(ERROR: (<input>:\d+:\d+:) Syntax error: mismatched input '[^\n]*' expecting \{IDENTIFIER, ESC_IDENTIFIER\}(\n \| .*\n \| .*))"
 )
@@ -47,7 +47,7 @@ def _parser() -> Any:
 
 
 def syntax_words(source: str) -> str:
-    """What cel-go says of a text that is no expression; empty where that cannot be known."""
+    """Return cel-go's message for a text with syntax errors; empty if it is not available."""
     parser = _parser()
     if parser is None:
         return ""
@@ -58,9 +58,9 @@ def syntax_words(source: str) -> str:
     else:
         return ""
     if "recursion" in text:
-        return ""  # it ends at 32 levels, so what it says is not about the text
+        return ""  # the library stops at 32 levels, so its message is not about the text
     if not source:
-        text = text.replace("<input>:1:1:", "<input>:1:0:")  # where cel-go sees the end of nothing
+        text = text.replace("<input>:1:1:", "<input>:1:0:")  # as cel-go reports an empty text
     for theirs, ours in _WORDS:
         text = theirs.sub(ours, text)
     return _NO_FIELD.sub(rf"\1\nERROR: \2 {NO_IDENTIFIER}\3", text).rstrip("\n")
@@ -71,10 +71,10 @@ _NOWHERE: Final = "ERROR: <input>:-1:0: "
 
 
 def parse(source: str, *, bindings: bool = False) -> Parsed:
-    """The syntax tree of an expression, every macro that Kubernetes knows expanded; ``cel.bind`` where there are ``bindings``.
+    """Return the syntax tree of an expression with all of Kubernetes' macros expanded; ``cel.bind`` only with ``bindings``.
 
     Raises:
-        CompileError: the text is no expression.
+        CompileError: the text is not an expression.
     """
     text = _clean(source)
     if len(text) > _MOST_CHARACTERS:
@@ -93,10 +93,10 @@ def parse(source: str, *, bindings: bool = False) -> Parsed:
 
 def _rendered(text: str, issues: list[Issue]) -> str:
     shown = render(text, issues)
-    # Where cel-go sees the end of nothing.
+    # As cel-go reports an empty text.
     return shown if text else shown.replace("<input>:1:1:", "<input>:1:0:")
 
 
 def _clean(source: str) -> str:
-    """Without halves of surrogate pairs, which are no characters."""
+    """Remove lone halves of surrogate pairs, which are not characters."""
     return source.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What expressions that describe a change may construct: ``Object{...}`` of any fields, ``JSONPatch{...}``, keys of JSON pointers.
+"""Types that mutation expressions may construct: ``Object{...}`` with any fields, ``JSONPatch{...}``; and keys of JSON pointers.
 
 Source: k8s.io/apiserver pkg/cel/mutation, pkg/cel/library/jsonpatch.go.
 """
@@ -20,7 +20,7 @@ _OPERATION_FIELDS: Final = {"op": types.STRING, "from": types.STRING, "path": ty
 
 
 class _AnyFields(Mapping[str, Type]):
-    """Every name is a field of any type."""
+    """A mapping in which every name is a field of any type."""
 
     def __getitem__(self, name: str) -> Type:
         return types.DYN
@@ -39,7 +39,7 @@ _ANY: Final = _AnyFields()
 
 
 def patch_messages(name: str) -> Mapping[str, Type] | None:
-    """Fields of ``Object``, of the types of its fields (``Object.spec.template``) and of ``JSONPatch``."""
+    """Return the fields of ``Object``, of the types of its fields (``Object.spec.template``) and of ``JSONPatch``."""
     if name == OPERATION.name:
         return _OPERATION_FIELDS
     return _ANY if name == OBJECT.name or name.startswith(f"{OBJECT.name}.") else None

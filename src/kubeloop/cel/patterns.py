@@ -1,4 +1,4 @@
-"""Regular expressions of expressions: Go's, and what is wrong with one is an error of the evaluation."""
+"""Regular expressions in Go's syntax; a malformed one is an evaluation error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubeloop.schema.regular import PatternError
 def compiled(pattern: str) -> GoPattern:
     """
     Raises:
-        EvalError: not in Go's syntax, in Go's words.
+        EvalError: the pattern is not in Go's syntax; the words are Go's.
     """
     try:
         return go_pattern(pattern)

@@ -1,4 +1,4 @@
-"""The entry: compile an expression for an environment, evaluate it with values. Each environment says which variables there are."""
+"""The entry point: compiles an expression for an environment of variables and evaluates it with values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from kubeloop.cel.estimate import SizeOf
     from kubeloop.cel.overloads import Function
 
-#: What one evaluation may cost (k8s.io/apiserver pkg/apis/cel PerCallLimit).
+#: Cost limit of one evaluation (k8s.io/apiserver pkg/apis/cel PerCallLimit).
 PER_CALL_LIMIT: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Variables by name, and the fields of the object types that they use by the type's name. ``bindings``: there is ``cel.bind``.
+    """The declarations for an expression: variables by name, and fields of object types by type name.
 
-    ``messages`` gives the fields of a type that expressions may construct (``Object{a: 1}``), None for a name that is no such type;
-    ``functions`` are those that other environments do not have.
+    ``bindings``: ``cel.bind`` is available. ``messages`` returns the fields of a type that expressions may construct (``Object{a: 1}``),
+    None for an unknown type; ``functions`` are additional functions of this environment.
     """
 
     variables: Mapping[str, Type]
@@ -35,8 +35,8 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What an evaluation came to: a value, or why there is none; and what it cost, whichever it was."""
+class EvaluationResult:
+    """The result of an evaluation: a value or an error, and the cost in both cases."""
 
     cost: int
     value: Any = None
@@ -47,7 +47,7 @@ class Program:
     """A compiled expression.
 
     Guarantees
-        Evaluating never changes the values it is given, and stops with ``CostExceeded`` beyond its limit.
+        Evaluation never changes the input values, and stops with ``CostExceeded`` beyond its limit.
     """
 
     __slots__ = ("_checked", "_step", "limit")
@@ -69,31 +69,31 @@ class Program:
         return variable in self._checked.references.values()
 
     def most_cost(self, size_of: SizeOf) -> int:
-        """The most that an evaluation can cost; ``size_of`` tells how large the value at a path (``("self", "spec", "@items")``) can be."""
+        """Return the maximum cost of an evaluation; ``size_of`` returns the size at a path (``("self", "spec", "@items")``)."""
         from kubeloop.cel.estimate import estimate
 
         with room_for(self._checked.parsed.source):
             return estimate(self._checked, size_of).high
 
-    def run(self, values: Mapping[str, Any], limit: int | None = None) -> Outcome:
-        """Evaluate, and say what it cost. ``limit`` lowers or raises what it may cost."""
+    def run(self, values: Mapping[str, Any], limit: int | None = None) -> EvaluationResult:
+        """Evaluate and return value or error with the cost. ``limit`` replaces the program's cost limit."""
         from kubeloop.cel.runtime_cost import Meter
 
         meter = Meter(self.limit if limit is None else limit)
         try:
             value = self._step(dict(values), meter)
         except EvalError as exc:
-            return Outcome(meter.cost, error=exc)
+            return EvaluationResult(meter.cost, error=exc)
         except RecursionError:
-            return Outcome(meter.cost, error=EvalError("expression is nested too deeply"))
-        return Outcome(meter.cost, value)
+            return EvaluationResult(meter.cost, error=EvalError("expression is nested too deeply"))
+        return EvaluationResult(meter.cost, value)
 
     def eval(self, values: Mapping[str, Any]) -> Any:
-        """The value.
+        """Return the value.
 
         Raises:
-            EvalError: there is none: ``no such key: a``, ``division by zero`` ...
-            CostExceeded: it did more than ``limit`` allows.
+            EvalError: the evaluation failed: ``no such key: a``, ``division by zero`` ...
+            CostExceeded: the evaluation exceeded ``limit``.
         """
         outcome = self.run(values)
         if outcome.error is not None:
@@ -105,8 +105,8 @@ def compile_expression(expression: str, environment: Environment, limit: int = P
     """Parse and type-check an expression.
 
     Raises:
-        CompileError: it cannot be; the text says where and why, as Kubernetes does.
-        InstantiationError: it is well-typed, and some constant in it can still never be evaluated.
+        CompileError: the expression does not parse or type-check; the text gives position and reason, as Kubernetes does.
+        InstantiationError: the expression is well-typed, but a constant in it always fails.
     """
     # Functions take tens of milliseconds to load, and few servers and proxies ever compile an expression.
     from kubeloop.cel.checker import check

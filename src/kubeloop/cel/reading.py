@@ -1,6 +1,6 @@
-"""From text to syntax tree, by operator precedence, with a stack of its own: how deep an expression nests costs no recursion.
+"""Parses text into a syntax tree by operator precedence, with an explicit stack, so that deep nesting needs no recursion.
 
-Where each node stands, how chains of ``&&`` are balanced and how deep an expression may nest is cel-go's (parser/parser.go).
+Node positions, the balancing of ``&&`` chains and the nesting limit are cel-go's (parser/parser.go).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Final
 from kubeloop.cel.depth import MOST_LEVELS
 from kubeloop.cel.faults import Issue
 from kubeloop.cel.literals import bytes_of, double_of, integer_of, text_of
-from kubeloop.cel.syntax import Call, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
+from kubeloop.cel.syntax import CallNode, Const, EntryNode, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
 from kubeloop.cel.syntax_errors import NO_IDENTIFIER, OPERANDS, SyntaxErrorReport, too_much, unexpected
 from kubeloop.cel.tokens import Token, escaped, tokens
 from kubeloop.cel.values import UInt
 
-#: What is reserved and no sign of the grammar.
+#: Reserved words that are not part of the grammar.
 _RESERVED: Final = frozenset({
     "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var",
     "void", "while",
@@ -36,7 +36,7 @@ _CLOSES: Final = {"(": ")", "[": "]", "{": "}"}
 
 
 class TooDeep(Exception):
-    """More than 250 levels."""
+    """The expression nests more than 250 levels."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Operator:
 
 @dataclass(slots=True)
 class _Frame:
-    """What stands between two brackets. ``kind``: start, paren, call, index, list, map or message."""
+    """The content of one pair of brackets. ``kind``: start, paren, call, index, list, map or message."""
 
     kind: str
     at: int
@@ -57,14 +57,14 @@ class _Frame:
     target: Node | None = None
     operands: list[Node] = field(default_factory=list)
     operators: list[_Operator] = field(default_factory=list)
-    #: Signs before the operand that is being read: ``!`` or ``-``, how many, and where the first is.
+    #: Prefix signs of the present operand: ``!`` or ``-``, their number, and the position of the first.
     prefix: tuple[str, int, int] | None = None
-    #: Of the ternaries that are open here, how many still lack their colon: none or one.
+    #: How many of the open ternaries still lack their colon: none or one.
     lacks_colon: bool = False
     elements: list[Node] = field(default_factory=list)
     optional: set[int] = field(default_factory=set)
-    entries: list[Entry] = field(default_factory=list)
-    #: Of a map or message: the key that is read already, where its colon is, and whether it is optional.
+    entries: list[EntryNode] = field(default_factory=list)
+    #: In a map or message: the key just read, the position of its colon, and whether it is optional.
     key: Node | str | None = None
     colon: int = 0
     key_optional: bool = False
@@ -72,11 +72,11 @@ class _Frame:
 
 
 def read(source: str) -> tuple[Parsed, list[Issue]]:
-    """The tree, macros not expanded, and what is wrong with words that the grammar allows.
+    """Return the tree with unexpanded macros, and issues of words that the grammar allows but CEL does not.
 
     Raises:
-        SyntaxErrorReport: a syntax error.
-        TooDeep
+        SyntaxErrorReport: the text has a syntax error.
+        TooDeep: the text nests too deeply.
     """
     reader = _Reader(source)
     root = reader.run()
@@ -91,7 +91,7 @@ class _Reader:
         self.positions: dict[int, int] = {}
         self.frames = [_Frame("start", 0, "end")]
         self.next = 1
-        #: How often each rule of the grammar stands within itself right now; "level" counts for all of them.
+        #: The present nesting of each grammar rule; "level" counts all of them.
         self.levels = {"level": 1, "relation": 0, "sum": 0, "": 0}
 
     @property
@@ -115,7 +115,7 @@ class _Reader:
         )
 
     def no_way(self, begin: Token) -> SyntaxErrorReport:
-        """Nothing begins with the words from ``begin`` on."""
+        """Report that nothing begins with the words from ``begin`` on."""
         word = self.word
         text = self.source[begin.at : word.at + len(word.text) if word.kind != "end" else None]
         said = f"no viable alternative at input '{escaped(text)}'"
@@ -124,10 +124,10 @@ class _Reader:
         return SyntaxErrorReport([*self.issues, Issue(word.at, f"Syntax error: {said}")])
 
     def skip(self, *expected: str) -> None:
-        """Leave out a word that is one too many.
+        """Skip a superfluous word.
 
         Raises:
-            SyntaxErrorReport: leaving it out does not help.
+            SyntaxErrorReport: skipping it does not help.
         """
         fault = self.fail(*expected)
         if self.word.kind == "end" or self.ahead(1) not in expected:
@@ -136,7 +136,7 @@ class _Reader:
         self.index += 1
 
     def _completes(self) -> bool:
-        """Whether nothing but the closing bracket of what is open lacks at the end of the text."""
+        """Whether only closing brackets are missing at the end of the text."""
         if self.word.kind != "end" or [one.kind for one in self.frames[:-1]] != ["start"]:
             return False
         return self.frames[-1].kind in _CLOSED_AT_ONCE or self.words[self.index - 1].kind == ","
@@ -165,7 +165,7 @@ class _Reader:
     # -- operands
 
     def _operand(self) -> Node | None:
-        """What begins here; None when a bracket was opened, whose content comes next, or an empty one was read as far as its end."""
+        """Read the operand that begins here; None if it opened a bracket whose content comes next."""
         frame = self.frames[-1]
         if frame.fresh:
             frame.fresh = False
@@ -206,7 +206,7 @@ class _Reader:
             raise self.no_way(minus)
 
     def _begin(self, frame: _Frame) -> Node | None:
-        """At the begin of a bracket, element or entry: an empty bracket, an ``?``, a field's name."""
+        """Handle the begin of a bracket, element or entry: an empty bracket, an ``?``, a field's name."""
         word = self.word
         if word.kind == frame.closes and frame.kind in ("call", "list", "map", "message"):
             return self._close()
@@ -273,7 +273,7 @@ class _Reader:
         if self.word.kind == "(":
             self._open("call", name=dot + name.text)
             return None
-        # To macros a reserved word is no name.
+        # Macros do not accept a reserved word as a name.
         return Const(self.id(name.at), None) if reserved else Ident(self.id(name.at), dot + name.text)
 
     def _is_message(self) -> bool:
@@ -287,7 +287,7 @@ class _Reader:
         return False
 
     def _literal(self) -> Node | None:
-        """None where a word too many was left out: the operand is still to be read."""
+        """Read a literal; None if a superfluous word was skipped and the operand is still to be read."""
         start = self.word
         if start.kind == "-":
             self.index += 1
@@ -321,7 +321,7 @@ class _Reader:
         return Const(self.id(start.at), value)
 
     def _instead(self) -> tuple[str, ...]:
-        """What else may stand where an operand is read: the end of an empty bracket, the mark of an optional one."""
+        """Return the alternatives to an operand here: the end of an empty bracket, the mark of an optional one."""
         frame = self.frames[-1]
         if self.words[self.index - 1].kind not in ("(", "[") or not self._is_empty(frame) or frame.operators:
             return ()
@@ -330,7 +330,7 @@ class _Reader:
     # -- what follows an operand
 
     def _after(self, operand: Node) -> Node | None:
-        """Read on behind an operand; None where the next must be read first, else what this made of it."""
+        """Read the part that follows an operand; return the extended operand, or None if another operand comes first."""
         frame, word = self.frames[-1], self.word
         if word.kind == ".":
             return self._member(operand)
@@ -341,7 +341,7 @@ class _Reader:
             sign, count, at = frame.prefix
             frame.prefix = None
             if count % 2:
-                operand = Call(self.id(at), _PREFIX[sign], [operand])
+                operand = CallNode(self.id(at), _PREFIX[sign], [operand])
         if word.kind in _BINARY:
             rank, function = _BINARY[word.kind]
             self._push(frame, operand, rank, function, word)
@@ -372,13 +372,13 @@ class _Reader:
                 raise SyntaxErrorReport([*fault.issues, Issue(name.at, NO_IDENTIFIER)])
             self.index += 1
             field_name = Const(self.id(name.at), self._quoted(name))
-            return Call(self.id(dot.at), "_?._", [operand, field_name])
+            return CallNode(self.id(dot.at), "_?._", [operand, field_name])
         name = self.word
         if name.kind not in ("name", "quoted"):
             fault = self.no_way(dot)
             if name.kind not in _BINARY or name.kind == "-":
                 raise fault
-            self.issues.append(fault.issues[-1])  # it goes on as if there were no dot
+            self.issues.append(fault.issues[-1])  # continue as if there were no dot
             return operand
         self.index += 1
         if name.kind == "name" and self.word.kind == "(":
@@ -387,7 +387,7 @@ class _Reader:
         return Select(self.id(dot.at), operand, self._quoted(name))
 
     def _push(self, frame: _Frame, operand: Node, rank: int, function: str, word: Token) -> None:
-        # Chains of && and || are gathered, and balanced when they end; what binds tighter, or as tight from the left, ends here.
+        # Chains of && and || are collected and balanced at their end; stronger operators, and equal ones from the left, are reduced here.
         operand = self._reduce(frame, operand, rank + 1 if rank in (_OR, _AND) else max(rank, _OR))
         frame.operands.append(operand)
         frame.operators.append(_Operator(rank, function, word.at))
@@ -395,7 +395,7 @@ class _Reader:
         self._deepen(_RULES[rank])
 
     def _reduce(self, frame: _Frame, operand: Node, least: int) -> Node:
-        """What the operators that bind at least so tight make of the operands before this one and it."""
+        """Reduce the operators that bind at least as strongly as ``least``, with the operands before this one and it."""
         while frame.operators and frame.operators[-1].rank >= least:
             rank = frame.operators[-1].rank
             if rank in (_OR, _AND):
@@ -406,9 +406,9 @@ class _Reader:
             self.levels["level" if operator.function == ":" else _RULES[rank]] -= 1
             if operator.function == ":":
                 question, condition = frame.operators.pop(), frame.operands.pop()
-                operand = Call(self.id(question.at), "_?_:_", [condition, left, operand])
+                operand = CallNode(self.id(question.at), "_?_:_", [condition, left, operand])
             else:
-                operand = Call(self.id(operator.at), operator.function, [left, operand])
+                operand = CallNode(self.id(operator.at), operator.function, [left, operand])
         return operand
 
     def _chain(self, frame: _Frame, last: Node, rank: int) -> Node:
@@ -423,12 +423,12 @@ class _Reader:
             middle = (low + high + 1) // 2
             left = terms[middle] if middle == low else balanced(low, middle - 1)
             right = terms[middle + 1] if middle == high else balanced(middle + 1, high)
-            return Call(self.id(operators[middle].at), operators[middle].function, [left, right])
+            return CallNode(self.id(operators[middle].at), operators[middle].function, [left, right])
 
         return balanced(0, len(operators) - 1)
 
     def _end(self, frame: _Frame, operand: Node) -> Node | None:
-        """At a comma, a colon or a closing bracket."""
+        """Handle a comma, a colon or a closing bracket."""
         if frame.lacks_colon:
             raise self.fail(":")
         operand = self._reduce(frame, operand, _TERNARY)
@@ -441,7 +441,7 @@ class _Reader:
             if frame.key is None:
                 self._missing_colon(frame, operand)
                 return None
-            frame.entries.append(Entry(self.id(frame.colon), frame.key, operand, frame.key_optional))
+            frame.entries.append(EntryNode(self.id(frame.colon), frame.key, operand, frame.key_optional))
             frame.key, frame.key_optional = None, False
         elif frame.kind in ("list", "call"):
             if frame.key_optional:
@@ -470,7 +470,7 @@ class _Reader:
         frame.key, frame.colon = key, word.at
 
     def _end_again(self, frame: _Frame) -> Node | None:
-        """At the comma behind an element and a word that was left out."""
+        """Handle the comma after an element and a skipped word."""
         self.index += 1
         frame.fresh = True
         return None
@@ -486,7 +486,7 @@ class _Reader:
             case "index":
                 assert operand is not None
                 assert frame.target is not None
-                return Call(self.id(frame.at), frame.name, [frame.target, operand])
+                return CallNode(self.id(frame.at), frame.name, [frame.target, operand])
             case "list":
                 return ListLiteral(self.id(frame.at), frame.elements, frozenset(frame.optional))
             case "map":
@@ -494,4 +494,4 @@ class _Reader:
             case "message":
                 return StructLiteral(self.id(frame.at), frame.name, frame.entries)
             case _:
-                return Call(self.id(frame.at), frame.name, frame.elements, frame.target)
+                return CallNode(self.id(frame.at), frame.name, frame.elements, frame.target)

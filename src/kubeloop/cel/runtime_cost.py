@@ -1,4 +1,4 @@
-"""What evaluating costs, in the units of cel-go: about one for each step, more for calls that go through texts or lists.
+"""Runtime costs of an evaluation in cel-go's units: about one for each step, more for calls that traverse texts or lists.
 
 Source: cel-go interpreter/runtimecost.go, k8s.io/apiserver pkg/cel/library/cost.go (CallCost). ``has()`` is free, as in Kubernetes.
 """
@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any, Final
 
 from kubeloop.cel.faults import CostExceeded
-from kubeloop.cel.values import Amount, Cidr, Format, Semver, Url, from_key, size_of
+from kubeloop.cel.values import Amount, Cidr, FormatValue, Semver, UrlValue, from_key, size_of
 
 LIST: Final = 10
 MAP: Final = 30
 STRUCT: Final = 40
-#: One question to the authorizer.
+#: Cost of one authorizer check.
 AUTHORIZATION: Final = 350_000
 TRAVERSAL: Final = 0.1
 REGEX: Final = 0.25
@@ -38,12 +38,12 @@ TWO_PASSES: Final = frozenset({"replace", "split", "ip.isCanonical"})
 _BY_FIRST: Final = frozenset({
     "starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string", "strings_quote", "string_format",
 })  # fmt: skip
-_CHEAP_EQUALITY: Final = (Amount, Cidr, Format, Url, Semver)
+_CHEAP_EQUALITY: Final = (Amount, Cidr, FormatValue, UrlValue, Semver)
 
 
 @dataclass(slots=True)
 class Meter:
-    """Adds up what one evaluation costs and stops it at ``limit``."""
+    """Adds up the cost of one evaluation and stops it at ``limit``."""
 
     limit: int
     cost: int = 0
@@ -51,7 +51,7 @@ class Meter:
     def add(self, cost: int) -> None:
         """
         Raises:
-            CostExceeded: more than may be spent.
+            CostExceeded: the limit is exceeded.
         """
         self.cost += cost
         if self.cost > self.limit:
@@ -89,7 +89,7 @@ def _cidr(args: tuple[Any, ...], _: Any, *, inner: bool, text: bool) -> int:
 
 
 def _validated(args: tuple[Any, ...], _: Any) -> int:
-    pattern: Format = args[0]
+    pattern: FormatValue = args[0]
     return math.ceil((1 + size_of(args[1])) * TRAVERSAL) * math.ceil(pattern.weight * REGEX)
 
 
@@ -119,7 +119,7 @@ _SETS: Final = {"list_sets_contains_list": 1, "list_sets_intersects_list": 1, "l
 
 @cache
 def call_cost(function: str, overload: str) -> CallCost | None:
-    """What a call adds to the costs of its arguments; None for 1."""
+    """Return the function that computes a call's cost beyond its arguments'; None if it costs 1."""
     if overload in _SETS:
         factor = _SETS[overload]
         return lambda args, _: 1 + len(args[0]) * len(args[1]) * factor

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, Node, Select, walk
+from kubeloop.cel.syntax import CallNode, Comprehension, Const, Ident, ListLiteral, Node, Select, walk
 
 ACCUMULATOR: Final = "@result"
-#: How macros call what they accumulate into.
+#: The name of the accumulator in expanded macros.
 ACCUMULATORS: Final = (ACCUMULATOR, "__result__")
 _UNUSED: Final = "#unused"
 
 
 class BadMacro(Exception):
-    """A call of a macro that cannot be expanded, and the node that is to blame."""
+    """A macro call cannot be expanded; names the faulty node."""
 
     def __init__(self, node: Node, text: str) -> None:
         super().__init__(text)
@@ -26,15 +26,15 @@ class BadMacro(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StandardMacros:
-    """Expands a call; ``new`` gives an identifier for a node that stands where the call does."""
+    """Expands a call; ``new`` returns an identifier for a node at the position of the call."""
 
     new: Callable[[Node], int]
 
-    def expanded(self, node: Call) -> Node:
-        """What the call stands for, or the call itself.
+    def expanded(self, node: CallNode) -> Node:
+        """Return the expansion of the call, or the call itself if it is no macro.
 
         Raises:
-            BadMacro
+            BadMacro: the call cannot be expanded.
         """
         target, count = node.target, len(node.args)
         if target is None:
@@ -51,14 +51,14 @@ class StandardMacros:
         return node
 
     @staticmethod
-    def _has(node: Call) -> Node:
+    def _has(node: CallNode) -> Node:
         field = node.args[0]
         if not isinstance(field, Select) or field.test_only:
             raise BadMacro(field, "invalid argument to has() macro")
         return Select(node.id, field.operand, field.field, test_only=True)
 
     @staticmethod
-    def _variable(node: Call, otherwise: str) -> str:
+    def _variable(node: CallNode, otherwise: str) -> str:
         name = node.args[0]
         if not isinstance(name, Ident):
             raise BadMacro(name, otherwise)
@@ -66,7 +66,7 @@ class StandardMacros:
             raise BadMacro(name, "iteration variable overwrites accumulator variable")
         return name.name
 
-    def _quantifier(self, node: Call, target: Node) -> Node:
+    def _quantifier(self, node: CallNode, target: Node) -> Node:
         variable, test = self._variable(node, "argument must be a simple name"), node.args[1]
         final: Node = self._result(node)
         match node.function:
@@ -85,8 +85,8 @@ class StandardMacros:
                 final = self._call(node, "_==_", final, self._const(node, 1))
         return Comprehension(node.id, variable, target, ACCUMULATOR, initial, condition, step, final)
 
-    def _collected(self, node: Call, target: Node, test: Node | None, element: Node) -> Node:
-        """``map`` and ``filter``: a list of what each element becomes, of those only for which ``test`` holds."""
+    def _collected(self, node: CallNode, target: Node, test: Node | None, element: Node) -> Node:
+        """Expand ``map`` and ``filter``: a list of the transformed elements for which ``test`` holds."""
         variable = self._variable(node, "argument is not an identifier")
         step: Node = self._call(node, "_+_", self._result(node), ListLiteral(self.new(node), [element]))
         if test is not None:
@@ -94,17 +94,17 @@ class StandardMacros:
         initial = ListLiteral(self.new(node), [])
         return Comprehension(node.id, variable, target, ACCUMULATOR, initial, self._const(node, True), step, self._result(node))
 
-    def _optional(self, node: Call, target: Node) -> Node:
+    def _optional(self, node: CallNode, target: Node) -> Node:
         name = node.args[0]
         if not isinstance(name, Ident):
             raise BadMacro(name, f"{node.function}() variable name must be a simple identifier")
-        value = Call(self.new(node), "value", [], self._copied(target))
+        value = CallNode(self.new(node), "value", [], self._copied(target))
         over, variable = ListLiteral(self.new(node), []), Ident(self.new(node), name.name)
         made: Node = Comprehension(self.new(node), _UNUSED, over, name.name, value, self._const(node, False), variable, node.args[1])
         if node.function == "optMap":
             made = self._call(node, "optional.of", made)
-        there = Call(self.new(node), "hasValue", [], target)
-        return Call(node.id, "_?_:_", [there, made, self._call(node, "optional.none")])
+        there = CallNode(self.new(node), "hasValue", [], target)
+        return CallNode(node.id, "_?_:_", [there, made, self._call(node, "optional.none")])
 
     def _copied(self, node: Node) -> Node:
         copied = copy.deepcopy(node)
@@ -119,4 +119,4 @@ class StandardMacros:
         return Const(self.new(node), value)
 
     def _call(self, node: Node, function: str, *args: Node) -> Node:
-        return Call(self.new(node), function, list(args))
+        return CallNode(self.new(node), function, list(args))

@@ -1,4 +1,4 @@
-"""The syntax tree of a CEL expression, macros expanded. Identifiers of nodes are those of the parser; positions are kept beside them."""
+"""The syntax tree of a CEL expression with expanded macros. Node identifiers are the parser's; positions are stored separately."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Select:
     id: int
     operand: Node
     field: str
-    #: ``has(a.b)``.
+    #: True for ``has(a.b)``.
     test_only: bool = False
 
 
 @dataclass(slots=True)
-class Call:
+class CallNode:
     id: int
     function: str
     args: list[Node]
-    #: What a member function is called on.
+    #: The object of a member call.
     target: Node | None = None
 
 
@@ -42,13 +42,13 @@ class Call:
 class ListLiteral:
     id: int
     elements: list[Node]
-    #: Indices of ``?element``.
+    #: Indices of optional elements (``?element``).
     optional: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
-class Entry:
-    """Of a map (``key`` is a node) or of a message (``key`` is the field's name)."""
+class EntryNode:
+    """An entry of a map (``key`` is a node) or of a message (``key`` is the field's name)."""
 
     id: int
     key: Node | str
@@ -59,19 +59,19 @@ class Entry:
 @dataclass(slots=True)
 class MapLiteral:
     id: int
-    entries: list[Entry]
+    entries: list[EntryNode]
 
 
 @dataclass(slots=True)
 class StructLiteral:
     id: int
     name: str
-    entries: list[Entry]
+    entries: list[EntryNode]
 
 
 @dataclass(slots=True)
 class Comprehension:
-    """A fold: what ``all``, ``exists``, ``map``, ``filter`` and the like are expanded to."""
+    """A fold: the expansion of ``all``, ``exists``, ``map``, ``filter`` and similar macros."""
 
     id: int
     variable: str
@@ -81,11 +81,11 @@ class Comprehension:
     condition: Node
     step: Node
     result: Node
-    #: The second variable (of two, the first is the key or index); empty for one.
+    #: The second variable (then the first is the key or index); empty if there is one.
     variable2: str = ""
 
 
-Node: TypeAlias = Const | Ident | Select | Call | ListLiteral | MapLiteral | StructLiteral | Comprehension
+Node: TypeAlias = Const | Ident | Select | CallNode | ListLiteral | MapLiteral | StructLiteral | Comprehension
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class Parsed:
     positions: dict[int, int] = field(default_factory=dict)
 
     def fresh(self, position: int) -> int:
-        """A new node identifier that stands at ``position``."""
+        """Return a new node identifier with the given position."""
         number = max(self.positions, default=0) + 1
         self.positions[number] = position
         return number
@@ -106,7 +106,7 @@ def children(node: Node) -> Iterator[Node]:
     match node:
         case Select():
             yield node.operand
-        case Call():
+        case CallNode():
             if node.target is not None:
                 yield node.target
             yield from node.args
@@ -124,7 +124,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, parents first."""
+    """Yield the node and everything below it, parents first."""
     left = [node]
     while left:
         one = left.pop()
@@ -133,7 +133,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def qualified_name(node: Node) -> str | None:
-    """``a.b.c`` where a node is nothing but selections from an identifier."""
+    """Return ``a.b.c`` if a node consists only of selections from an identifier."""
     if isinstance(node, Ident):
         return node.name
     if isinstance(node, Select) and not node.test_only:

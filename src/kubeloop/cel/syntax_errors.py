@@ -1,4 +1,4 @@
-"""What is said of a word that cannot stand where it stands, as cel-go's parser generator (ANTLR) says it."""
+"""Messages for unexpected words, as cel-go's parser generator (ANTLR) words them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 from kubeloop.cel.faults import Issue
 from kubeloop.cel.tokens import Token, escaped
 
-#: cel-go's second message about a field name that is none.
+#: cel-go's second message about an invalid field name.
 NO_IDENTIFIER: Final = "unsupported ident kind"
-#: What an operand begins with.
+#: The words that an operand may begin with.
 OPERANDS: Final = ("[", "{", "(", ".", "-", "!", "true", "false", "null", "float", "int", "uint", "string", "bytes", "name")
-#: Kinds of words in the order of the grammar, in which they are listed.
+#: Kinds of words in the order of the grammar, in which messages list them.
 _ORDER: Final = (
     "end", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", "true", "false", "null", "float", "int", "uint", "string", "bytes",
     "name", "quoted",
@@ -29,7 +29,7 @@ _NAMES: Final = {
 
 
 class SyntaxErrorReport(Exception):
-    """The text is no expression, and cannot be read on; ``issues`` are what is wrong with it as far as it was read."""
+    """The text is not an expression, and parsing cannot continue; ``issues`` are the faults found so far."""
 
     def __init__(self, issues: list[Issue]) -> None:
         super().__init__(issues[-1].text)
@@ -37,7 +37,14 @@ class SyntaxErrorReport(Exception):
 
 
 def unexpected(word: Token, following: str, expected: tuple[str, ...], *, completes: bool) -> str:
-    """``following`` is the kind of the next word; where that would do, this one is too much. ``completes``: one word lacks at the end."""
+    """Return the message for an unexpected word.
+
+    Args:
+        word: The unexpected word.
+        following: The kind of the next word; if it is expected, ``word`` is superfluous.
+        expected: The kinds of words that are allowed.
+        completes: Whether only one word is missing at the end of the text.
+    """
     shown, listed = f"'{escaped(word.text)}'", _listed(expected)
     if following in expected and word.kind != "end":
         return too_much(word, expected)

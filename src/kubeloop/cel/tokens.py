@@ -1,4 +1,4 @@
-"""The words of an expression. Source: the CEL specification's lexis (https://github.com/google/cel-spec/blob/master/doc/langdef.md)."""
+"""The tokens of an expression. Source: the CEL specification's lexis (https://github.com/google/cel-spec/blob/master/doc/langdef.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from kubeloop.cel.faults import Issue
 
-#: A line of the grammar for each; of two that begin at the same place the longer counts, and of equally long ones the first.
+#: One rule of the grammar each; the longest match counts, and of equally long matches the first.
 _ESCAPE: Final = r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
 _HALF_ESCAPE: Final = r"""\\(?:[0-3][0-7]?|[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})?"""
 _TEXT: Final = "|".join([
@@ -35,14 +35,14 @@ _WORDS: Final = re.compile(
     """,
     re.VERBOSE,
 )
-#: What may become a word, and did not: the character after it belongs to what is not recognised.
+#: The beginning of an unfinished token: the next character belongs to the unrecognised text.
 _BEGUN: Final = re.compile(rf"""(?:'(?:{_ESCAPE}|[^\\'\n\r])*|"(?:{_ESCAPE}|[^\\"\n\r])*)(?:{_HALF_ESCAPE})?|[&|=]|`[A-Za-z0-9_./\- ]*""")
 _WORD_SIGNS: Final = frozenset({"in", "true", "false", "null"})
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``kind``: what signs and the words in, true, false and null are themselves; "end" stands behind the last."""
+    """One token. ``kind`` is the text itself for signs and for in, true, false and null; "end" for the last token."""
 
     kind: str
     text: str
@@ -50,7 +50,7 @@ class Token:
 
 
 def tokens(source: str) -> tuple[list[Token], list[Issue]]:
-    """The words of a text, and what in it is none."""
+    """Return the tokens of a text, and an issue for each unrecognised part."""
     found: list[Token] = []
     issues: list[Issue] = []
     at = 0
@@ -74,5 +74,5 @@ def tokens(source: str) -> tuple[list[Token], list[Issue]]:
 
 
 def escaped(text: str) -> str:
-    """As it stands in messages."""
+    """Return the text as messages show it."""
     return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")

@@ -1,4 +1,4 @@
-"""The types of CEL as the checker sees them, how messages print them, and which type may stand where another is expected.
+"""The types of CEL for the checker, their names in messages, and the rules of assignability.
 
 The rules are cel-go's (checker/types.go): type parameters are bound as they meet types, ``dyn`` fits everything.
 """
@@ -14,7 +14,7 @@ _WITH_PARAMETERS = frozenset({"list", "map", "opaque", "type"})
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """``kind`` is what it is in general; ``name`` what messages call it; equal types are interchangeable."""
+    """A type. ``kind`` is its general form; ``name`` is its name in messages; equal types are interchangeable."""
 
     kind: str
     name: str
@@ -36,7 +36,7 @@ BOOL, INT, UINT, DOUBLE = Type("bool", "bool"), Type("int", "int"), Type("uint",
 STRING, BYTES, NULL = Type("string", "string"), Type("bytes", "bytes"), Type("null", "null")
 DURATION, TIMESTAMP = Type("duration", "duration"), Type("timestamp", "timestamp")
 DYN, ERROR = Type("dyn", "dyn"), Type("error", "!error!")
-#: A value of unknown type, as ``dyn``, that comprehensions cannot range over.
+#: A value of unknown type, like ``dyn``, but comprehensions cannot iterate over it.
 ANY = Type("dyn", "google.protobuf.Any")
 TYPE = Type("type", "type")
 IP, CIDR = Type("opaque", "net.IP"), Type("opaque", "net.CIDR")
@@ -62,7 +62,7 @@ def optional_of(value: Type) -> Type:
 
 
 def shown(of: Type) -> str:
-    """As the checker's messages print it."""
+    """Return the type as the checker's messages print it."""
     return str(of).replace(ANY.name, "any")
 
 
@@ -84,14 +84,14 @@ def unwrap_optional(of: Type) -> tuple[Type, bool]:
 
 @dataclass(slots=True)
 class Bindings:
-    """What type parameters stand for, found so far."""
+    """The bindings of type parameters found so far."""
 
     bound: dict[Type, Type] = field(default_factory=dict)
 
-    def assignable(self, one: Type, other: Type) -> bool:
-        """Whether ``one`` fits ``other``; binds parameters only if so."""
+    def assignable(self, source: Type, other: Type) -> bool:
+        """Whether ``source`` is assignable to ``other``; binds type parameters only if it is."""
         attempt = Bindings(dict(self.bound))
-        if not attempt._fits(one, other):
+        if not attempt._fits(source, other):
             return False
         self.bound = attempt.bound
         return True
@@ -133,7 +133,7 @@ class Bindings:
         return one == other
 
     def _bind(self, to: Type, parameter: Type) -> tuple[bool, bool]:
-        """Whether the parameter may stand for ``to``, and whether it stood for something already."""
+        """Return whether the parameter may be bound to ``to``, and whether it was bound before."""
         if to == parameter:
             return True, True
         known = self.bound.get(parameter)
@@ -160,8 +160,8 @@ class Bindings:
         return all(self._free_of(parameter, one) for one in within.parameters)
 
 
-def most_general(one: Type, other: Type) -> Type:
-    return one if _as_general(one, other) else other
+def most_general(left: Type, other: Type) -> Type:
+    return left if _as_general(left, other) else other
 
 
 def _as_general(one: Type, other: Type) -> bool:

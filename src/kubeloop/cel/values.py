@@ -1,4 +1,4 @@
-"""What CEL expressions compute with: Python's own values where they fit, and small classes where they do not.
+"""The values of CEL expressions: Python's own where they fit, and small classes otherwise.
 
 null, bool, int, float, str, bytes, list and dict stand for themselves; an object of a schema is a dict by its (escaped) field names.
 """
@@ -28,7 +28,7 @@ class UInt(int):
 
 
 class Timestamp(msgspec.Struct, frozen=True, eq=False):
-    """Nanoseconds since 1970, UTC; ``offset`` is how far from it (seconds) the moment is printed, and does not matter to comparisons."""
+    """A time in nanoseconds since 1970, UTC; ``offset`` (seconds) affects only printing, not comparisons."""
 
     nanos: int
     offset: int = 0
@@ -52,20 +52,20 @@ class Timestamp(msgspec.Struct, frozen=True, eq=False):
         return self.nanos >= other.nanos
 
 
-class Duration(msgspec.Struct, frozen=True, order=True):
-    """Nanoseconds."""
+class DurationValue(msgspec.Struct, frozen=True, order=True):
+    """A duration in nanoseconds."""
 
     nanos: int
 
 
 class TypeValue(msgspec.Struct, frozen=True):
-    """What ``type(x)`` yields."""
+    """The result of ``type(x)``."""
 
     name: str
 
 
 class Optional(msgspec.Struct, frozen=True):
-    """A value that may be missing; ``NONE`` is the missing one."""
+    """A value that may be missing; ``NONE`` is the missing value."""
 
     value: Any
     present: bool = True
@@ -86,13 +86,13 @@ class Cidr(msgspec.Struct, frozen=True):
         return f"{self.address}/{self.prefix}"
 
 
-class Url(msgspec.Struct, frozen=True):
+class UrlValue(msgspec.Struct, frozen=True):
     text: str
     parts: SplitResult
 
 
 class Amount(msgspec.Struct, frozen=True, eq=False):
-    """A quantity as expressions have it. ``scale``: the power of ten in which upstream keeps it; None where it needs a big number."""
+    """A quantity in expressions. ``scale``: the power of ten of upstream's representation; None if it uses a big number."""
 
     quantity: Quantity
     scale: int | None = None
@@ -105,7 +105,7 @@ class Amount(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_integer(self) -> bool:
-        """By how it was written, not by its value: 1000m is none, nor is 1Pi."""
+        """Whether it was written as an integer, whatever its value: 1000m is none, nor is 1Pi."""
         return self.scale is not None and self.scale >= 0 and INT_MIN <= self.quantity.value() <= INT_MAX
 
     def plus(self, other: Amount) -> Amount:
@@ -131,13 +131,13 @@ class Semver(msgspec.Struct, frozen=True):
     build: str = ""
 
     def key(self) -> tuple[Any, ...]:
-        """Order of precedence, https://semver.org section 11: a release is above its pre-releases, numbers are below texts."""
+        """The sort key of precedence, https://semver.org section 11: a release is above its pre-releases, numbers are below texts."""
         identifiers = tuple((0, one, "") if isinstance(one, int) else (1, 0, one) for one in self.pre)
         return self.major, self.minor, self.patch, not self.pre, identifiers
 
 
-class Format(msgspec.Struct, frozen=True):
-    """A named format: yields messages about what is wrong with a text. ``weight`` is the size of its pattern, for costs."""
+class FormatValue(msgspec.Struct, frozen=True):
+    """A named format: yields messages about the faults of a text. ``weight`` is the size of its pattern, for costs."""
 
     name: str
     check: Callable[[str], list[str]]
@@ -163,8 +163,8 @@ class MapList(list[Any]):
         return tuple(item.get(name) for name in self.keys) if isinstance(item, dict) else (item,)
 
 
-class Message(dict[str, Any]):
-    """What ``Object.spec{replicas: 1}`` constructs: its fields by name, and ``name``, what the expression called it."""
+class ConstructedObject(dict[str, Any]):
+    """The result of ``Object.spec{replicas: 1}``: fields by name; ``name`` is its type in the expression."""
 
     __slots__ = ("name",)
 
@@ -173,8 +173,8 @@ class Message(dict[str, Any]):
         self.name = name
 
 
-class Fields(dict[str, Any]):
-    """An object of a schema by escaped names, where some differ from the fields' own: a look-up finds a field by either name."""
+class ObjectFields(dict[str, Any]):
+    """An object of a schema by escaped names, where some differ from the plain names: a lookup finds a field by either name."""
 
     __slots__ = ()
 
@@ -191,30 +191,30 @@ class Fields(dict[str, Any]):
 
 
 def _escaped(name: str) -> str | None:
-    """The escaped name of the field that a name leads to."""
+    """Return the escaped name of the field that a name leads to."""
     field = unescape(name)
     return None if field is None else escape(field)
 
 
 class UnknownField(msgspec.Struct, frozen=True):
-    """The key of a field that the schema does not have: it counts when objects are compared, and rules cannot reach it."""
+    """The key of a field that is not in the schema: comparisons include it, and rules cannot reach it."""
 
     name: str
 
 
 class BoolKey(msgspec.Struct, frozen=True):
-    """A bool as the key of a map; to Python, True is also 1."""
+    """A bool as the key of a map; in Python, True equals 1."""
 
     value: bool
 
 
 def is_key(value: Any) -> bool:
     """Whether a map can have the value as a key."""
-    return value is None or isinstance(value, str | int | float | Timestamp | Duration)
+    return value is None or isinstance(value, str | int | float | Timestamp | DurationValue)
 
 
 def as_key(value: Any) -> Any:
-    """How a value is kept as the key of a dict."""
+    """Return the form of a value as the key of a dict."""
     if isinstance(value, bool):
         return BoolKey(value)
     if not is_key(value):
@@ -227,7 +227,7 @@ _GO_TYPES: Final = {
     bytes: "types.Bytes",
     list: "*types.baseList",
     dict: "*types.baseMap",
-    Duration: "types.Duration",
+    DurationValue: "types.Duration",
     Timestamp: "types.Timestamp",
     TypeValue: "*types.Type",
     Optional: "*types.Optional",
@@ -245,7 +245,7 @@ def from_key(key: Any) -> Any:
 
 
 def entries_of(mapping: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """The keys that expressions see, with their values."""
+    """Yield the visible keys of a map with their values."""
     return ((from_key(key), value) for key, value in mapping.items() if type(key) is not UnknownField)
 
 
@@ -253,25 +253,25 @@ def keys_of(mapping: dict[Any, Any]) -> Iterator[Any]:
     return (key for key, _ in entries_of(mapping))
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """What an authorizer said."""
+class AuthorizerDecision(msgspec.Struct, frozen=True):
+    """An authorizer's decision."""
 
     allowed: bool
     reason: str = ""
     error: str = ""
 
 
-class Authorizer(msgspec.Struct, frozen=True):
-    """The variable ``authorizer``: ``decide`` answers questions, about the requester or the service account named."""
+class AuthorizerValue(msgspec.Struct, frozen=True):
+    """The variable ``authorizer``: ``decide`` checks access of the requester or of the named service account."""
 
-    decide: Callable[[AccessQuestion, str], Decision]
+    decide: Callable[[AccessQuestion, str], AuthorizerDecision]
     service_account: str = ""
 
 
 class AccessQuestion(msgspec.Struct, frozen=True):
-    """May somebody do something to a resource, or to a path that is none? Empty parts are not asked about."""
+    """An access check: may a user do something to a resource, or to a non-resource path? Empty parts do not restrict it."""
 
-    by: Authorizer
+    by: AuthorizerValue
     path: str = ""
     group: str = ""
     resource: str = ""
@@ -281,7 +281,7 @@ class AccessQuestion(msgspec.Struct, frozen=True):
     field_selector: str = ""
     label_selector: str = ""
 
-    def ask(self, verb: str) -> Decision:
+    def ask(self, verb: str) -> AuthorizerDecision:
         return self.by.decide(self, verb)
 
 
@@ -309,10 +309,10 @@ _NAMES: Final[dict[type, str]] = {
     SetList: "list",
     MapList: "list",
     dict: "map",
-    Fields: "map",
-    Message: "map",
+    ObjectFields: "map",
+    ConstructedObject: "map",
     Timestamp: "google.protobuf.Timestamp",
-    Duration: "google.protobuf.Duration",
+    DurationValue: "google.protobuf.Duration",
     TypeValue: "type",
     Optional: "optional_type",
     ipaddress.IPv4Address: "net.IP",
@@ -320,59 +320,59 @@ _NAMES: Final[dict[type, str]] = {
     Cidr: "net.CIDR",
     Amount: "kubernetes.Quantity",
     Semver: "kubernetes.Semver",
-    Url: "kubernetes.URL",
-    Format: "kubernetes.NamedFormat",
-    Authorizer: "kubernetes.authorization.Authorizer",
+    UrlValue: "kubernetes.URL",
+    FormatValue: "kubernetes.NamedFormat",
+    AuthorizerValue: "kubernetes.authorization.Authorizer",
     PathCheck: "kubernetes.authorization.PathCheck",
     GroupCheck: "kubernetes.authorization.GroupCheck",
     ResourceCheck: "kubernetes.authorization.ResourceCheck",
-    Decision: "kubernetes.authorization.Decision",
+    AuthorizerDecision: "kubernetes.authorization.Decision",
 }
-#: What overload signatures call the types at run time.
+#: Run-time names of types in overload signatures.
 _KINDS: Final = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration", "null_type": "null"}
 
 
 def type_name(value: Any) -> str:
-    if type(value) is Message:
+    if type(value) is ConstructedObject:
         return value.name
     return _NAMES.get(type(value), type(value).__name__)
 
 
 def kind_of(python: type) -> str:
-    """The name by which overloads know values of a Python class."""
+    """Return the name of a Python class in overload signatures."""
     name = _NAMES.get(python, python.__name__)
     return _KINDS.get(name, name)
 
 
-def equal(one: Any, other: Any) -> bool:
-    """CEL's ``==``: numbers by value whatever their type, NaN never, values of different types never."""
-    kind, against = type(one), type(other)
+def equal(left: Any, right: Any) -> bool:
+    """Compare by CEL's ``==``: numbers by value whatever their type, NaN never, values of different types never."""
+    kind, against = type(left), type(right)
     if kind is str:
-        return against is str and one == other
+        return against is str and left == right
     if kind is bool or against is bool:
-        return kind is against and one is other
+        return kind is against and left is right
     if kind is float or against is float:  # compared as doubles, so that 9223372036854775807 equals 9223372036854775808.0
-        return isinstance(one, int | float) and isinstance(other, int | float) and float(one) == float(other)
-    if isinstance(one, int):
-        return isinstance(other, int) and bool(one == other)
-    if isinstance(one, list):
-        return isinstance(other, list) and _lists_equal(one, other)
-    if isinstance(one, dict):
-        if not isinstance(other, dict) or len(one) != len(other) or _constructed(one) != _constructed(other):
+        return isinstance(left, int | float) and isinstance(right, int | float) and float(left) == float(right)
+    if isinstance(left, int):
+        return isinstance(right, int) and bool(left == right)
+    if isinstance(left, list):
+        return isinstance(right, list) and _lists_equal(left, right)
+    if isinstance(left, dict):
+        if not isinstance(right, dict) or len(left) != len(right) or _constructed(left) != _constructed(right):
             return False
-        return all(key in other and equal(value, other[key]) for key, value in one.items())
+        return all(key in right and equal(value, right[key]) for key, value in left.items())
     if kind is Optional:
-        return against is Optional and one.present == other.present and (not one.present or equal(one.value, other.value))
+        return against is Optional and left.present == right.present and (not left.present or equal(left.value, right.value))
     if kind is not against:
         return False
     if kind is Semver:
-        return bool(one.key() == other.key())
-    return bool(one == other)
+        return bool(left.key() == right.key())
+    return bool(left == right)
 
 
 def _constructed(value: dict[Any, Any]) -> str:
-    """As what; empty for a map."""
-    return value.name if type(value) is Message else ""
+    """Return the type name of a constructed object; empty for a map."""
+    return value.name if type(value) is ConstructedObject else ""
 
 
 def _lists_equal(one: list[Any], other: list[Any]) -> bool:
@@ -386,24 +386,26 @@ def _lists_equal(one: list[Any], other: list[Any]) -> bool:
     return all(map(equal, one, other))
 
 
-def contains(items: list[Any], wanted: Any) -> bool:
-    return any(equal(item, wanted) for item in items)
+def contains(items: list[Any], value: Any) -> bool:
+    return any(equal(item, value) for item in items)
 
 
-def joined(one: list[Any], other: list[Any]) -> list[Any]:
-    """``+`` of lists. Of a set the union; of a map, items of ``other`` replace those of the same keys, new ones are appended."""
-    if isinstance(one, SetList):
-        return SetList([*one, *(item for item in other if not contains(one, item))])
-    if isinstance(one, MapList):
-        merged = {one.key(item): item for item in one}
-        for item in other:
-            merged[one.key(item)] = item
-        return MapList(list(merged.values()), one.keys)
-    return [*one, *other]
+def joined(left: list[Any], right: list[Any]) -> list[Any]:
+    """Concatenate lists by ``+``. Set lists become a union; in map lists, items of ``right`` replace those with the same keys, others are
+    appended.
+    """
+    if isinstance(left, SetList):
+        return SetList([*left, *(item for item in right if not contains(left, item))])
+    if isinstance(left, MapList):
+        merged = {left.key(item): item for item in left}
+        for item in right:
+            merged[left.key(item)] = item
+        return MapList(list(merged.values()), left.keys)
+    return [*left, *right]
 
 
 def size_of(value: Any) -> int:
-    """Characters, bytes, items or entries; 1 of what has no size. For costs."""
+    """Return the number of characters, bytes, items or entries; 1 for values without a size. For costs."""
     if isinstance(value, str | bytes | list | dict):
         return len(value)
     if type(value) is Optional and value.present:

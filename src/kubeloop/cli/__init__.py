@@ -1,13 +1,13 @@
-"""The ``kubeloop`` command. Each subcommand lives in a module of its own, which is imported when it is used."""
+"""The ``kubeloop`` command. Each subcommand has a module, which is imported when it is used."""
 
 from __future__ import annotations
 
 import click
 
 from kubeloop.cli.group import LazyGroup
-from kubeloop.meta.version import VERSION
+from kubeloop.version import VERSION
 
-#: Subcommand to "module:attribute" and its one-line help, so that help needs no imports.
+#: Subcommand -> "module:attribute" and its one-line help, so that help needs no imports.
 _COMMANDS = {
     "add": ("kubeloop.cli.new.command:add", "Extend a project: a kind, webhooks, or a version."),
     "completion": ("kubeloop.cli.completion:completion", "Print the script that makes bash, zsh or fish complete commands and options."),

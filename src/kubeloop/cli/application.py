@@ -1,4 +1,4 @@
-"""The program that a command is about: the controllers that ``module:attribute`` names, imported as ``python -m`` would."""
+"""Imports the controllers at ``module:attribute``, as ``python -m`` would."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WANTED = "a list of controllers, a controller, its class, or a function without
 
 
 def controllers_at(target: str) -> list[ControllerBase[Any]]:
-    """The controllers of ``module:attribute``; classes are called without arguments. ``Webhooks`` beside them are left out.
+    """Return the controllers of ``module:attribute``; classes are called without arguments. ``Webhooks`` beside them are left out.
 
     Raises:
-        ConfigError: no such module or attribute, it fails, or it is something else; says what is wanted.
+        ConfigError: there is no such module or attribute, it fails, or it has another type; the text names the expected types.
     """
     found = named(target, _WANTED)
     if inspect.isfunction(found):
@@ -33,15 +33,15 @@ def controllers_at(target: str) -> list[ControllerBase[Any]]:
     return [_controller(one, target) for one in many]
 
 
-def named(target: str, wanted: str) -> Any:
-    """What stands at ``module:attribute``. ``wanted`` says in messages what may stand there.
+def named(target: str, expected: str) -> Any:
+    """Return the object at ``module:attribute``. ``expected`` describes the expected types, for messages.
 
     Raises:
-        ConfigError: no such module or attribute; says what is there instead. With a cause: the module fails while it is imported.
+        ConfigError: there is no such module or attribute; the text lists alternatives. With a cause: the module fails during import.
     """
     name, colon, path = target.partition(":")
     if not name or not colon or not path:
-        raise ConfigError(f"{target}: say MODULE:NAME, where NAME is {wanted}")
+        raise ConfigError(f"{target}: say MODULE:NAME, where NAME is {expected}")
     found: Any = imported(name, target)
     for part in path.split("."):
         if not hasattr(found, part):
@@ -51,7 +51,7 @@ def named(target: str, wanted: str) -> Any:
 
 
 def _candidates(module: Any, missed: str) -> str:
-    """What of a module could be meant: its own functions and classes of controllers, and lists."""
+    """Return similar names of a module: its functions, controller classes, and lists."""
     from kubeloop.controller import ControllerBase
 
     name = getattr(module, "__name__", "")
@@ -84,5 +84,5 @@ def _called(make: Any, target: str) -> Any:
         raise ConfigError(f"{target}: {make.__name__} takes arguments; wanted is {_WANTED}") from None
     try:
         return make()
-    except Exception as error:  # whatever the user's code raises
+    except Exception as error:  # any error of the user's code
         raise ConfigError(f"{target}: {make.__name__}() failed: {type(error).__name__}: {error}") from error

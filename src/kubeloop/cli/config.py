@@ -1,4 +1,4 @@
-"""``kubeloop config``: which cluster a program here would talk to and why, and the edits of kubeconfig files that come up daily."""
+"""``kubeloop config``: shows the cluster a program would use and why, and edits kubeconfig files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _output = click.option("-o", "--output", type=click.Choice(["text", "json"]), de
 
 
 def _told(command: Callable[P, T]) -> Callable[P, T]:
-    """Errors of the configuration are for people: one text, no traceback."""
+    """Report errors of the configuration as one text, without a traceback."""
 
     @functools.wraps(command)
     def run(*args: P.args, **options: P.kwargs) -> T:

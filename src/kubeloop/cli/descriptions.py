@@ -1,4 +1,4 @@
-"""``kubeloop descriptions``: the texts that ``kubectl explain`` shows, imported from OpenAPI documents or a cluster of the user's."""
+"""``kubeloop descriptions``: imports the texts of ``kubectl explain`` from OpenAPI documents or a user's cluster."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def _read(source: str, kubeconfig: Path | None) -> Texts:
 
 
 def _of_file(source: str) -> Texts | None:
-    """None: there is no such file."""
+    """Return the texts of a file; None: there is no such file."""
     from kubeloop.codegen.openapi import read_json
     from kubeloop.schema.descriptions import texts_of
 

@@ -1,4 +1,4 @@
-"""Durations on command lines: seconds, or as Kubernetes' flags write them (``5m0s``)."""
+"""Durations on command lines: seconds, or in the form of Kubernetes' flags (``5m0s``)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|us|µs|ns|s)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-class Duration(click.ParamType[float]):
-    """Seconds, more than none unless ``zero``: ``300``, ``0.5``, ``5m``, ``1h30m``.
+class DurationParameter(click.ParamType[float]):
+    """Seconds, positive unless ``zero``: ``300``, ``0.5``, ``5m``, ``1h30m``.
 
     Source: Go's time.ParseDuration, and a number without a unit.
     """
@@ -30,7 +30,7 @@ class Duration(click.ParamType[float]):
 
 
 def seconds(text: str) -> float | None:
-    """None for what is no duration."""
+    """Return the seconds; None if the text is not a duration."""
     if re.fullmatch(r"\d+(\.\d*)?|\.\d+", text):
         return float(text)
     if not re.fullmatch(f"({_PART.pattern})+", text):

@@ -36,7 +36,7 @@ def generate() -> None:
 @click.option("--docs", type=click.Choice(["none", "short", "full"]), default="short", help="How much of descriptions becomes docstrings.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the package to write, or one module (NAME.py).")
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
-@click.option("-v", "--verbose", is_flag=True, help="Show what is read and written.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the files that are read and written.")
 def models(
     sources: tuple[Path, ...],
     cluster: bool,
@@ -112,7 +112,7 @@ def protobuf(sources: tuple[Path, ...], out: Path) -> None:
 @click.option("--descriptions/--no-descriptions", default=True, help="Whether docstrings become descriptions.")
 @click.option("--webhooks", default="", metavar="MODULE:NAME", help="Webhooks whose converters the definitions name; needs --service.")
 @click.option("--service", default="", metavar="NAMESPACE/NAME", help="Service in front of the converters of --webhooks.")
-@click.option("-v", "--verbose", is_flag=True, help="Show what is found and written.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the kinds that are found and written.")
 def crd(
     targets: tuple[str, ...], out: Path | None, only_check: bool, descriptions: bool, webhooks: str, service: str, verbose: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""The commands below ``kubeloop generate``: each renders everything first, and only then writes or compares."""
+"""The commands below ``kubeloop generate``: each renders everything first, and then writes or compares."""
 
 from __future__ import annotations
 
@@ -33,11 +33,20 @@ if TYPE_CHECKING:
 def generate_crd(
     targets: Sequence[str], out: Path | None, *, only_check: bool, descriptions: bool, webhooks: str = "", service: str = "", verbose: bool
 ) -> None:
-    """Write the definitions of all classes at ``targets``, or compare them with what is there.
+    """Write the definitions of all classes at ``targets``, or compare them with the existing files.
 
-    Raises:
-        ConfigError: a target without kinds, a definition that a server would refuse, or with ``only_check`` a file that differs.
-            Nothing was written then.
+    Args:
+        targets: MODULE:CLASS, modules or packages.
+        out: A file or folder. None: standard output.
+        only_check: Compare, and write nothing.
+        descriptions: Include descriptions from docstrings.
+        webhooks: MODULE:NAME of a ``Webhooks`` that converts the kinds. Empty: none.
+        service: NAMESPACE/NAME of the Service in front of it.
+        verbose: Print the kinds and files.
+
+        Raises:
+            ConfigError: a target without kinds, a definition that a server would refuse, or with ``only_check`` a file that differs.
+                Nothing was written then.
     """
     if only_check and out is None:
         raise ConfigError("--check compares with a file or folder: name it with --out")
@@ -110,7 +119,7 @@ _MOST_SHOWN = 200
 
 
 class ModelInput(NamedTuple):
-    """``cluster``: kubeconfig and context of the cluster to ask, None for none."""
+    """Sources of models. ``cluster``: kubeconfig and context of the cluster to read, None for none."""
 
     sources: tuple[Path, ...]
     cluster: tuple[Path | None, str | None] | None
@@ -119,13 +128,19 @@ class ModelInput(NamedTuple):
     docs: Docs
 
 
-def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: bool) -> None:
-    """Write models below ``out`` (or into it, for a module), or compare them with what is there.
+def generate_models(sources: ModelInput, out: Path, *, only_check: bool, verbose: bool) -> None:
+    """Write models below ``out`` (or into it, for a module), or compare them with the existing files.
 
-    Raises:
-        ConfigError: an input that describes no kind, a file of somebody else in the way, or with ``only_check`` a difference.
-            Nothing was written then.
-        ApiError, TransportError: from the cluster.
+    Args:
+        sources: The sources of the models.
+        out: A folder, or a file ending in ``.py``.
+        only_check: Compare, and write nothing.
+        verbose: Print the sources and files.
+
+        Raises:
+            ConfigError: an input describes no kind, another author's file is in the way, or with ``only_check`` a file differs.
+                Nothing was written then.
+            ApiError, TransportError: the cluster refused, or is unreachable.
     """
 
     def tell(line: str) -> None:
@@ -133,7 +148,7 @@ def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: 
             click.echo(line, err=True)
 
     try:
-        files, folder = _render(given, out, tell)
+        files, folder = _render(sources, out, tell)
     except RecursionError:
         raise ConfigError("a schema is nested too deeply to be read; -v shows in which file or definition") from None
     if only_check:
@@ -182,11 +197,22 @@ _API = "rbac.authorization.k8s.io/v1"
 def generate_rbac(
     targets: Iterable[str], name: str, namespace: str, out: Path | None, *, only_check: bool, lease: bool, sharding: bool, only_rules: bool
 ) -> None:
-    """Write the roles of all controllers at ``targets``, or compare them with what is there.
+    """Write the roles of all controllers at ``targets``, or compare them with the existing file.
 
-    Raises:
-        ConfigError: a target without controllers, a kind that only a server knows, a name that no object can have, or with ``only_check``
-            a file that differs.
+    Args:
+        targets: MODULE:NAME of controllers.
+        name: Name of the roles and of the ServiceAccount.
+        namespace: Namespace of the ServiceAccount.
+        out: The file. None: standard output.
+        only_check: Compare, and write nothing.
+        lease: Include a Role for leader election.
+        sharding: Include the rules for sharding.
+        only_rules: Write only the ClusterRole's rules.
+
+        Raises:
+            ConfigError: a target without controllers, a kind that only a server knows, a name that no object can have, or with
+            ``only_check``
+                a file that differs.
     """
     from kubeloop.controller.permissions import permissions_of, rules_of
 
@@ -206,14 +232,30 @@ def generate_rbac(
 
 
 def rbac_yaml(permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False) -> str:
-    """A ServiceAccount, a ClusterRole with its binding, and for the election's Lease a Role with its own."""
+    """Return a ServiceAccount, a ClusterRole with its binding, and a Role with a binding for the election's Lease, as YAML.
+
+    Args:
+        permissions: The required permissions.
+        name: Name of the objects.
+        namespace: Namespace of the ServiceAccount.
+        lease: Include the Role for leader election.
+        sharding: Include the rules for sharding.
+    """
     return write_yaml(*rbac_documents(permissions, name, namespace, lease=lease, sharding=sharding))
 
 
 def rbac_documents(
     permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False
 ) -> list[JSONObject]:
-    """The documents of ``rbac_yaml``."""
+    """Return the documents of ``rbac_yaml``.
+
+    Args:
+        permissions: The required permissions.
+        name: Name of the objects.
+        namespace: Namespace of the ServiceAccount.
+        lease: Include the Role for leader election.
+        sharding: Include the rules for sharding.
+    """
     from kubeloop.controller.permissions import lease_permissions, rules_of
 
     account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
@@ -237,15 +279,15 @@ def _binding(kind: str, name: str, namespace: str | None, account: JSONObject) -
     return {"apiVersion": _API, "kind": f"{kind}Binding", "metadata": metadata, "roleRef": reference, "subjects": [account]}
 
 
-# What ``kubeloop generate roles`` does: ClusterRoles to administrate, edit and view kinds, aggregated to Kubernetes' own roles.
+# ``kubeloop generate roles``: ClusterRoles to administrate, edit and view kinds, aggregated to Kubernetes' own roles.
 #
 # Source: Kubernetes documentation, "Using RBAC Authorization", aggregated and user-facing roles.
 
 
 _READ: Final = ["get", "list", "watch"]
 _WRITE: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-#: Role to the verbs on the objects, and the roles of Kubernetes that have them too. Who administrates a kind may do everything with it,
-#: also what an API server knows no verb for yet.
+#: Role -> verbs on the objects, and Kubernetes' roles that include it. An administrator of a kind may do everything with it,
+#: also with verbs that an API server may add later.
 _ROLES: Final[dict[str, tuple[list[str], tuple[str, ...]]]] = {
     "admin": (["*"], ("admin",)),
     "editor": (_WRITE, ("admin", "edit")),
@@ -256,8 +298,14 @@ _ROLES: Final[dict[str, tuple[list[str], tuple[str, ...]]]] = {
 def generate_roles(targets: Sequence[str], name: str, out: Path | None, *, only_check: bool) -> None:
     """Write the roles for the users of all kinds at ``targets``, or compare them with the file.
 
-    Raises:
-        ConfigError: A target without kinds, a name that no object can have, or with ``only_check`` a file that differs.
+    Args:
+        targets: MODULE:CLASS, modules or packages.
+        name: Prefix of the roles' names.
+        out: The file. None: standard output.
+        only_check: Compare, and write nothing.
+
+        Raises:
+            ConfigError: A target without kinds, a name that no object can have, or with ``only_check`` a file that differs.
     """
     if faults := dns1123_subdomain(name):
         raise ConfigError(f'--name "{name}": {faults[0]}')
@@ -272,7 +320,7 @@ def role_documents(kinds: Iterable[type[Resource]], name: str) -> list[JSONObjec
         spec = definition.document["spec"]
         group, plural = spec["group"], spec["names"]["plural"]
         has_status = any("status" in version.get("subresources", {}) for version in spec["versions"])
-        # Kubernetes' roles of users hold in a namespace: what lives outside of namespaces is for bindings to the role itself.
+        # Kubernetes' user roles apply within a namespace: cluster-scoped kinds need bindings to the role itself.
         aggregated = spec["scope"] == "Namespaced"
         for role, (verbs, targets) in _ROLES.items():
             rules: list[JSONObject] = [{"apiGroups": [group], "resources": [plural], "verbs": list(verbs)}]

@@ -1,4 +1,4 @@
-"""Groups of commands: loaded when they are used, corrected when they are misspelt, and no traceback for what a person can repair."""
+"""Command groups: load commands on use, suggest corrections, and print user errors without a traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubeloop.meta.program import TRACEBACK
 
 
 class CommandGroup(click.Group):
-    """A group that proposes the nearest command for a misspelt one."""
+    """A group that suggests the nearest command for a misspelt one."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
@@ -27,7 +27,7 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The first sentence of each command's help, whole."""
+        """Print the first sentence of each command's help, uncut."""
         found = [(name, self.get_command(ctx, name)) for name in self._visible(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(limit=300)) for name, command in found if command is not None])
@@ -47,7 +47,7 @@ class CommandGroup(click.Group):
 
 
 class LazyGroup(CommandGroup):
-    """The root: each command's module is imported when it is used. ``commands``: name to ("module:attribute", its help in one line)."""
+    """The root: each command's module is imported when it is used. ``commands``: name -> ("module:attribute", its help in one line)."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **options: Any) -> None:
         super().__init__(*args, **options)
@@ -68,7 +68,7 @@ class LazyGroup(CommandGroup):
             formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Without an import of each command's module, which would make a person wait for a list of names."""
+        """Complete without importing each command's module, which would be slow."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         return [CompletionItem(name, help=text) for name, (_, text) in self._lazy.items() if name.startswith(incomplete)]
@@ -77,10 +77,10 @@ class LazyGroup(CommandGroup):
         return self.list_commands(ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Whatever a command's arguments, files or cluster are at fault for ends it with a message; ``KUBELOOP_TRACEBACK`` shows where."""
+        """End with a message on errors in a command's arguments, files or cluster; ``KUBELOOP_TRACEBACK`` shows the traceback."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # a command that has not installed its own handler yet: no "Aborted!", and the status that shells expect
+        except KeyboardInterrupt:  # a command that has not installed its own handler yet: no "Aborted!", and the usual exit status
             raise click.exceptions.Exit(128 + signal.SIGINT) from None
         except (KubeloopError, OSError, UnicodeError) as error:
             if os.environ.get(TRACEBACK) or (isinstance(error, OSError) and error.errno == errno.EPIPE):

@@ -1,4 +1,4 @@
-"""Where ``kubeloop server`` writes its kubeconfig: never over anything that it did not write itself."""
+"""The kubeconfig of ``kubeloop server``: never overwrites a file of another author."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 from kubeloop.config.kubeconfig import read_kubeconfig
 from kubeloop.meta.errors import ConfigError
 
-#: The names of everything in a kubeconfig that a server wrote.
+#: The names of all entries in a kubeconfig that a server wrote.
 _OURS = {"kubeloop", "kubeloop-admin"}
 
 
 def writable_target(path: Path) -> Path:
-    """The file that ``path`` means, with links followed: one that does not exist yet, is empty, or is a former server's kubeconfig.
+    """Return the target of ``path``, with links followed: it must not exist, be empty, or be a former server's kubeconfig.
 
     Raises:
-        ConfigError: it is something else, above all a kubeconfig with other clusters, which would be lost.
+        ConfigError: the file has other content, such as a kubeconfig with other clusters, which would be lost.
     """
     target = path.resolve()
     if not target.exists():

@@ -1,4 +1,4 @@
-"""``kubeloop server``: the embedded API server, with its controllers, until it is told to end."""
+"""``kubeloop server``: the embedded API server with its controllers, as a command."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kubeloop.apiserver.storage import Storage
     from kubeloop.schema.descriptions import Texts
 
-_LOG = logging.getLogger("kubeloop.server")
+_LOG = logging.getLogger("kubeloop.cli.server")
 
 #: Bytes that asyncio allocates for each end of a TLS connection, to read into; its own 256 KiB make 30 MiB of the built-in controllers'
 #: 60 watches. A TLS record has 16 KiB at most (RFC 8446, section 5.1), so that two fit; larger bodies take more reads.
@@ -45,7 +45,7 @@ _TLS_READ_SIZE = 32 * 1024
 #: Seconds for which the event loop may keep Python's lock from the thread that waits for the disk; Python's own 5 ms are ten fsyncs.
 _SWITCH_INTERVAL = 0.0005
 
-#: Seconds between looks at whether the parent process is still there.
+#: Seconds between checks whether the parent process still exists.
 _PARENT_POLL = 1.0
 
 
@@ -166,7 +166,7 @@ async def _run(
         api.add_readiness("controllers", settled.is_set)
         if await _has_settled(settled, ending, controllers):
             print(f"ready {api.url} kubeconfig={kubeconfig}" if target is not None else f"ready {api.url}", flush=True)
-        # What was made up to here stays until the end; the collector need not look at it again and again.
+        # Objects made so far live until the end; the collector need not scan them repeatedly.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         return await _until(ending, controllers)
@@ -178,7 +178,7 @@ async def _end_controllers(controllers: asyncio.Task[None]) -> None:
 
 
 async def _descriptions(source: str) -> Texts:
-    """Imported now from ``source``, else those that were imported before."""
+    """Import descriptions from ``source``, else load the previously imported ones."""
     from kubeloop.schema.descriptions import cache_file, load
 
     if source:
@@ -189,7 +189,7 @@ async def _descriptions(source: str) -> Texts:
 
 
 async def _storage(data: Path | None, *, synced: bool) -> Storage | None:
-    """None: in memory."""
+    """Return the storage; None: in memory."""
     if data is None:
         return None
     from kubeloop.apiserver.storage.sqlite import SqliteStorage
@@ -199,7 +199,7 @@ async def _storage(data: Path | None, *, synced: bool) -> Storage | None:
 
 
 async def _has_settled(settled: asyncio.Event, ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> bool:
-    """Wait until the controllers have settled; False when the end came first, or the controllers failed."""
+    """Wait until the controllers have done their first work; False if the end came first, or the controllers failed."""
     waits = [asyncio.ensure_future(settled.wait()), asyncio.ensure_future(ending.wait())]
     try:
         await asyncio.wait({*waits, *([controllers] if controllers is not None else [])}, return_when=asyncio.FIRST_COMPLETED)
@@ -209,7 +209,7 @@ async def _has_settled(settled: asyncio.Event, ending: asyncio.Event, controller
 
 
 async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> int:
-    """Wait for the end, or for controllers that fail; 0 or 1."""
+    """Wait for the end, or for failing controllers; return 0 or 1."""
     waiting = asyncio.ensure_future(ending.wait())
     tasks: set[asyncio.Task[object]] = {waiting}
     if controllers is not None:
@@ -227,7 +227,7 @@ async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) 
 
 def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
     async def run() -> None:
-        # Imported beside the loop, which answers meanwhile.
+        # Imported in a thread, so that the loop can respond meanwhile.
         await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
         from kubeloop import controlplane
         from kubeloop.apiserver.request.users import MASTERS
@@ -260,7 +260,7 @@ def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
 
 
 def _ending(exit_with_stdin: bool, parent: int) -> asyncio.Event:
-    """Set by SIGINT, SIGTERM, the end of standard input where that is wanted, and the end of the process ``parent`` (0: none)."""
+    """Return an event set by SIGINT, SIGTERM, the end of standard input if requested, or the end of the process ``parent`` (0: none)."""
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for one in (signal.SIGINT, signal.SIGTERM):
@@ -282,7 +282,7 @@ def _ending(exit_with_stdin: bool, parent: int) -> asyncio.Event:
                 loop.call_soon_threadsafe(ending.set)
 
             threading.Thread(target=read, name="stdin", daemon=True).start()
-    if parent > 1:  # the parent 1 adopts orphans, and does not end
+    if parent > 1:  # process 1 adopts orphans, and does not end
 
         def poll() -> None:
             if os.getppid() != parent:

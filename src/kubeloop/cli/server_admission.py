@@ -1,4 +1,4 @@
-"""Flags of ``kubeloop server`` for admission, with kube-apiserver's names."""
+"""Admission flags of ``kubeloop server``, with kube-apiserver's names."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubeloop.cli.durations import Duration
+from kubeloop.cli.durations import DurationParameter
 from kubeloop.cli.flags import FILE, flag
 from kubeloop.meta.errors import ConfigError
 
@@ -49,7 +49,7 @@ class AuthenticationFlags:
         "", metavar="URL", help="Address of the keys for verifiers. Default: /openid/v1/jwks at this server."
     )
     service_account_max_token_expiration: float | None = flag(
-        type=Duration(), help="Longest lifetime of a token in seconds (or as in 24h). Default: no limit."
+        type=DurationParameter(), help="Longest lifetime of a token in seconds (or as in 24h). Default: no limit."
     )
     service_account_extend_token_expiration: bool = flag(
         True,

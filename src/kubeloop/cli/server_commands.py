@@ -23,7 +23,7 @@ def compact(revision: int, kubeconfig: Path | None, context: str | None) -> None
     """Compact a running server's history: changes before REVISION are forgotten; 0 means all up to now.
 
     Lists and watches that ask for older versions are answered with 410, as after the compaction that a server does by itself every few
-    minutes. What is forgotten already stays so.
+    minutes. Versions that are forgotten already stay so.
     """
     try:
         done = asyncio.run(_compact(revision, kubeconfig, context))

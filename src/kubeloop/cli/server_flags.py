@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kubeloop.cli.durations import Duration
+from kubeloop.cli.durations import DurationParameter
 from kubeloop.cli.flags import FILE, FOLDER, flag
 
 
@@ -83,7 +83,7 @@ class ServerFlags:
         300.0,
         "--history",
         "--etcd-compaction-interval",
-        type=Duration(),
+        type=DurationParameter(),
         show_default=True,
         help="Seconds (or as in 5m) of history for watches and lists of old versions; older versions are answered with 410 Expired.",
     )
@@ -95,10 +95,12 @@ class ServerFlags:
     kubelet_certificate_authority: Path | None = flag(
         type=FILE, help="Authority of kubelets' certificates, PEM. Default: their certificates are not verified."
     )
-    event_ttl: float = flag(3600.0, type=Duration(), show_default=True, help="Seconds (or as in 1h) after which Events are deleted.")
+    event_ttl: float = flag(
+        3600.0, type=DurationParameter(), show_default=True, help="Seconds (or as in 1h) after which Events are deleted."
+    )
     min_request_timeout: float = flag(
         1800.0,
-        type=Duration(),
+        type=DurationParameter(),
         show_default=True,
         help="Shortest duration of a watch that names no timeout; the longest is twice that.",
     )

@@ -1,4 +1,4 @@
-"""How ``kubeloop server`` logs, to stderr: text or JSON, and how much. Source: Kubernetes documentation, "System Logs"."""
+"""Logging of ``kubeloop server`` to stderr: text or JSON, and verbosity. Source: Kubernetes documentation, "System Logs"."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ FORMATS: Final = ("text", "json")
 REQUESTS: Final = 3
 EVERYTHING: Final = 4
 
-#: Least level of what the built-in controllers' own machinery says without --verbose: that sixty caches are synced, that the server finds a
-#: kind deprecated which they watch, or that one of a thousand events was dropped, is no news to whoever runs a server.
+#: Minimum level of the built-in controllers' own loggers without --verbose: sixty synced caches, deprecated kinds that they
+#: watch, or one dropped event of a thousand are no news for the server's operator.
 _LEVELS = {"kubeloop.cache": logging.WARNING, "kubeloop.controller.events": logging.ERROR, "kubeloop.transport": logging.ERROR}
 
-#: What must not reach a terminal or look like a line of its own, when a client puts it into a path or a name: controls, line and paragraph
-#: separators, and what turns the direction of text.
+#: Characters that must not reach a terminal or begin a fake line, when a client puts them into a path or a name: controls, line and
+#: paragraph
+#: separators, and characters that change the direction of text.
 _UNSEEN = re.compile("[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 _REQUEST_LOG = "kubeloop.apiserver.filters.instrumentation"
 
 
 def configure(form: str, verbosity: int) -> None:
-    """From now on, for the whole process."""
+    """Configure logging for the whole process."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else Text("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(JsonLogFormatter() if form == "json" else TextLogFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     everything = verbosity >= EVERYTHING
     logging.basicConfig(level=logging.DEBUG if everything else logging.INFO, handlers=[handler])
     logging.getLogger("asyncio").setLevel(logging.WARNING)
@@ -38,8 +39,8 @@ def configure(form: str, verbosity: int) -> None:
             logging.getLogger(name).setLevel(level)
 
 
-class Text(logging.Formatter):
-    """As klog writes fields: ``name="text" other=5`` after the message. A record is one line; those of its traceback begin with blanks."""
+class TextLogFormatter(logging.Formatter):
+    """Formats fields as klog: ``name="text" other=5`` after the message. A record is one line; traceback lines begin with blanks."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
         line = super().formatMessage(record)
@@ -52,8 +53,8 @@ class Text(logging.Formatter):
         return "\n".join(f"    {_visible(line)}" for line in super().formatException(ei).split("\n"))
 
 
-class JsonLines(logging.Formatter):
-    """An object a line: ``ts`` (RFC 3339), ``level``, ``logger``, ``msg``, what is told besides, and ``err`` with a traceback."""
+class JsonLogFormatter(logging.Formatter):
+    """Formats one object per line: ``ts`` (RFC 3339), ``level``, ``logger``, ``msg``, extra fields, and ``err`` with a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         shown: dict[str, object] = {
@@ -69,5 +70,5 @@ class JsonLines(logging.Formatter):
 
 
 def _visible(text: str) -> str:
-    """With escapes, which are JSON's too, for what is not to be seen as it is."""
+    """Return the text with unprintable characters as escapes, which are JSON's too."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubeloop.cli.durations import Duration
+from kubeloop.cli.durations import DurationParameter
 from kubeloop.cli.flags import FILE, flag
 from kubeloop.cli.server_logging import FORMATS
 from kubeloop.meta.errors import ConfigError
@@ -56,19 +56,19 @@ class OperationFlags:
     )
     request_timeout: float = flag(
         60.0,
-        type=Duration(),
+        type=DurationParameter(),
         show_default=True,
         help="Seconds (or as in 1m) after which a request is answered with 504; watches and other streams have no such limit.",
     )
     shutdown_delay_duration: float = flag(
         0.0,
-        type=Duration(zero=True),
+        type=DurationParameter(zero=True),
         show_default=True,
         help="Seconds that the server serves on after the signal, while /readyz fails.",
     )
     shutdown_watch_termination_grace_period: float = flag(
         0.0,
-        type=Duration(zero=True),
+        type=DurationParameter(zero=True),
         show_default=True,
         help="Seconds over which the server ends watches when it stops; 0: all at once.",
     )

@@ -1,4 +1,4 @@
-"""``kubeloop watch``: what changes in the objects of a kind, live, for as long as it runs. An informer does the watching."""
+"""``kubeloop watch``: shows changes of the objects of a kind, live. An informer does the watching."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _WORDS = {"added": "ADDED", "updated": "MODIFIED", "deleted": "DELETED"}
-#: Names in the line that sums up what was there at the beginning.
+#: Maximum number of names in the summary of the initial objects.
 _NAMED = 5
 
 _EPILOG = """\b
@@ -42,8 +42,8 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the command line asks for."""
+class WatchRequest:
+    """The request of the command line."""
 
     kind: str
     name: str | None
@@ -67,7 +67,7 @@ class Wanted:
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json", "name"]), default="text", show_default=True, help="How changes are printed."
 )
-@click.option("--initial", is_flag=True, help="List what is there at the beginning, object by object.")
+@click.option("--initial", is_flag=True, help="List the initial objects one by one.")
 @click.option("--all-fields", is_flag=True, help="Also show managedFields, resourceVersion and other noise.")
 @click.option("--once", is_flag=True, help="End after the first change.")
 @click.option("--context", help="Context of the kubeconfig.")
@@ -76,9 +76,9 @@ def watch(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     """Show live what changes in the objects of a KIND, field by field.
 
     KIND is a plural, a short name or a kind (pods, po, Pod), with its group where needed (ingresses.networking.k8s.io). Ends on Ctrl-C;
-    connections that break, servers that restart and histories that expire are survived and told. Values of secrets are never shown.
+    connections that break, servers that restart and histories that expire are reported and survived. Values of secrets are never shown.
     """
-    wanted = Wanted(**options)
+    wanted = WatchRequest(**options)
     try:
         _check(wanted)
         status = asyncio.run(_run(wanted, kubeconfig, context))
@@ -93,7 +93,7 @@ def watch(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     sys.exit(status)
 
 
-async def _run(wanted: Wanted, kubeconfig: Path | None, context: str | None) -> int:
+async def _run(wanted: WatchRequest, kubeconfig: Path | None, context: str | None) -> int:
     ended = _Ended()
     work = asyncio.ensure_future(_watch(wanted, kubeconfig, context, ended))
     waiting = asyncio.ensure_future(ended.happened.wait())
@@ -111,7 +111,7 @@ async def _run(wanted: Wanted, kubeconfig: Path | None, context: str | None) -> 
 
 
 class _Ended:
-    """Set by SIGINT and SIGTERM with the status that shells give such an end, or by the watch itself."""
+    """Set by SIGINT and SIGTERM with the usual exit status, or by the watch itself."""
 
     def __init__(self) -> None:
         self.happened = asyncio.Event()
@@ -126,7 +126,7 @@ class _Ended:
             self.happened.set()
 
 
-async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, ended: _Ended) -> None:
+async def _watch(wanted: WatchRequest, kubeconfig: Path | None, context: str | None, ended: _Ended) -> None:
     from kubeloop.cache import Informers
     from kubeloop.cli.watching.printer import notes
     from kubeloop.client import Client, ListOptions
@@ -138,7 +138,7 @@ async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, e
         namespace = _namespace(wanted, found, client.namespace)
         kind = Unstructured.of(found.gvk.api_version, found.gvk.kind, plural=found.gvr.resource, namespaced=found.namespaced)
         fields = _fields(wanted)
-        # Whatever is wrong with what was asked for, the server says it here, at once; an informer would try again for ever.
+        # The server reports errors in the request here, at once; an informer would retry for ever.
         await client.list_page(kind, ListOptions(labels=wanted.selector, field_selector=fields, limit=1), namespace=namespace)
         with _told(note):
             async with Informers(client) as informers:
@@ -146,15 +146,15 @@ async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, e
                     kind, namespace=namespace, labels=wanted.selector, field_selector=fields, managed_fields=wanted.all_fields
                 )
                 show = _Show(wanted, found, ended)
-                # A pager that does not read makes it wait, as it should.
+                # A pager that does not read makes it wait, as intended.
                 informer.on_event(added=show, updated=show, deleted=show, name="watch").meter.limit = math.inf
                 await informers.wait_synced()
                 note(_summary(informer))
                 await asyncio.Event().wait()
 
 
-def _check(wanted: Wanted) -> None:
-    """What can be told to be wrong without a server."""
+def _check(wanted: WatchRequest) -> None:
+    """Check the request without a server."""
     from kubeloop.client.selector_text import field_text, label_text
     from kubeloop.meta import names
 
@@ -164,7 +164,7 @@ def _check(wanted: Wanted) -> None:
     field_text(wanted.field_selector, "--field-selector ")
 
 
-def _namespace(wanted: Wanted, found: ApiResource, default: str) -> str | None:
+def _namespace(wanted: WatchRequest, found: ApiResource, default: str) -> str | None:
     if missing := {"list", "watch"} - set(found.verbs):
         raise ConfigError(f"{found.gvr.resource} cannot be watched: the server does not offer {' and '.join(sorted(missing))} for them")
     if not found.namespaced:
@@ -180,7 +180,7 @@ def _namespace(wanted: Wanted, found: ApiResource, default: str) -> str | None:
     return wanted.namespace or default
 
 
-def _fields(wanted: Wanted) -> str | None:
+def _fields(wanted: WatchRequest) -> str | None:
     by_name = f"metadata.name={wanted.name}" if wanted.name is not None else None
     return ",".join(one for one in (by_name, wanted.field_selector) if one) or None
 
@@ -193,9 +193,9 @@ def _summary(informer: Informer[Unstructured]) -> str:
 
 
 class _Show:
-    """The handler: decodes both states and prints what is different."""
+    """The handler: decodes both states and prints the differences."""
 
-    def __init__(self, wanted: Wanted, found: ApiResource, ended: _Ended) -> None:
+    def __init__(self, wanted: WatchRequest, found: ApiResource, ended: _Ended) -> None:
         from kubeloop.cli.watching.printer import printer_for
 
         self._wanted = wanted
@@ -210,11 +210,11 @@ class _Show:
         from kubeloop.timing import SystemClock
 
         word = "INITIAL" if event.initial else _WORDS[event.type.value]
-        # A deletion's last states differ in versions at most; what an added object has is all new.
+        # A deletion's last states differ in versions at most; all content of an added object is new.
         before = _tree(event.old.document()) if event.old is not None and word == "MODIFIED" else None
         try:
             self._printer.event(SystemClock().wall(), word, before, _tree(event.head.document()), self._note(event))
-        except OSError as error:  # nobody reads any more
+        except OSError as error:  # the reader has closed the pipe
             self._ended.end(1, error)
             return
         if self._wanted.once and not event.initial:
@@ -235,7 +235,7 @@ def _tree(document: bytes) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _told(note: Any) -> Any:
-    """While the block runs, what list and watch log (reconnects and their reasons) is printed as notes."""
+    """Print the log records of list and watch (reconnects and their reasons) as notes within the block."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -253,6 +253,6 @@ def _told(note: Any) -> Any:
 
 
 def _leave_quietly() -> None:
-    """Whoever read standard output has left, which is their right: no message, no second error when the interpreter flushes."""
+    """Handle a closed standard output: no message, and no second error when the interpreter flushes."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(0)

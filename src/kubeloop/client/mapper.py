@@ -86,7 +86,7 @@ class Mapper:
         if warning := told_apart(name, found):
             import logging
 
-            logging.getLogger(__name__).warning("%s: %s", self._transport.config.server, warning)
+            logging.getLogger("kubeloop.client").warning("%s: %s", self._transport.config.server, warning)
         return found[0]
 
     async def find_all(self, name: str) -> tuple[ApiResource, ...]:

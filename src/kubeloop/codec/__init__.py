@@ -1,4 +1,4 @@
-"""Objects in and out of bytes: JSON and YAML, leniently read, losslessly written; and projections, the partial decode."""
+"""Converts objects to and from JSON and YAML: lenient reading, lossless writing, and projections (partial decoding)."""
 
 from __future__ import annotations
 

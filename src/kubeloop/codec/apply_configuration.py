@@ -1,7 +1,7 @@
-"""Apply configurations: of an object made here, the fields that its maker set, and nothing that its class has as a default.
+"""Apply configurations: the fields of an object that its creator set, without the defaults of its class.
 
-A typed object, or a part of one, stands for what somebody wants to own (server-side apply) or to merge in (a patch); a default that slipped
-in would be owned too, or would overwrite what is there.
+A typed object, or a part of one, states the fields that somebody wants to own (server-side apply) or to merge (a patch). A default among
+them would be owned too, or would overwrite the stored value.
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ from kubeloop.codec import encode_new
 from kubeloop.codec.changes import change_struct, change_tree
 from kubeloop.codec.decoding import decode, decode_struct
 from kubeloop.codec.encoding import describe, to_dict, with_kind
-from kubeloop.codec.shape import Form, Shape, fields_of
-from kubeloop.meta.model import Source
+from kubeloop.codec.shape import Shape, ValueForm, fields_of
+from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.resource import Resource, source_of
 from kubeloop.meta.unstructured import Unstructured
 
 R = TypeVar("R", bound=Resource)
 
-_OWNED = "it holds only what is owned by field manager"
+_OWNED = "it holds only the fields that are owned by field manager"
 
 
 def read_owned(cls: type[R], document: bytes, manager: str) -> R:
-    """An object of which only the fields that ``manager`` owns are known; to be changed and applied again, never for an update."""
+    """Return a copy of an object with only the fields that ``manager`` owns. Change it and apply it again; never send it as an update."""
     return decode(cls, document, checked=True, partial=f'{_OWNED} "{manager}"')
 
 
 def encode_applied(obj: Resource) -> bytes:
-    """What to send for a server-side apply of ``obj``, with ``apiVersion`` and ``kind``.
+    """Return the JSON body for a server-side apply of ``obj``, with ``apiVersion`` and ``kind``.
 
     Guarantees
-        Of an object made here: fields that differ from their class's default, and required ones. ``{}`` is kept where the class has None.
-        Of one that ``read_owned`` gave: its document with the caller's changes; fields that the models do not know stay owned.
+        An object made here: the body has the required fields and the fields that differ from the default of the class. ``{}`` stays where
+        the class has None.
+        An object from ``read_owned``: the body is its document with the caller's changes; fields unknown to the models stay owned.
 
     Not guaranteed
-        That a field set to its own default is sent: it looks like one that was not set. Declare such fields ``T | None``.
+        A field set to its own default is not sent, because it looks like an unset field. Declare such fields ``T | None``.
 
     Raises:
-        ValueError: the object was read from a server: applying it would own every field, and what others wrote with them.
+        ValueError: the object was read from a server: applying it would own every field, also fields that others wrote.
     """
     source = source_of(obj)
     if source is None:
@@ -58,15 +59,15 @@ def encode_applied(obj: Resource) -> bytes:
 
 
 def set_fields(obj: msgspec.Struct) -> dict[str, Any]:
-    """A tree of the fields of a model that were set: those that differ from the defaults of their classes, at every depth."""
+    """Return the fields of a model that differ from the defaults of their classes, at every depth, as a tree."""
     tree: dict[str, Any] = msgspec.json.decode(encode_new.write_struct(obj))
     return _without_defaults(tree, type(obj))
 
 
 def document_changes(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The tree that ``obj`` was read from and the tree that it is now, of a part of an object too; None if it was made here.
+    """Return two trees: the one ``obj`` (also a part of an object) was read from, and its present one. None if it was made here.
 
-    Trees with the same contents: nothing was changed.
+    Two equal trees mean that nothing was changed.
     """
     source = source_of(obj)
     if source is None:
@@ -80,16 +81,16 @@ def document_changes(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]] | N
 
 
 def fresh_tree(obj: Resource) -> dict[str, Any]:
-    """The set fields of an object made here, without ``apiVersion`` and ``kind``: what a typed patch says."""
+    """Return the set fields of an object made here, without ``apiVersion`` and ``kind``: the content of a typed patch."""
     tree = dict(to_dict(obj)) if isinstance(obj, Unstructured) else set_fields(obj)
     return {name: value for name, value in tree.items() if name not in ("apiVersion", "kind")}
 
 
-def _changed_owned(source: Source, obj: Resource) -> bytes:
+def _changed_owned(source: DocumentSource, obj: Resource) -> bytes:
     cls: type[Resource] = type(obj)
     before = decode_struct(cls, source.document, cls.kind)
     changed: dict[str, Any] = msgspec.json.decode(change_struct(source.document, before, obj))
-    # What is owned stays, defaults or not; only empty structs that came with a new part are left out.
+    # Owned fields stay, defaults or not; only empty structs that came with a new part are left out.
     return msgspec.json.encode(_without_empty(changed, cls))
 
 
@@ -114,24 +115,24 @@ def _without_empty(tree: dict[str, Any], cls: type[msgspec.Struct]) -> dict[str,
             kept[wire] = value
             continue
         inner = _inside(value, field.shape, _without_empty)
-        if inner or field.optional or field.shape.form is not Form.STRUCT:
+        if inner or field.optional or field.shape.form is not ValueForm.STRUCT:
             kept[wire] = inner
     return kept
 
 
 def _inside(value: Any, shape: Shape, prune: Any) -> Any:
-    if shape.form is Form.STRUCT and isinstance(value, dict):
+    if shape.form is ValueForm.STRUCT and isinstance(value, dict):
         return prune(value, shape.type)
-    if shape.form is Form.LIST and isinstance(value, list) and shape.item is not None:
+    if shape.form is ValueForm.LIST and isinstance(value, list) and shape.item is not None:
         return [_inside(item, shape.item, prune) for item in value]
-    if shape.form is Form.MAP and isinstance(value, dict) and shape.item is not None:
+    if shape.form is ValueForm.MAP and isinstance(value, dict) and shape.item is not None:
         return {key: _inside(item, shape.item, prune) for key, item in value.items()}
     return value
 
 
 @functools.cache
 def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
-    """The defaults of a class by wire name, as JSON trees without what is a default within them."""
+    """Return the defaults of a class by wire name, as JSON trees without nested defaults."""
     found: dict[str, Any] = {}
     shapes = fields_of(cls).by_wire
     for info in msgspec.structs.fields(cls):
@@ -149,10 +150,10 @@ def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _has_default(factory: Any) -> bool:
-    """Whether a field with this factory has a default that goes without saying; ``str`` makes "" a value that is always sent."""
+    """Whether a field with this factory has a default that may be left out; ``str`` makes "" a value that is always sent."""
     return factory is not msgspec.NODEFAULT and factory is not str
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """As JSON: 1, 1.0 and true are three values."""
+    """Compare as JSON: 1, 1.0 and true are three values."""
     return bool(left == right) and msgspec.json.encode(left, order="sorted") == msgspec.json.encode(right, order="sorted")

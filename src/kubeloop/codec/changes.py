@@ -1,6 +1,6 @@
-"""Losslessness: carries the difference between two typed values over to the JSON that the first was read from.
+"""Lossless writing: carries the difference between two typed values over to the JSON that the first was read from.
 
-Only what differs is opened; everything else keeps its bytes: unknown fields, explicit nulls, the spelling of numbers.
+Only differing parts are decoded; the rest keeps its bytes: unknown fields, explicit nulls, the spelling of numbers.
 """
 
 from __future__ import annotations
@@ -12,21 +12,27 @@ from typing import Any
 import msgspec
 
 from kubeloop.codec import encode_new
-from kubeloop.codec.shape import Form, Shape, fields_of
+from kubeloop.codec.shape import Shape, ValueForm, fields_of
 
-# Alignment: which item of a list was which item before, so that what the models do not know stays with its item.
+# Alignment: pairs the items of the old and the new list, so that an item keeps the fields that the models do not know.
 #
 # Order of trust: the list's keys, then equality, then likeness. An item that resembles nothing is new.
 
 
 _LIKENESS_LIMIT = 64
-"""Above so many unmatched items likeness is not computed: it costs the product of both counts."""
+"""Above so many unmatched items likeness is not computed, because it costs the product of both counts."""
 
 
 def align(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], same: Callable[[Any, Any], bool]) -> list[int | None]:
-    """For each new item the index of the old one that it was; None for an item that is new.
+    """Return for each new item the index of the matching old item; None for an added item.
 
-    No old item is used twice, but for exact copies of it: what a person duplicated says all that the original said.
+    Args:
+        old: The items before.
+        new: The items after.
+        keys: Attributes that identify an item; empty if the list has no keys.
+        same: Compares two items.
+
+        An old item is used once, except for exact copies of it: a duplicated item has all that the original has.
     """
     if old == new and all(same(before, after) for before, after in zip(old, new, strict=True)):
         return list(range(len(old)))
@@ -44,7 +50,7 @@ def align(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], same: C
 def _match_equal(
     old: Sequence[Any], new: Sequence[Any], found: list[int | None], free: dict[int, None], same: Callable[[Any, Any], bool]
 ) -> None:
-    """Equal items, an equal one at the same place first, then in order: what did not change is never taken for something else."""
+    """Pair equal items, first those at the same index, then in order, so that an unchanged item is never paired with another."""
     for index in range(min(len(old), len(new))):
         if same(old[index], new[index]):
             found[index] = index
@@ -85,7 +91,7 @@ def _match_alike(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], 
     if len(old) != len(new):
         return
     for index in left:
-        # In place, and nothing in common: an edited item, unless its key changed with everything else.
+        # Same index and nothing in common: an edited item, unless its key changed with everything else.
         if found[index] is None and index in free and not (keys and _says_more(old[index], keys)):
             found[index] = index
             del free[index]
@@ -107,7 +113,7 @@ def _key(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def _likeness(before: Any, after: Any) -> int:
-    """How many fields that say something are the same."""
+    """Count the non-empty fields that are the same."""
     if isinstance(before, msgspec.Struct) and type(before) is type(after):
         return sum(1 for name in before.__struct_fields__ if _says(value := getattr(before, name)) and value == getattr(after, name))
     if isinstance(before, dict) and isinstance(after, dict):
@@ -133,10 +139,10 @@ _ARRAY = msgspec.json.Decoder(list[Raw])
 
 
 def change_struct(raw: bytes | Raw, old: msgspec.Struct, new: msgspec.Struct) -> bytes:
-    """The JSON ``raw``, of which ``old`` was read, with what ``new`` has different.
+    """Return the JSON ``raw``, from which ``old`` was read, with the differences of ``new``.
 
-    A field that became None is removed; one that became empty is written as empty, if it was there.
-    A struct assigned anew keeps the unknown fields of the one in its place; a struct removed takes them along.
+    A field set to None is removed; a field set to an empty value is written as empty if it was present.
+    A struct that replaces another keeps the unknown fields of the replaced one; a removed struct takes its unknown fields along.
     """
     try:
         parts = _OBJECT.decode(raw)
@@ -154,11 +160,11 @@ def change_struct(raw: bytes | Raw, old: msgspec.Struct, new: msgspec.Struct) ->
 
 
 def change_tree(raw: bytes | Raw, old: Any, new: Any) -> bytes:
-    """The same for plain trees: unchanged parts keep their spelling."""
+    """Do the same as ``change_struct`` for plain trees: unchanged parts keep their spelling."""
     return _change(raw, old, new, _ANY)
 
 
-_ANY = Shape(Form.ANY, Any, loose=True)
+_ANY = Shape(ValueForm.ANY, Any, loose=True)
 
 
 def _change(raw: bytes | Raw, old: Any, new: Any, shape: Shape, keys: tuple[str, ...] = ()) -> bytes:
@@ -185,7 +191,7 @@ def _change_map(raw: bytes | Raw, old: dict[str, Any], new: dict[str, Any], shap
 def _change_list(raw: bytes | Raw, old: list[Any], new: list[Any], shape: Shape, keys: tuple[str, ...]) -> bytes:
     before = _ARRAY.decode(raw)
     if len(before) != len(old):
-        return encode_new.write(new, Shape(Form.LIST, list, shape, shape.loose, shape.micro))
+        return encode_new.write(new, Shape(ValueForm.LIST, list, shape, shape.loose, shape.micro))
     matches = align(old, new, keys, lambda one, other: _same(one, other, shape))
     parts = [
         Raw(encode_new.write(item, shape)) if match is None else _part(before[match], old[match], item, shape, known=True)
@@ -201,7 +207,7 @@ def _part(raw: Raw | None, old: Any, new: Any, shape: Shape, known: bool) -> Raw
 
 
 def _same(old: Any, new: Any, shape: Shape) -> bool:
-    """Where Python's equality is too kind (1 == True, 1 == 1.0), what would be written is compared."""
+    """Compare the written JSON where Python's equality is too lenient (1 == True, 1 == 1.0)."""
     if not shape.loose:
         return bool(old == new)
     return old is new or encode_new.write(old, shape) == encode_new.write(new, shape)

@@ -1,6 +1,6 @@
-"""Finds what cannot be sent before it is sent: a value of a type that its field has not, or that JSON cannot say; and names the field.
+"""Finds values that cannot be sent, before they are sent, and names the field: wrong types, and values that JSON cannot express.
 
-Models take any value when they are built (checking each assignment would cost every reader); this is the check on the way out.
+Models accept any value when they are built (checking each assignment would cost every reader); this check runs before sending.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 
 def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
-    """What ``write`` makes of ``obj``, if every field of it is of its type. A document that was not changed is not looked at again.
+    """Return the result of ``write`` if every field of ``obj`` has its declared type. An unchanged document is not checked again.
 
     Raises:
-        ValueError: a field holds a value of another type, or one that JSON cannot say; the text names object and field.
-        TypeError: ``obj`` is no object.
+        ValueError: a field holds a value of another type, or a value that JSON cannot express; the text names object and field.
+        TypeError: ``obj`` is not an object of the API.
     """
     body = _written(obj, write)
     source = source_of(obj)
@@ -45,11 +45,11 @@ def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
 
 
 def checked_changes(obj: Resource, field: str = "") -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The trees before and after the changes to an object that was read (``document_changes``), if its fields are of their types.
+    """Return the trees before and after the changes to an object that was read (``document_changes``), if its fields have their types.
 
     Args:
         obj: The object.
-        field: Wire name of the only field to check, such as ``status``; the others may hold anything that JSON can say. Empty: all.
+        field: Wire name of the only field to check, such as ``status``; the others may hold any JSON value. Empty: check all.
 
     Returns:
         Both trees; None if ``obj`` was made here.
@@ -91,10 +91,10 @@ def _written(obj: R, write: Callable[[R], T]) -> T:
 
 
 def _check(obj: Resource, cls: type[msgspec.Struct], given: msgspec.Struct, before: bytes | None, after: bytes) -> None:
-    """Raises ValueError: ``after``, which was written from ``given``, a ``cls``, is not of its types. ``before``: what it was read from."""
+    """Raise ValueError if ``after``, written from ``given`` (a ``cls``), breaks its types. ``before`` is the document that was read."""
     fault = fault_of(cls, after, given)
     if fault and before is not None and fault_of(cls, before):
-        # It was read with values that break declared choices or bounds (a newer server's): they may go back, other types may not.
+        # Values read from a newer server may break declared choices or bounds: they may be sent back; values of other types may not.
         fault = _wrong_type(cls, after)
     if fault:
         raise ValueError(f"{describe(obj)}: {fault}")
@@ -102,16 +102,16 @@ def _check(obj: Resource, cls: type[msgspec.Struct], given: msgspec.Struct, befo
 
 @functools.cache
 def _class_with(cls: type[msgspec.Struct], name: str, wire: str) -> type[msgspec.Struct]:
-    """A struct with a single field of ``cls``."""
+    """Return a struct class with a single field of type ``cls``."""
     hint = typing.get_type_hints(cls, include_extras=True)[name]
     return msgspec.defstruct(cls.__name__, [(name, hint, msgspec.field(default=None, name=wire))], kw_only=True, gc=False)
 
 
 def require_metadata(obj: Resource) -> None:
-    """Refuse metadata that are not ``ObjectMeta``, by which every message names its object.
+    """Refuse metadata that is not ``ObjectMeta``, because every message takes the object's name from there.
 
     Raises:
-        ValueError: they are something else.
+        ValueError: the metadata has another type.
     """
     fits = isinstance(obj, Unstructured) or isinstance(obj.metadata, ObjectMeta)
     if not fits:
@@ -119,15 +119,15 @@ def require_metadata(obj: Resource) -> None:
 
 
 def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None = None) -> str:
-    """What is wrong with JSON that was written from a ``cls``: ``spec.replicas: expected int, got str``; "" if nothing is.
+    """Return the fault of JSON that was written from a ``cls``: ``spec.replicas: expected int, got str``; "" if there is none.
 
-    With ``obj``, what it was written from: also a struct in the place of another, whose fields may all be unknown there.
+    With ``obj``, the struct it was written from, also a struct in the place of another is found, whose fields may all be unknown there.
     """
     decoder = decoder_of(cls)
     try:
         read = decoder.decode(body)
     except (msgspec.ValidationError, TypeError):  # TypeError: the default of a missing field cannot be made
-        # Nulls and spellings that readers take are no faults: they came from a server.
+        # Nulls and spellings that readers accept are no faults: they came from a server.
         tree = normalise(cls, msgspec.json.decode(body))
         try:
             decoder.decode(msgspec.json.encode(tree))
@@ -142,7 +142,7 @@ def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None 
 
 
 def _misplaced(given: Any, read: Any) -> tuple[str, type, type] | None:
-    """The first struct (or dict) within ``given`` that is of another class than the struct read back in its place.
+    """Find the first struct (or dict) within ``given`` whose class differs from the struct read back in its place.
 
     Returns:
         Its path, its class and the class that belongs there.
@@ -173,7 +173,7 @@ def _wrong_type(cls: type[msgspec.Struct], body: bytes) -> str:
 
 
 def _unsayable(value: Any) -> tuple[str, Any] | None:
-    """The first value within ``value`` that JSON has no form for, and its path in wire names; None if there is none."""
+    """Return the first value within ``value`` that JSON cannot express, and its path in wire names; None if there is none."""
     for step, part in _parts(value):
         if isinstance(part, str) and not _can_be_said(part):
             return step, part

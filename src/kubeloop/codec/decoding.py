@@ -1,4 +1,4 @@
-"""Reading objects: one strict pass in C, and a tolerant one only when that fails. What was read is remembered with the object."""
+"""Decodes objects: one strict pass in C, and a lenient pass only when that fails. The object remembers the document it came from."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kubeloop.codec.error_paths import explain
 from kubeloop.codec.gc_pause import held_back
 from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.errors import DecodeError, NestedTooDeeply
-from kubeloop.meta.model import Source
+from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.object_meta import ListMeta
-from kubeloop.meta.partial import Bookmark
+from kubeloop.meta.partial import BookmarkObject
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.resource import Resource, set_source
 from kubeloop.meta.unstructured import Unstructured
@@ -55,14 +55,19 @@ _TREE = msgspec.json.Decoder(dict[str, Any])
 
 
 def decode(cls: type[R], data: Buffer, *, checked: bool = False, partial: str = "") -> R:
-    """Read an object of a known kind from JSON.
+    """Decode an object of a known kind from JSON.
 
     Null or missing where a list, a map or a required struct is expected gives the empty value; an optional struct stays None.
-    ``checked``: the caller knows the kind already (an item of a list, an object of a cache), so it is not looked at again.
-    ``partial``: what of the object is missing and why, for a person; such an object cannot be encoded for an update.
+
+    Args:
+        cls: The class of the object.
+        data: The JSON document.
+        checked: True if the caller has checked the kind already (an item of a list, a cached object).
+        partial: Why parts of the object are missing, as a text for people; such an object cannot be encoded for an update. Empty: it is
+            whole.
 
     Raises:
-        DecodeError: not JSON, another kind, or a field of another type; names the object and the field.
+        DecodeError: the document is not JSON, has another kind, or a field of another type; the text names the object and the field.
     """
     document = data if type(data) is bytes else bytes(data)
     if not checked and cls.kind:
@@ -71,15 +76,15 @@ def decode(cls: type[R], data: Buffer, *, checked: bool = False, partial: str = 
         obj: R = cls.from_dict(_read(_TREE, document, cls.kind))
     else:
         obj = decode_struct(cls, document, cls.kind or cls.__name__)
-    set_source(obj, Source(cls, document, partial))
+    set_source(obj, DocumentSource(cls, document, partial))
     return obj
 
 
-def decode_struct(cls: type[M], document: bytes, what: str) -> M:
-    """Read a struct leniently, without remembering the document.
+def decode_struct(cls: type[M], document: bytes, description: str) -> M:
+    """Decode a struct leniently, without remembering the document.
 
     Raises:
-        DecodeError: as ``decode``; ``what`` names the object in its text.
+        DecodeError: as ``decode``; ``description`` names the object in its text.
     """
     decoder = decoder_of(cls)
     try:
@@ -87,9 +92,9 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
     except (msgspec.ValidationError, TypeError):  # TypeError: the default of a missing field cannot be made
         pass
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(_no_json(what, document, error)) from None
+        raise DecodeError(_no_json(description, document, error)) from None
     except RecursionError:
-        raise NestedTooDeeply(f"{what}: the document is nested too deeply for Python to read it") from None
+        raise NestedTooDeeply(f"{description}: the document is nested too deeply for Python to read it") from None
     tree = None
     try:
         tree = normalise(cls, msgspec.json.decode(document))
@@ -98,13 +103,13 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
         except msgspec.ValidationError as error:
             return _forgiving(cls, tree, error)
     except RecursionError:
-        raise NestedTooDeeply(f"{what}: the document is nested too deeply for Python to read it") from None
+        raise NestedTooDeeply(f"{description}: the document is nested too deeply for Python to read it") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{_describe(what, document)}: {explain(error, decoder, tree)}") from None
+        raise DecodeError(f"{_describe(description, document)}: {explain(error, decoder, tree)}") from None
 
 
 def _forgiving(cls: type[M], tree: Any, error: msgspec.ValidationError) -> M:
-    """Read although declared choices and bounds are broken; what is of another type is still an error."""
+    """Decode a document that breaks declared choices and bounds; a value of another type is still an error."""
     from kubeloop.codec.forgiving import build  # rarely needed
 
     try:
@@ -114,15 +119,15 @@ def _forgiving(cls: type[M], tree: Any, error: msgspec.ValidationError) -> M:
 
 
 def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
-    """Read a list. Each item keeps its own bytes, not the page's.
+    """Decode a list. Each item keeps its own bytes, not those of the whole page.
 
     Raises:
-        DecodeError: as ``decode``, and what is no list, of which "there are none" would be a lie.
+        DecodeError: as ``decode``, or the document is no list (returning no items would be wrong).
     """
     document = data if type(data) is bytes else bytes(data)
     what = f"{cls.kind or 'Partial'}List"
     page = _read(_PAGE, document, what)
-    # A custom kind may call its list anything. Tables hold rows.
+    # A custom kind may choose the name of its list kind. Tables hold rows.
     if page.kind and not page.kind.endswith("List") and (page.items is msgspec.UNSET or page.kind == "Table"):
         raise DecodeError(f"expected a {what}, got {page.api_version}, Kind={page.kind}")
     read = _read_later if cls.kind and issubclass(cls, Unstructured) else functools.partial(decode, checked=True)
@@ -132,20 +137,20 @@ def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
 
 
 def _read_later(cls: type[R], document: bytes) -> R:
-    """A tree, which is made when somebody looks into the object."""
+    """Return an object that is decoded at the first access to one of its fields."""
     assert issubclass(cls, Unstructured)
     obj = cls.from_text(document)
-    set_source(obj, Source(cls, document))
+    set_source(obj, DocumentSource(cls, document))
     return obj
 
 
-def decode_bookmark(data: Buffer) -> Bookmark:
-    """Read a bookmark as metadata only: the rest of it is empty, with nulls where the kind requires values.
+def decode_bookmark(data: Buffer) -> BookmarkObject:
+    """Decode a bookmark as metadata only: the other fields are empty, with nulls where the kind requires values.
 
     Raises:
-        DecodeError: not JSON, or no metadata of the right types.
+        DecodeError: the document is not JSON, or its metadata has fields of wrong types.
     """
-    return decode_struct(Bookmark, bytes(data), "bookmark")
+    return decode_struct(BookmarkObject, bytes(data), "bookmark")
 
 
 @functools.cache
@@ -157,19 +162,19 @@ def _decoder(cls: Any) -> msgspec.json.Decoder[Any]:
 
 
 def decoder_of(cls: type[M]) -> msgspec.json.Decoder[M]:
-    """The strict decoder of a class, made once."""
+    """Return the strict decoder of a class; it is made once."""
     return _decoder(cls)
 
 
 def dec_hook(cls: type, value: Any) -> Any:
-    """What msgspec asks for types that JSON does not know: quantities."""
+    """Decode types that JSON does not have (quantities); msgspec calls it."""
     if cls is Quantity and isinstance(value, str | int | float) and not isinstance(value, bool):
         return Quantity(value if isinstance(value, str) else repr(value))
     raise TypeError(f"Expected `{cls.__name__}`, got `{type(value).__name__}`")
 
 
 def _check_kind(cls: type[Resource], document: bytes) -> None:
-    # Servers write kind and apiVersion first: usually no second look is needed.
+    # Servers write kind and apiVersion first: usually this prefix check is enough.
     first = document[:_FIRST_BYTES]
     if b'"kind":"%b"' % cls.kind.encode() in first and b'"apiVersion":"%b"' % cls.api_version.encode() in first:
         return
@@ -190,7 +195,7 @@ def _read(decoder: msgspec.json.Decoder[T], document: bytes, what: str) -> T:
 
 
 def _no_json(what: str, document: bytes, error: Exception) -> str:
-    """Why it is none, and what it is: a page of some proxy, most often. What began as an object is not shown: it may be a Secret."""
+    """Describe a document that is not JSON, mostly a proxy.s page. A text that begins as an object is hidden: it may be a Secret."""
     text = f"{what}: the body is not JSON: {error}"
     begin = document[:200].lstrip()
     if not begin:

@@ -1,4 +1,4 @@
-"""Writing what has no document: the models' values, defaults left out, MicroTimes with their six digits."""
+"""Encodes values that have no document: the models' fields without defaults, MicroTimes with six digits."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.codec.shape import Form, Shape, fields_of
+from kubeloop.codec.shape import Shape, ValueForm, fields_of
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.time import format_micro_time
 
 
 def write(value: Any, shape: Shape) -> bytes:
-    """JSON of a value of a known shape."""
+    """Return the JSON of a value of a known shape."""
     return _ENCODER.encode(_timed(value, shape) if shape.micro else value)
 
 
@@ -33,17 +33,17 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_hook)
 def _timed(value: Any, shape: Shape) -> Any:
     if isinstance(value, datetime):
         return format_micro_time(value)
-    if shape.form is Form.STRUCT and isinstance(value, msgspec.Struct):
+    if shape.form is ValueForm.STRUCT and isinstance(value, msgspec.Struct):
         return _fields(value)
-    if shape.form is Form.LIST and shape.item is not None and isinstance(value, list):
+    if shape.form is ValueForm.LIST and shape.item is not None and isinstance(value, list):
         return [_timed(item, shape.item) for item in value]
-    if shape.form is Form.MAP and shape.item is not None and isinstance(value, dict):
+    if shape.form is ValueForm.MAP and shape.item is not None and isinstance(value, dict):
         return {key: _timed(item, shape.item) for key, item in value.items()}
     return value
 
 
 def _fields(obj: msgspec.Struct) -> dict[str, Any]:
-    """What msgspec would write, one level at a time where a MicroTime may hide."""
+    """Return the fields that msgspec would write, one level at a time where a MicroTime may be inside."""
     written: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(obj), type=dict[str, msgspec.Raw])
     for wire, field in fields_of(type(obj)).by_wire.items():
         if field.shape.micro and wire in written:

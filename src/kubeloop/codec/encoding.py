@@ -1,4 +1,4 @@
-"""Writing objects: the document that an object was read from, with the caller's changes; or just the object, if it was made here."""
+"""Encodes objects: the document that an object was read from, with the caller's changes; or all set fields, if it was made here."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from kubeloop.codec.changes import change_struct, change_tree
 from kubeloop.codec.decoding import decode_struct
 from kubeloop.codec.shape import fields_of
 from kubeloop.meta.errors import IncompleteObject
-from kubeloop.meta.model import Source
+from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.partial import PartialObject
 from kubeloop.meta.resource import Resource, source_of
 from kubeloop.meta.unstructured import Unstructured
 
 
 def encode(obj: Resource) -> bytes:
-    """The object as JSON, with ``apiVersion`` and ``kind``.
+    """Return the object as JSON, with ``apiVersion`` and ``kind``.
 
     Guarantees
-        An object that was read and not changed gives its document back, byte for byte (kind and apiVersion added if a list left them out).
-        Otherwise all that the models do not know stays: unknown fields at any depth, explicit nulls, the spelling of numbers.
-        List items are followed by key, by equality, else by likeness; where two items look alike to the models and only their unknown
-        fields differ, removing one of them may keep the other's.
+        An object that was read and not changed gives its document back, byte for byte (kind and apiVersion are added if a list left them
+        out).
+        A changed object keeps everything unknown to the models: unknown fields at any depth, explicit nulls, the spelling of numbers.
+        List items are matched by key, by equality, else by likeness; where two items differ only in their unknown fields,
+        removing one of them may keep the unknown fields of the other.
 
     Raises:
         IncompleteObject: only a part of the object is known here.
@@ -39,7 +40,7 @@ def encode(obj: Resource) -> bytes:
 
 
 def to_dict(obj: Resource) -> dict[str, Any]:
-    """What ``encode`` writes, as a fresh tree.
+    """Return what ``encode`` writes, as a new tree.
 
     Raises:
         IncompleteObject: as ``encode``.
@@ -48,16 +49,16 @@ def to_dict(obj: Resource) -> dict[str, Any]:
 
 
 def document_of(obj: Resource) -> bytes | None:
-    """The bytes that an object was read from; None if it was made here."""
+    """Return the bytes that an object was read from; None if it was made here."""
     source = source_of(obj)
     return None if source is None else source.document
 
 
 def require_document(obj: Resource) -> bytes:
-    """``encode`` for an update, which replaces the whole object: refuses one of which the rest is unknown.
+    """Encode an object for an update, which replaces the whole object; refuse an object that is known in part only.
 
     Raises:
-        IncompleteObject: the object was not read from a server, or only a part of it.
+        IncompleteObject: the object was not read from a server, or only a part of it was.
     """
     if source_of(obj) is None and not isinstance(obj, Unstructured):
         raise IncompleteObject(
@@ -67,14 +68,14 @@ def require_document(obj: Resource) -> bytes:
     return encode(obj)
 
 
-def _refuse_partial(obj: Resource, source: Source | None) -> None:
+def _refuse_partial(obj: Resource, source: DocumentSource | None) -> None:
     if source is not None and source.partial:
         raise IncompleteObject(f"{describe(obj)} is not whole: {source.partial}. Get the object and change that, or send a patch.")
     if isinstance(obj, PartialObject):
         raise IncompleteObject(f"{describe(obj)} is only metadata: get the object and change that, or send a patch.")
 
 
-def _changed(source: Source, obj: Resource) -> bytes:
+def _changed(source: DocumentSource, obj: Resource) -> bytes:
     cls: type[Resource] = type(obj)
     old = decode_struct(cls, source.document, cls.kind)
     return source.document if _same(old, obj) else change_struct(source.document, old, obj)
@@ -86,7 +87,7 @@ def _same(old: Resource, new: Resource) -> bool:
     return encode_new.write_struct(old) == encode_new.write_struct(new)
 
 
-def _encode_tree(obj: Unstructured, source: Source | None) -> bytes:
+def _encode_tree(obj: Unstructured, source: DocumentSource | None) -> bytes:
     tree = obj.to_dict()
     if source is None:
         return msgspec.json.encode(tree)
@@ -104,10 +105,10 @@ _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def with_kind(document: bytes, obj: Resource) -> bytes:
-    """The document with the kind of ``obj`` in front, where it has none or another."""
+    """Return the document with the kind of ``obj`` in front, if it has none or another."""
     version, kind = b'"apiVersion":"%b"' % obj.api_version.encode(), b'"kind":"%b"' % obj.kind.encode()
     wanted = version + b"," + kind
-    # Only at the very front: further on the same words may be an owner's.
+    # Only at the very front: later the same words may belong to an owner reference.
     if document.startswith((b"{" + wanted, b"{" + kind + b"," + version)):
         return document
     head = _HEAD.decode(document)
@@ -119,6 +120,6 @@ def with_kind(document: bytes, obj: Resource) -> bytes:
 
 
 def describe(obj: Resource) -> str:
-    """The object as messages name it."""
+    """Return the name of the object for messages."""
     key = obj.object_key()
     return f'{obj.kind or "object"} "{key}"'

@@ -1,4 +1,4 @@
-"""Names the field at which reading failed: as msgspec's error does, but with the keys of maps, which it leaves out (``data[...]``)."""
+"""Names the field at which decoding failed: like msgspec's error, but with the keys of maps, which msgspec leaves out (``data[...]``)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-# Compiled when an error needs them.
+# Compiled when the first error needs them.
 _STEP = r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]"
 _PLAIN = r"[A-Za-z_$][\w$-]*"
 
 
 def explain(error: Exception, decoder: msgspec.json.Decoder[Any] | None = None, tree: Any = None) -> str:
-    """``spec.replicas: expected int, got str`` instead of msgspec's order and signs.
+    """Reword an error of msgspec as ``spec.replicas: expected int, got str``.
 
-    ``tree``: what ``decoder`` refused; with it the keys of maps are found.
+    ``tree`` is the value that ``decoder`` refused; with it the keys of maps are found.
     """
     text, _, path = str(error).rpartition(" - at `$")
     if not text:
@@ -50,7 +50,7 @@ def _with_keys(decoder: msgspec.json.Decoder[Any], tree: Any, path: str) -> str:
 
 
 def _culprit(decoder: msgspec.json.Decoder[Any], tree: Any, holder: dict[str, Any]) -> str | None:
-    """The first member of ``holder``, which is somewhere in ``tree``, that is refused when it stands there alone."""
+    """Return the first member of ``holder`` (a dict within ``tree``) that is refused when it is the only member."""
     members = dict(holder)
     try:
         for key, value in members.items():

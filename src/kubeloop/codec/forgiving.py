@@ -1,6 +1,6 @@
-"""The last resort of reading: an object whose values break what its class declares (choices, bounds, patterns) is read as it is.
+"""Builds an object although its values break the rules of its class (choices, bounds, patterns). The last resort of decoding.
 
-A server may store such values: written before a rule was tightened, or by a newer version that knows more choices.
+A server may store such values: they were written before a rule became stricter, or by a newer version that has more choices.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubeloop.codec.shape import Form, Shape, empty_value, fields_of
+from kubeloop.codec.shape import Shape, ValueForm, empty_value, fields_of
 
 M = TypeVar("M", bound=msgspec.Struct)
 
 
 def build(cls: type[M], tree: Any, hook: Callable[[type, Any], Any]) -> M:
-    """An instance from a tree that ``tolerant.normalise`` brought into shape.
+    """Build an instance from a tree that ``tolerant.normalise`` returned.
 
     Raises:
-        msgspec.ValidationError: a value of another JSON type than the class wants.
-        TypeError: there is a union of structs, which only the strict reader can tell.
+        msgspec.ValidationError: a value has another JSON type than its field.
+        TypeError: the class has a union of structs, which only the strict decoder can resolve.
     """
     if not isinstance(tree, dict):
         raise msgspec.ValidationError(f"Expected `object`, got `{type(tree).__name__}`")
@@ -36,7 +36,7 @@ def build(cls: type[M], tree: Any, hook: Callable[[type, Any], Any]) -> M:
 
 
 def _within(step: str, value: Any, shape: Shape, hook: Callable[[type, Any], Any]) -> Any:
-    """A value below ``step``, which errors name as the strict reader does."""
+    """Build a value; errors name it as ``step``, as those of the strict decoder do."""
     try:
         return _value(value, shape, hook)
     except msgspec.ValidationError as error:
@@ -47,17 +47,17 @@ def _within(step: str, value: Any, shape: Shape, hook: Callable[[type, Any], Any
 def _value(value: Any, shape: Shape, hook: Callable[[type, Any], Any]) -> Any:
     if value is None and shape.none:
         return None
-    if shape.form is Form.STRUCT:
+    if shape.form is ValueForm.STRUCT:
         return None if value is None else build(shape.type, value, hook)
-    if shape.form is Form.LIST and shape.item is not None and isinstance(value, list):
+    if shape.form is ValueForm.LIST and shape.item is not None and isinstance(value, list):
         return [_within(f"[{number}]", item, shape.item, hook) for number, item in enumerate(value)]
-    if shape.form is Form.MAP and shape.item is not None and isinstance(value, dict):
+    if shape.form is ValueForm.MAP and shape.item is not None and isinstance(value, dict):
         return {key: _within("[...]", item, shape.item, hook) for key, item in value.items()}
     if shape.type is msgspec.Raw:
         return msgspec.Raw(msgspec.json.encode(value))
-    if shape.form in (Form.LIST, Form.MAP):
-        return msgspec.convert(value, list[Any] if shape.form is Form.LIST else dict[str, Any])
-    if shape.form is Form.ANY:
+    if shape.form in (ValueForm.LIST, ValueForm.MAP):
+        return msgspec.convert(value, list[Any] if shape.form is ValueForm.LIST else dict[str, Any])
+    if shape.form is ValueForm.ANY:
         if shape.union:
             raise TypeError("a union of structs")
         return value
@@ -70,7 +70,7 @@ def _value(value: Any, shape: Shape, hook: Callable[[type, Any], Any]) -> Any:
 
 
 def _choices(hint: Any) -> set[type]:
-    """The JSON types of the choices; empty for a type that is none."""
+    """Return the JSON types of the choices of a Literal or Enum; empty for other types."""
     if typing.get_origin(hint) is typing.Literal:
         return {type(one) for one in typing.get_args(hint)}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):

@@ -1,21 +1,21 @@
-"""Cuts a stream of bytes into watch frames: one JSON document per line, however the transport split it.
+"""Splits a stream of bytes into watch frames: one JSON document per line, wherever the transport splits the stream.
 
-Frames are cut at newlines because JSON escapes a newline inside a string (RFC 8259, section 7); it must never parse.
+The newline is the only separator, because JSON escapes a newline inside a string (RFC 8259, section 7); this module never parses.
 """
 
 from __future__ import annotations
 
 from kubeloop.meta.errors import DecodeError
 
-#: An object is at most 3 MiB at the server's front door; an event repeats it once. What is longer is no watch.
+#: An object is at most 3 MiB at the server's front door; an event repeats it once. A longer line is not a watch event.
 MAX_FRAME = 64 * 1024 * 1024
 
 
 class FrameCutter:
-    """Feed it chunks, it gives the frames that are complete, without their newline, as views of what was fed.
+    """Takes chunks and returns the frames that are complete, without their newline, as views of the chunks.
 
     Guarantees
-        Frames come in order, each exactly once, whatever the chunk borders were; empty lines are no frames.
+        Frames come in order, each exactly once, wherever the chunks end; empty lines are skipped.
         A long frame that arrives in many chunks is joined once, not once per chunk.
 
     Raises
@@ -30,7 +30,7 @@ class FrameCutter:
 
     @property
     def pending(self) -> int:
-        """Bytes of a frame whose end has not come."""
+        """The number of bytes of the last, unfinished frame."""
         return self._waiting
 
     def feed(self, chunk: bytes) -> list[memoryview]:
@@ -44,7 +44,7 @@ class FrameCutter:
                 self._waiting = 0
             view = memoryview(chunk)
             at = 0
-            # find() rather than split(): it looks for the newline with memchr, and nothing is copied.
+            # find() rather than split(): it uses memchr and copies nothing.
             while end >= 0:
                 if end > at:
                     frames.append(view[at:end])

@@ -1,7 +1,7 @@
-"""The cycle collector, held back while many objects are made at once.
+"""Pauses the cycle collector while many objects are made at once.
 
-A typed Pod is about a hundred containers, a tree some three hundred, that the collector walks again and again while a list of them grows,
-and none can be garbage. Without it a list of 5,000 Pods takes 31 us for each instead of 86.
+A typed Pod is about a hundred containers, a tree some three hundred. The collector traverses them again and again while a list of them
+grows, and none can be garbage. Without the pause, a list of 5,000 Pods takes 86 us for each instead of 31.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _was_enabled = False
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """No collection starts by itself inside. May be nested, and entered by several threads: the last one to leave puts it back as it was.
+    """Stop automatic collections inside the block. Nests, and several threads may be inside: the last to leave restores the state.
 
-    The collector belongs to the process, hence the module's state. Not for code that runs long, awaits, or calls what is not our own.
+    The collector belongs to the process, therefore the state belongs to this module. Not for code that runs long, awaits, or calls users'
+    code.
     """
     global _inside, _was_enabled
     with _lock:

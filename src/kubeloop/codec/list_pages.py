@@ -1,6 +1,6 @@
-"""Splits a list answer into its items while it arrives, so that a list of any length needs memory for one item.
+"""Splits a list response into its items while it arrives, so that a list of any length needs memory for one item.
 
-An item is accepted only when its bytes alone are a whole JSON object: no other cut is possible, so no scanner of our own is trusted.
+An item is accepted only if its bytes alone are a whole JSON object: no other split is possible, and no hand-written scanner is trusted.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _ITEMS = b'"items":['
 
 
 class ListSplitter(Generic[T]):
-    """Feed it the body's chunks; it gives pairs of what ``read`` made of an item and the item's bytes (a view: copy what stays).
+    """Takes the chunks of a body and returns pairs: the result of ``read`` for an item, and the item's bytes (a view: copy what you store).
 
     Guarantees
-        Items come in order, each exactly once, however the body is spaced, ordered or cut into chunks.
-        Bodies written as Kubernetes writes them are read item by item; others are kept until ``finish`` and then read whole.
+        Items come in order, each exactly once, whatever the spacing, key order or chunks of the body.
+        Bodies written as Kubernetes writes them are split item by item; others are stored until ``finish`` and then decoded whole.
 
     Raises
         DecodeError: not JSON, cut off, or not a list (from ``finish``); whatever ``read`` raises for an item that is JSON.
@@ -57,7 +57,7 @@ class ListSplitter(Generic[T]):
     def feed(self, chunk: bytes) -> list[tuple[T, memoryview]]:
         self._parts.append(chunk)
         self._size += len(chunk)
-        # Joining only when as much has come as was waiting keeps the copying linear, also for a body that never splits.
+        # Joining only when as much has arrived as was waiting makes the copying linear, also for a body that never splits.
         if self._whole or self._size < len(self._buffer):
             return []
         self._join()
@@ -69,7 +69,7 @@ class ListSplitter(Generic[T]):
         return self._items(at)
 
     def finish(self) -> tuple[list[tuple[T, memoryview]], ListMeta, str]:
-        """The items that were left, the list's metadata, and its kind."""
+        """Return the remaining items, the list's metadata, and its kind."""
         self._join()
         body = self._buffer if self._head is None else b'{"items":[' + self._buffer
         try:
@@ -86,14 +86,14 @@ class ListSplitter(Generic[T]):
         self._size = 0
 
     def _begin(self) -> int:
-        """Past the ``[`` of the items, if the beginning of the list has come."""
+        """Return the index after the ``[`` of the items, if the beginning of the list has arrived."""
         at = self._buffer.find(_ITEMS)
         if at < 0:
             self._whole = len(self._buffer) > 65_536
             return 0
         at += len(_ITEMS)
         try:
-            # Valid with the list closed right here: so these items are the list's own, not those of something nested in it.
+            # The text is valid when the list is closed here: so these items are the list's own, not those of a nested value.
             self._head = _decode_head(self._buffer[:at] + b"]}")
         except msgspec.DecodeError:
             self._whole = True
@@ -126,7 +126,7 @@ class ListSplitter(Generic[T]):
         try:
             return self._read(document)
         except DecodeError:
-            # What looked like the end of the item lies inside it, unless the item is whole and only refused.
+            # The supposed end of the item lies inside it, unless the item is whole and only refused.
             try:
                 _check(document)
             except msgspec.DecodeError:

@@ -1,6 +1,6 @@
 """Paths into an object, in wire names: ``spec.nodeName``, ``spec.containers[*].image``, ``metadata.annotations["example.com/x"]``.
 
-A path names what to read; it never filters and never computes.
+A path names a value to read; it never filters and never computes.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TOKEN = re.compile(r"""\.?(?P<name>[A-Za-z_$][\w$-]*)|(?P<each>\[\*\])|\[(?P<qu
 
 
 def parse_path(text: str) -> tuple[Segment, ...]:
-    """Read a path. Names with a dot or a slash go in ``["..."]``; a leading ``.`` or ``$.`` is accepted.
+    """Parse a path. Names with a dot or a slash go in ``["..."]``; a leading ``.`` or ``$.`` is accepted.
 
     Raises:
-        ValueError: the text is no such path; the message points at the place.
+        ValueError: the text is not a path; the message points at the position.
     """
     path = text.removeprefix("$")
     segments: list[Segment] = []
@@ -47,7 +47,7 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
 
 def walk(value: Any, segments: tuple[Segment, ...]) -> Iterator[Any]:
-    """What lies at a path below ``value`` (structs by wire name, maps and lists); nothing where a step is missing or null."""
+    """Yield the values at a path below ``value`` (structs by wire name, maps and lists); none where a step is missing or null."""
     for at, segment in enumerate(segments):
         value = _read(value)
         if isinstance(segment, Each):
@@ -66,7 +66,7 @@ def walk(value: Any, segments: tuple[Segment, ...]) -> Iterator[Any]:
 
 
 def _read(value: Any) -> Any:
-    """What bytes that stayed undecoded say."""
+    """Decode a value that is still bytes."""
     if isinstance(value, msgspec.Raw):
         return msgspec.json.decode(value) if memoryview(value).nbytes else None
     return value

@@ -1,6 +1,6 @@
-"""Projection: the partial decode of an object. One pass reads its head and the fields that were asked for; the object stays bytes.
+"""Projection: the partial decoding of an object. One pass reads its head and the requested fields; the rest stays bytes.
 
-Never a typed model: what is read here feeds the cache's heads, indexes and predicates (docs/architecture.md, the path of one event).
+Never a typed model: the values feed the cache's heads, indexes and predicates (docs/architecture.md, the path of one event).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.type_checks import described
 
 Buffer = bytes | memoryview
-Value = Any  # what JSON holds: a scalar, a list or a map; for a path with [*] a tuple of them
+Value = Any  # any JSON value: a scalar, a list or a map; for a path with [*] a tuple of them
 
 _NOTHING = Raw(b"")
 
 
 class ProjectedMetadata(Struct, gc=False, frozen=True):
-    """The essentials of ``metadata``. Labels and owner references stay bytes: many objects share them, whoever stores them can too."""
+    """The main fields of ``metadata``. Labels and owner references stay bytes: many objects share them, so that a cache can intern them."""
 
     name: str = ""
     namespace: str = ""
@@ -38,7 +38,7 @@ class ProjectedMetadata(Struct, gc=False, frozen=True):
 
 
 class Projected(Struct, gc=False, frozen=True):
-    """An object as far as it was read. Holds on to the buffer it was read from: take what you need and let it go."""
+    """The decoded part of an object. It references the buffer it was read from: copy the values you need and drop it."""
 
     metadata: ProjectedMetadata = ProjectedMetadata()
     api_version: str = field(default="", name="apiVersion")
@@ -46,7 +46,7 @@ class Projected(Struct, gc=False, frozen=True):
 
 
 class _Event(Struct, gc=False):
-    """A watch event; the object's type is replaced by the compiled one."""
+    """A watch event; the type of ``object`` is replaced by the compiled one."""
 
     type: str
     object: Projected
@@ -57,17 +57,17 @@ class _WholeEvent(Struct, gc=False):
     object: Raw
 
 
-#: How a server writes an event: then the object's bytes are known by position, and one pass is enough.
+#: The beginning of an event as servers write it: with it the object's bytes are known by position, and one pass is enough.
 _OPENINGS = {kind: f'{{"type":"{kind}","object":{{'.encode() for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")}
 _decode_event = msgspec.json.Decoder(_WholeEvent).decode
 
 
 class Projection:
-    """Reads watch frames and list items. Compiled once per set of paths.
+    """Decodes watch frames and list items partially. It is compiled once per set of paths.
 
     Guarantees
-        The bytes handed out with an event are exactly the object's, whatever the frame's spacing or key order.
-        A field that is null, missing or of another type than the path wants reads as absent; the object is not refused for it.
+        The bytes returned with an event are exactly the object's, whatever the frame's spacing or key order.
+        A field that is null, missing or of another type than the path expects reads as absent; the object is not refused for it.
 
     Cost
         One pass over the bytes (4 us for a Pod of 8 KB); two when the frame is not written as servers write it.
@@ -84,14 +84,14 @@ class Projection:
         event = defstruct("Event", [("type", str), ("object", self._type)], bases=(_Event,), gc=False, forbid_unknown_fields=True)
         self._event: Callable[[Buffer], _Event] = msgspec.json.Decoder(cast("type[_Event]", event)).decode
         self._object = msgspec.json.Decoder(self._type).decode
-        #: The values at ``paths`` of a projected object, in their order: a scalar, list or map (None if absent), a tuple for ``[*]``.
+        #: Returns the values at ``paths`` of a projected object, in order: a scalar, list or map (None if absent), a tuple for ``[*]``.
         self.values: Callable[[Projected], tuple[Value, ...]] = _together([_getter(self._type, segments) for segments in parsed])
 
     def event(self, frame: Buffer) -> tuple[str, Projected, memoryview]:
-        """A watch frame: its type, the projected object, and the object's bytes (a view of the frame).
+        """Decode a watch frame: its type, the projected object, and the object's bytes (a view of the frame).
 
         Raises:
-            DecodeError: not an event.
+            DecodeError: the frame is not an event.
         """
         try:
             event = self._event(frame)
@@ -101,7 +101,7 @@ class Projection:
             raise DecodeError(f"a watch frame is not JSON: {error} (of {len(frame)} bytes)") from None
         kind = event.type
         opening = _OPENINGS.get(kind)
-        # The struct knows no other keys than type and object, so after this opening the object is all but the last brace.
+        # The struct knows no keys but type and object, so after this opening the object is everything but the last brace.
         if opening is not None and frame[: len(opening)] == opening and frame[-1] == 0x7D:  # "}"
             return kind, event.object, memoryview(frame)[len(opening) - 1 : -1]
         return self._event_of_another_shape(frame)
@@ -115,10 +115,10 @@ class Projection:
         return event.type, self.object(document), document
 
     def object(self, document: Buffer) -> Projected:
-        """An object's projection.
+        """Return the projection of an object.
 
         Raises:
-            DecodeError: not a JSON object.
+            DecodeError: the document is not a JSON object.
         """
         try:
             return self._object(document)
@@ -128,7 +128,7 @@ class Projection:
             raise DecodeError(f"not JSON: {error}") from None
 
     def _tolerant(self, document: Buffer) -> Projected:
-        """The slow way, for an object with a field of an unexpected type: such a field is absent, the others are read."""
+        """Decode an object with a field of an unexpected type, which is slower: that field is absent, the others are decoded."""
         try:
             tree = msgspec.json.decode(document)
         except msgspec.DecodeError as error:
@@ -145,7 +145,7 @@ def _compile(paths: list[tuple[Segment, ...]]) -> type[Projected]:
         node = tree
         for segment in segments:
             node = node.setdefault(segment, {})
-        node[""] = {}  # this far is asked for: what is below comes with it
+        node[""] = {}  # the path ends here: everything below it comes along
     metadata = _extended(ProjectedMetadata, tree.pop("metadata", {}))
     tree.pop("apiVersion", None)
     tree.pop("kind", None)
@@ -190,7 +190,7 @@ def _getter(cls: type[Projected], segments: tuple[Segment, ...]) -> Callable[[Pr
 
 
 def _dotted(cls: type[Struct], segments: tuple[Segment, ...]) -> str | None:
-    """The path as Python attributes, where every step is a field of a struct; None if it leads into undecoded bytes or a map."""
+    """Return the path as Python attributes if each step is a field of a struct; None if it leads into undecoded bytes or a map."""
     names: list[str] = []
     kind: Any = cls
     for segment in segments:
@@ -234,7 +234,7 @@ def _fit(tree: dict[str, Any], cls: type[Struct]) -> Any:
 
 
 def _items(values: list[Any], kind: Any) -> list[Any] | None:
-    """The items of a list that are what the path wants; None where no list was wanted."""
+    """Return the items of a list that have the type of the path; None if the path expects no list."""
     wanted = next((part for part in get_args(kind) if get_origin(part) is list), None)
     if wanted is None:
         return None

@@ -28,7 +28,7 @@ Tree = dict[Segment, Any]
 
 
 def covers(kept: Iterable[str], path: str) -> bool:
-    """Whether all that lies at ``path`` is kept when ``kept`` is.
+    """Whether the paths ``kept`` include everything at ``path``.
 
     Raises:
         ValueError: a path is malformed.
@@ -40,19 +40,19 @@ def covers(kept: Iterable[str], path: str) -> bool:
 
 
 class Pruning:
-    """Compiled once per set of paths.
+    """Cuts objects down to a set of paths. It is compiled once per set.
 
     Guarantees
-        The result holds what lies at the paths, byte for byte, and nothing else. ``kind`` and ``apiVersion`` are left out.
-        A part of another type than the path wants is left out; the object is not refused for it.
-        ``metadata`` is always there, if only empty.
+        The result holds the values at the paths, byte for byte, and nothing else. ``kind`` and ``apiVersion`` are left out.
+        A part of another type than the path expects is left out; the object is not refused for it.
+        ``metadata`` is always present, even if empty.
 
     Raises
-        ValueError: a path is malformed (constructor). DecodeError: not a JSON object.
+        ValueError: a path is malformed (constructor). DecodeError: the document is not a JSON object.
     """
 
     def __init__(self, paths: Iterable[str], *, managed_fields: bool = False) -> None:
-        """``managed_fields`` False: a path that is all of ``metadata`` does not bring them; one that names them does."""
+        """``managed_fields`` False: a path to the whole ``metadata`` leaves managedFields out; a path that names them includes them."""
         tree: Tree = {"metadata": {}}
         for path in paths:
             segments = parse_path(path)

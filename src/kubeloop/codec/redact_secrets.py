@@ -1,4 +1,4 @@
-"""Hides what secrets hold: their values never reach a terminal, a pipe or a file, only that they changed."""
+"""Hides the values of Secrets: they never reach a terminal, a pipe or a file; output shows only that they changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Hidden:
-    """A value that can be compared but not read: any text made of it is ``***``."""
+    """A value that can be compared but not read: its text is always ``***``."""
 
     __slots__ = ("_value",)
 
@@ -29,7 +29,7 @@ class Hidden:
 
 
 def masked(tree: JSON) -> JSON:
-    """The same object; of a Secret the values, and the copy of them that ``kubectl apply`` leaves in an annotation, are ``Hidden``."""
+    """Return the object with ``Hidden`` in place of a Secret's values and of the copy that ``kubectl apply`` stores in an annotation."""
     if (tree.get("apiVersion"), tree.get("kind")) != ("v1", "Secret"):
         return tree
     tree = dict(tree)
@@ -46,7 +46,7 @@ def masked(tree: JSON) -> JSON:
 
 
 def plain(value: Any) -> Any:
-    """What an encoder may see: ``***`` in place of each hidden value."""
+    """Return a form for encoders: ``***`` in place of each hidden value."""
     if isinstance(value, Hidden):
         return MASK
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Shape: what the tolerant reader and the change finder need to know about a model's fields. Worked out once for each class."""
+"""Shape: the facts about a model's fields that the lenient decoder and the change finder need. Computed once for each class."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kubeloop.meta.model import Model
 from kubeloop.meta.quantity import Quantity
 
 
-class Form(enum.Enum):
-    """What a value is made of."""
+class ValueForm(enum.Enum):
+    """The form of a value."""
 
     STRUCT = "struct"
     LIST = "list"
@@ -27,11 +27,11 @@ class Form(enum.Enum):
 class Shape(msgspec.Struct):
     """One type. ``loose``: equality of Python values is not enough (1 == True); ``micro``: a MicroTime is somewhere inside.
 
-    ``union``: one of several structs, which only the strict reader can tell; ``int_or_string``: an int that may be a string;
-    ``none``: of an item, that it may be None.
+    ``union``: one of several structs, which only the strict decoder can resolve; ``int_or_string``: an int that may be a string;
+    ``none``: an item may be None.
     """
 
-    form: Form
+    form: ValueForm
     type: Any
     item: Shape | None = None
     loose: bool = False
@@ -41,8 +41,8 @@ class Shape(msgspec.Struct):
     none: bool = False
 
 
-class Field(msgspec.Struct):
-    """One field of a struct. ``optional``: null means None. ``required``: the class gives no default, or one that cannot be made.
+class FieldShape(msgspec.Struct):
+    """One field of a struct. ``optional``: null means None. ``required``: the class gives no default, or a default that cannot be made.
 
     A default cannot be made where ``default_factory`` is a struct class with required fields.
     """
@@ -55,35 +55,35 @@ class Field(msgspec.Struct):
     keys: tuple[str, ...] = ()
 
 
-class Fields(msgspec.Struct):
+class StructShape(msgspec.Struct):
     """The fields of a class, by wire name in the class's order."""
 
     cls: type[msgspec.Struct]
-    by_wire: dict[str, Field] = msgspec.field(default_factory=dict)
+    by_wire: dict[str, FieldShape] = msgspec.field(default_factory=dict)
     loose: bool = False
     micro: bool = False
 
 
-def fields_of(cls: type[msgspec.Struct], within: tuple[type[msgspec.Struct], ...] = ()) -> Fields:
-    """The fields of a struct class. ``within``: the classes whose fields are being worked out, for definitions that are recursive."""
+def fields_of(cls: type[msgspec.Struct], within: tuple[type[msgspec.Struct], ...] = ()) -> StructShape:
+    """Return the fields of a struct class. ``within``: the classes being analysed at the moment, for recursive definitions."""
     known = _KNOWN.get(cls)
     if known is not None:
         return known
-    found = Fields(cls)
+    found = StructShape(cls)
     hints = typing.get_type_hints(cls, include_extras=True)
     list_keys = cls.__list_keys__ if issubclass(cls, Model) else {}
     for info in msgspec.structs.fields(cls):
         shape, optional = _shape_of(hints[info.name], (*within, cls))
         keys = _attributes(shape, list_keys.get(info.encode_name) or _declared_keys(hints[info.name]))
         required = info.required or _lacks_default(info.default_factory, (*within, cls))
-        found.by_wire[info.encode_name] = Field(info.name, info.encode_name, shape, optional, required, keys)
+        found.by_wire[info.encode_name] = FieldShape(info.name, info.encode_name, shape, optional, required, keys)
         found.loose |= shape.loose
         found.micro |= shape.micro
     _KNOWN[cls] = found
     return found
 
 
-_KNOWN: dict[type[msgspec.Struct], Fields] = {}
+_KNOWN: dict[type[msgspec.Struct], StructShape] = {}
 
 
 def _lacks_default(factory: Any, within: tuple[type[msgspec.Struct], ...]) -> bool:
@@ -107,25 +107,25 @@ def _shape_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> tuple[Shap
         if len(members) == 1:
             return _shape_of(members[0], within)[0], optional
         if all(member in (int, str) for member in members):
-            return Shape(Form.SCALAR, int, int_or_string=True), optional
-        return Shape(Form.ANY, Any, loose=True, union=True), optional
+            return Shape(ValueForm.SCALAR, int, int_or_string=True), optional
+        return Shape(ValueForm.ANY, Any, loose=True, union=True), optional
     if origin is list:
         item = _item_of(typing.get_args(hint)[0], within)
-        return Shape(Form.LIST, list, item, item.loose, item.micro), False
+        return Shape(ValueForm.LIST, list, item, item.loose, item.micro), False
     if origin is dict:
         item = _item_of(typing.get_args(hint)[1], within)
-        return Shape(Form.MAP, dict, item, item.loose, item.micro), False
+        return Shape(ValueForm.MAP, dict, item, item.loose, item.micro), False
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         if hint in within:
-            # What it holds is not known yet: on the safe side.
-            return Shape(Form.STRUCT, hint, loose=True, micro=True), False
+            # The content is not known yet: assume the worst.
+            return Shape(ValueForm.STRUCT, hint, loose=True, micro=True), False
         inner = fields_of(hint, within)
-        return Shape(Form.STRUCT, hint, loose=inner.loose, micro=inner.micro), False
+        return Shape(ValueForm.STRUCT, hint, loose=inner.loose, micro=inner.micro), False
     if hint is msgspec.Raw:
-        return Shape(Form.ANY, hint), False
+        return Shape(ValueForm.ANY, hint), False
     if hint is Any or hint is object:
-        return Shape(Form.ANY, hint, loose=True), True
-    return Shape(Form.SCALAR, hint), hint is datetime
+        return Shape(ValueForm.ANY, hint, loose=True), True
+    return Shape(ValueForm.SCALAR, hint), hint is datetime
 
 
 def _item_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> Shape:
@@ -135,25 +135,25 @@ def _item_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> Shape:
 
 
 def _declared_keys(hint: Any) -> tuple[str, ...]:
-    """What ``Annotated[list[...], ListMap(...)]`` says; known by its attribute, since most programs need no markers."""
+    """Return the keys of ``Annotated[list[...], ListMap(...)]``; found by attribute, because most programs import no markers."""
     if typing.get_origin(hint) is not typing.Annotated:
         return ()
     return next((keys for marker in hint.__metadata__ if (keys := getattr(marker, "list_map_keys", ()))), ())
 
 
 def _attributes(shape: Shape, wire_keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Keys are given by wire names; items are compared by attributes."""
-    if not wire_keys or shape.item is None or shape.item.form is not Form.STRUCT:
+    """Convert wire names to attributes: keys are declared by wire name, items are compared by attribute."""
+    if not wire_keys or shape.item is None or shape.item.form is not ValueForm.STRUCT:
         return ()
     names = {info.encode_name: info.name for info in msgspec.structs.fields(shape.item.type)}
     return tuple(names[key] for key in wire_keys if key in names)
 
 
 def empty_value(shape: Shape) -> Any:
-    """What stands for null and for missing, as JSON."""
-    if shape.form is Form.LIST:
+    """Return the JSON that stands for null and for a missing value."""
+    if shape.form is ValueForm.LIST:
         return []
-    if shape.form in (Form.STRUCT, Form.MAP):
+    if shape.form in (ValueForm.STRUCT, ValueForm.MAP):
         return {}
     return _EMPTY.get(shape.type)
 

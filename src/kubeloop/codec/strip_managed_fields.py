@@ -1,6 +1,6 @@
-"""Excision: cuts ``metadata.managedFields`` out of an object by position, without reading the rest.
+"""Cuts ``metadata.managedFields`` out of an object by position, without decoding the rest.
 
-Its bytes are known from the projection; where they lie is searched for, and proven, or the object is cut as a tree.
+The projection returns their bytes; their position is searched for and verified, else the object is decoded and cut as a tree.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from msgspec import Raw
 
 Buffer = bytes | memoryview
 
-#: In JSON a quote inside a string is escaped, so these bytes are a key and nothing else.
+#: JSON escapes a quote inside a string, so these bytes can only be a key.
 _KEY = b'"managedFields":'
 _COMMA, _BRACE = 0x2C, 0x7D
 
 
 class Excision:
-    """For the objects of one kind; ``openings`` are what a document of it begins with as servers write it, up to ``metadata``.
+    """Cuts managedFields out of the objects of one kind.
 
-    The result begins with the first opening where the document has no kind of its own.
+    ``openings`` are the beginnings of its documents as servers write them, up to ``metadata``. The first one is put in front of a
+    document without a kind.
     """
 
     __slots__ = ("_opening", "_openings")
@@ -30,13 +31,13 @@ class Excision:
         self._openings = (b'{"metadata":{', *(opening + b'"metadata":{' for opening in openings))
 
     def apply(self, managed_fields: Raw, document: Buffer, named: bool) -> bytes:
-        """``managed_fields`` as decoded from this document. ``named``: it has kind and apiVersion."""
+        """Return the document without them. ``managed_fields``: decoded from this document. ``named``: it has kind and apiVersion."""
         whole = bytes(document)
         value = memoryview(managed_fields)
         at = whole.find(_KEY)
         start = at + len(_KEY)
         end = start + len(value)
-        # In metadata, nothing but managedFields holds a list under that key. Where metadata does not come first, something before it may.
+        # In metadata, only managedFields holds a list under that key. Where metadata is not the first field, an earlier field may.
         if at < 0 or not whole.startswith(value, start) or not (whole.startswith(self._openings) or whole.find(_KEY, end) < 0):
             return self._as_tree(whole, named)
         if whole[at - 1] == _COMMA:

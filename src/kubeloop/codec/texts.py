@@ -1,4 +1,4 @@
-"""Objects and their parts as trees and as YAML, for people and for manifests. ``Model.to_dict`` and its relatives end here."""
+"""Converts objects and their parts to trees and YAML, for people and manifests. ``Model.to_dict`` and its relatives call it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ M = TypeVar("M", bound=Model)
 
 
 def tree_of(obj: Model) -> dict[str, Any]:
-    """A fresh tree. Of an object that was read all that was read, changes included; of one that is known in part, that part.
+    """Return a new tree: all fields that were read, with the changes. A partially known object gives the known part.
 
     Raises:
-        NestedTooDeeply: the document has unread parts that are too deep for a tree.
+        NestedTooDeeply: the document has undecoded parts that are too deep for a tree.
     """
     try:
         return msgspec.json.decode(_document(obj), type=dict[str, Any])
@@ -31,7 +31,7 @@ def tree_of(obj: Model) -> dict[str, Any]:
 
 
 def from_tree(cls: type[M], tree: dict[str, Any]) -> M:
-    """Raises DecodeError: another kind, or a field of another type; names it."""
+    """Build an object from a tree. Raises DecodeError for another kind or a field of another type, and names it."""
     if issubclass(cls, Resource):
         if not cls.kind and cls is not PartialObject:
             return cast("M", Unstructured.from_dict(tree))
@@ -50,7 +50,7 @@ def yaml_of(obj: Model, *, managed_fields: bool) -> str:
 
 
 def from_yaml(cls: type[M], text: str | bytes) -> M:
-    """Raises DecodeError: not YAML, not exactly one document, or as ``from_tree``."""
+    """Build an object from YAML. Raises DecodeError: not YAML, not exactly one document, or as ``from_tree``."""
     from kubeloop.codec.yaml import read_yaml
 
     found = read_yaml(text)

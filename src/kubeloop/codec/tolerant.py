@@ -1,6 +1,6 @@
-"""The tolerant pass: brings a tree to what the strict reader accepts, guided by the models. Runs only after the strict pass failed.
+"""The lenient pass: converts a tree to a form that the strict decoder accepts, guided by the models. It runs after the strict pass failed.
 
-Null gives the empty value wherever Go's decoder would leave one; a whole number may be written as 3.0. Nothing else is bent.
+Null gives the empty value wherever Go's decoder would leave one; 3.0 is read as a whole number. Nothing else is converted.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.codec.shape import Form, Shape, empty_value, fields_of
+from kubeloop.codec.shape import Shape, ValueForm, empty_value, fields_of
 
 
 def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
-    """A new tree for ``cls``; values of a wrong type stay, for the strict reader to name them. Unknown fields are left out."""
+    """Return a new tree for ``cls``; values of a wrong type stay, and the strict decoder names them. Unknown fields are left out."""
     if not isinstance(tree, dict):
         return tree
     result: dict[str, Any] = {}
@@ -27,18 +27,18 @@ def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
 
 
 def _empty(shape: Shape) -> Any:
-    """The empty value, in which the required fields of a struct have theirs."""
-    return normalise(shape.type, {}) if shape.form is Form.STRUCT else empty_value(shape)
+    """Return the empty value; the required fields of a struct have their own empty values in it."""
+    return normalise(shape.type, {}) if shape.form is ValueForm.STRUCT else empty_value(shape)
 
 
 def _value(shape: Shape, value: Any) -> Any:
     if value is None:
-        return None if shape.form is Form.ANY or shape.none else _empty(shape)
-    if shape.form is Form.STRUCT:
+        return None if shape.form is ValueForm.ANY or shape.none else _empty(shape)
+    if shape.form is ValueForm.STRUCT:
         return normalise(shape.type, value)
-    if shape.form is Form.LIST and isinstance(value, list) and shape.item is not None:
+    if shape.form is ValueForm.LIST and isinstance(value, list) and shape.item is not None:
         return [_value(shape.item, item) for item in value]
-    if shape.form is Form.MAP and isinstance(value, dict) and shape.item is not None:
+    if shape.form is ValueForm.MAP and isinstance(value, dict) and shape.item is not None:
         return {key: _value(shape.item, item) for key, item in value.items()}
     if shape.type is int and isinstance(value, float) and value.is_integer():
         return int(value)

@@ -36,7 +36,7 @@ _BaseDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class Loader(_Base):  # type: ignore[misc]  # PyYAML's C classes have no stubs
-    """Plain values as kubectl and the API server resolve them; nothing but text, numbers, booleans, null, lists and maps comes out."""
+    """Resolves plain values as kubectl and the API server do; it returns only text, numbers, booleans, null, lists and maps."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
@@ -51,7 +51,7 @@ class _Dumper(_BaseDumper):  # type: ignore[misc]  # as above
 for _name, (_pattern, _first) in _ALTERNATIVES.items():
     Loader.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), list(_first))
     _Dumper.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), list(_first))
-# What other readers of YAML 1.1 would take for a time or a base-60 number is quoted, though it is read as text here.
+# Text that other readers of YAML 1.1 would take for a time or a base-60 number is quoted, though it is read as text here.
 _Dumper.add_implicit_resolver(_TAG + "timestamp", re.compile(r"^\d{4}-\d\d?-\d\d?.*$|^[-+]?\d+(?::\d+)+(?:\.\d*)?$"), list("-+0123456789"))
 
 
@@ -67,7 +67,7 @@ def _bool(loader: Any, node: Any) -> bool:
 
 
 def _int(loader: Any, node: Any) -> int | float | str:
-    """What no 64-bit integer holds is a float where it is written in digits, and otherwise text. Source: gopkg.in/yaml.v2 resolve.go."""
+    """Digits beyond a 64-bit integer are a float; other texts stay text. Source: gopkg.in/yaml.v2 resolve.go."""
     written = str(loader.construct_scalar(node))
     text = written.replace("_", "")
     sign, digits = (text[:1], text[1:].lower()) if text[:1] in "+-" else ("", text.lower())
@@ -101,7 +101,7 @@ def _mapping(loader: Any, node: Any) -> dict[str, Any]:
 
 
 def _key(loader: Any, node: Any) -> str:
-    """JSON has only text for keys; numbers and booleans are written as they are there."""
+    """Convert a key to text, as JSON requires; numbers and booleans are written as JSON writes them."""
     key = loader.construct_object(node, deep=True)
     if isinstance(key, str):
         return key
@@ -117,13 +117,13 @@ Loader.add_constructor(_TAG + "timestamp", _text)
 Loader.add_constructor(_TAG + "binary", _text)
 Loader.add_constructor(_TAG + "merge", _text)
 Loader.add_constructor(_TAG + "map", _mapping)
-# Tags of YAML 1.1 that JSON has nothing for.
+# Tags of YAML 1.1 without a counterpart in JSON.
 for _name in ("set", "omap", "pairs"):
     Loader.add_constructor(_TAG + _name, _no_such_type)
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
-    """As Go's library: what would be read as something else is in double quotes, what only looks odd in single ones."""
+    """Quote as Go's library: double quotes for text that would be read as another type, single quotes for text that only looks odd."""
     style = "|" if "\n" in text else '"' if _is_read_otherwise(text) else None
     return dumper.represent_scalar(_TAG + "str", text, style=style)
 
@@ -136,12 +136,12 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def read_yaml(text: str | bytes | IO[str] | IO[bytes], *, name: str = "") -> list[dict[str, Any]]:
-    """All documents of a YAML (or JSON) text; empty ones are left out, a ``List`` gives its items.
+    """Return all documents of a YAML (or JSON) text; empty documents are left out, a ``List`` gives its items.
 
-    ``name`` is the file's, for messages.
+    ``name`` is the file name for messages.
 
     Raises:
-        DecodeError: not YAML, or a document that is no object; names file and line.
+        DecodeError: the text is not YAML, or a document is not an object; the message names file and line.
     """
     where = name or str(getattr(text, "name", "")) or "YAML"
     found: list[dict[str, Any]] = []
@@ -180,9 +180,9 @@ def _name_of(value: Any) -> str:
 
 
 def write_yaml(*objects: dict[str, Any], sort_keys: bool = False, width: int = 10**9) -> str:
-    """One document for each tree, keys in the trees' order or sorted, lists not indented, as kubectl prints them.
+    """Write one document for each tree, keys in the trees' order or sorted, lists not indented, as kubectl prints them.
 
-    ``width``: longer texts are folded where they have spaces.
+    ``width``: longer texts are folded at spaces.
 
     Raises:
         NestedTooDeeply: a tree has more levels than PyYAML can walk (about 250).

@@ -1,6 +1,6 @@
-"""Bounds of YAML, checked on its events before a tree is made of it.
+"""Limits of YAML documents, checked on the parser's events before a tree is made.
 
-An alias costs a writer three bytes and a reader as much as what it stands for: ten lines of aliases of aliases are a billion nodes.
+An alias costs a writer three bytes and a reader as much as its anchor: ten lines of aliases of aliases are a billion nodes.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import yaml
 
 from kubeloop.meta.errors import DecodeError
 
-#: Levels. The parser in C recurses, and so does everybody who walks a tree; upstream allows 10,000.
+#: Levels. The C parser recurses, and so does every function that walks a tree; upstream allows 10,000.
 DEEPEST = 256
-#: Nodes, aliases counted as often as they are used. Each takes about 1 KiB while it is read. The largest objects have some 100,000.
+#: Nodes; an alias counts as all its nodes. Each takes about 1 KiB while it is read. The largest objects have some 100,000.
 MOST_NODES = 400_000
-#: How much of a document may come from aliases, by its nodes. Source: gopkg.in/yaml.v2 decode.go (allowedAliasRatio).
+#: Maximum share of nodes that come from aliases. Source: gopkg.in/yaml.v2 decode.go (allowedAliasRatio).
 _FEW_NODES, _MANY_NODES = 400_000, 4_000_000
 _RATIO_OF_FEW, _RATIO_OF_MANY = 0.99, 0.10
 
 
 def check_limits(loader: Any, *, documents: int | None = None) -> None:
-    """Read the loader's events, all or those of the first ``documents``; it is used up then.
+    """Read and consume the loader's events, all or those of the first ``documents``.
 
     Raises:
-        DecodeError: nested too deep, too many nodes, aliases that multiply, an alias within its own anchor.
-        yaml.YAMLError: it is no YAML.
+        DecodeError: the document nests too deeply, has too many nodes, aliases that multiply, or an alias within its own anchor.
+        yaml.YAMLError: the text is not YAML.
     """
     document = _Document()
     while loader.check_event():
@@ -63,7 +63,7 @@ class _Document:
         self._nodes = 0
         self._from_aliases = 0
         self._open: list[_Open] = []
-        #: Nodes and levels of what an anchor stands for.
+        #: Nodes and levels of each anchor.
         self._anchors: dict[str, tuple[int, int]] = {}
 
     def scalar(self, anchor: str | None) -> None:
@@ -86,7 +86,7 @@ class _Document:
     def alias(self, anchor: str) -> None:
         if any(one.anchor == anchor for one in self._open):
             raise DecodeError(f"yaml: anchor '{anchor}' value contains itself")
-        # An unknown anchor is refused by whoever makes the tree, with its line.
+        # The constructor refuses an unknown anchor, with its line.
         nodes, levels = self._anchors.get(anchor, (1, 0))
         if len(self._open) + levels > DEEPEST:
             raise _too_deep()

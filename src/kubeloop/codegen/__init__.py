@@ -1,1 +1,1 @@
-"""Makes what is generated: the schema document from a server's OpenAPI documents, typed models from the schema document."""
+"""Generators: the schema document from a server's OpenAPI documents, and typed models from the schema document."""

@@ -1,4 +1,4 @@
-"""From discovery answers and OpenAPI v2 paths to the resources of the schema document."""
+"""Converts discovery responses and OpenAPI v2 paths to the resources of the schema document."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionReso
 from kubeloop.schema import GroupInfo, ResourceInfo, SubresourceInfo
 from kubeloop.types import JSONObject
 
-#: What an ``x-kubernetes-action`` of OpenAPI v2 is called as a verb of discovery.
+#: ``x-kubernetes-action`` of OpenAPI v2 -> verb of discovery.
 _VERBS = {"post": "create", "put": "update", "watchlist": "watch"}
 
 
 def groups(aggregated: list[JSONObject]) -> tuple[GroupInfo, ...]:
-    """Groups of ``APIGroupDiscoveryList`` items, the core group among them, in their order."""
+    """Return the groups of ``APIGroupDiscoveryList`` items, the core group included, in their order."""
     return tuple(
         GroupInfo(item["metadata"].get("name", ""), tuple(version["version"] for version in item["versions"])) for item in aggregated
     )
 
 
 def served_resources(aggregated: list[JSONObject], legacy: JSONObject, selectors: dict[str, list[str]]) -> Iterator[ResourceInfo]:
-    """Resources of ``APIGroupDiscoveryList`` items.
+    """Yield the resources of ``APIGroupDiscoveryList`` items.
 
-    ``legacy`` maps paths to ``APIResourceList`` answers (for the storage version hashes), ``selectors`` collection paths to the
+    ``legacy`` maps paths to ``APIResourceList`` responses (for the storage version hashes), ``selectors`` collection paths to the
     field labels that they accept.
     """
     for item in aggregated:
@@ -50,14 +50,14 @@ def served_resources(aggregated: list[JSONObject], legacy: JSONObject, selectors
 
 
 def _response_kind(kind: dict[str, str], gv: GroupVersion) -> GroupVersionKind:
-    # Aggregated discovery leaves group and version empty where they are the resource's own.
+    # Aggregated discovery leaves group and version empty if they are the resource's own.
     return GroupVersionKind(*((kind["group"], kind["version"]) if kind["version"] else gv), kind["kind"])
 
 
 def resources_of_paths(paths: JSONObject, known: Iterable[ResourceInfo], served: Collection[GroupVersion] = ()) -> Iterator[ResourceInfo]:
-    """Resources that OpenAPI paths (version 2 or 3) name in group versions outside ``served``.
+    """Yield the resources that OpenAPI paths (version 2 or 3) name in group versions outside ``served``.
 
-    Paths do not tell short names and categories: those come from ``known``, the same resource in this or another version.
+    Paths contain no short names and categories: those come from ``known``, the same resource in this or another version.
     """
     found: dict[GroupVersionResource, _Found] = {}
     for path, item in sorted(paths.items()):
@@ -100,7 +100,7 @@ class _Place(NamedTuple):
 
 
 def _place(path: str) -> _Place | None:
-    """What a path template names, None if no resource."""
+    """Return the resource that a path template names, None if it names none."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group_version, rest = GroupVersion("", parts[1]), parts[2:]

@@ -12,7 +12,7 @@ from kubeloop.codegen import discovery, openapi
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import Schemas, builtin
-from kubeloop.schema.document import DOCUMENT, PATHS, Document
+from kubeloop.schema.document import DOCUMENT, PATHS, SchemaDocument
 from kubeloop.schema.node import TypeSchema
 from kubeloop.types import JSONObject
 
@@ -20,9 +20,12 @@ from kubeloop.types import JSONObject
 def write_document(out: Path, *, v2: Path, v3: Path, facts: Path) -> None:
     """Write both files into the folder ``out``.
 
-    ``v2`` is a server's ``/openapi/v2``, ``v3`` a JSON object ``{path: document}`` of its ``/openapi/v3/PATH``, ``facts`` a folder
-    with ``discovery-api.json`` and ``discovery-apis.json`` (aggregated discovery), ``discovery-legacy.json`` (``{path: answer}``) and
-    ``field-selectors.json`` (``{collection path: [field label]}``).
+    Args:
+        out: The folder.
+        v2: A server's ``/openapi/v2``.
+        v3: A JSON object ``{path: document}`` of its ``/openapi/v3/PATH``.
+        facts: A folder with ``discovery-api.json`` and ``discovery-apis.json`` (aggregated discovery), ``discovery-legacy.json``
+            (``{path: response}``) and ``field-selectors.json`` (``{collection path: [field label]}``).
 
     Raises:
         ConfigError: an input is missing or malformed; the message names the file.
@@ -39,7 +42,7 @@ def write_document(out: Path, *, v2: Path, v3: Path, facts: Path) -> None:
     on = {GroupVersion(group.name, version) for group in groups for version in group.versions}
     resources = served + tuple(discovery.resources_of_paths(swagger["paths"], served, on))
     definitions = openapi.merge(openapi.definitions_v2(swagger, v2), openapi.definitions_v3(documents))
-    document = Document(
+    document = SchemaDocument(
         version=next(iter(documents.values()))["info"]["version"],
         groups=groups,
         resources=resources,
@@ -52,13 +55,13 @@ def write_document(out: Path, *, v2: Path, v3: Path, facts: Path) -> None:
 
 
 def schemas_from(path: Path) -> Schemas:
-    """Schemas from OpenAPI documents, for generating models of any server's kinds.
+    """Return the schemas of OpenAPI documents, for generating models of any server's kinds.
 
     ``path`` is a file, or a folder whose ``.json`` and ``.json.gz`` files are read; a file holds an OpenAPI v2 document, a v3 document, or
-    ``{path: v3 document}``. Other files of a folder are passed over. Structs written in place (as in CRDs) become definitions of their own.
+    ``{path: v3 document}``. Other files of a folder are skipped. Inline structs (as in CRDs) become separate definitions.
 
     Raises:
-        ConfigError: nothing there, or no OpenAPI document among it; the message names the path.
+        ConfigError: there is no file, or no OpenAPI document among the files; the message names the path.
     """
     files = sorted(file for file in path.iterdir() if file.name.endswith((".json", ".json.gz"))) if path.is_dir() else [path]
     older: dict[str, JSONObject] = {}
@@ -79,17 +82,23 @@ def schemas_from(path: Path) -> Schemas:
     return schemas_of(older, newer, paths, str(path))
 
 
-def schemas_of(older: dict[str, JSONObject], newer: dict[str, JSONObject], paths: JSONObject, where: str) -> Schemas:
-    """Schemas from normal definitions of version 2 and 3 and from the paths of the same documents; ``where`` names them in errors.
+def schemas_of(older: dict[str, JSONObject], newer: dict[str, JSONObject], paths: JSONObject, source: str) -> Schemas:
+    """Return the schemas of normal definitions.
+
+    Args:
+        older: Definitions of OpenAPI version 2 by name.
+        newer: Definitions of version 3 by name.
+        paths: Paths of the same documents.
+        source: Name of the documents, for errors.
 
     Raises:
         ConfigError: there is no definition.
     """
     definitions = openapi.merge(older, newer)
     if not definitions:
-        raise ConfigError(f"{where}: no OpenAPI document in it; save one with: kubectl get --raw /openapi/v2")
+        raise ConfigError(f"{source}: no OpenAPI document in it; save one with: kubectl get --raw /openapi/v2")
     definitions = openapi.hoist(definitions)
-    document = Document(
+    document = SchemaDocument(
         version="",
         groups=(),
         resources=tuple(discovery.resources_of_paths(paths, builtin().all_resources())),
@@ -100,7 +109,9 @@ def schemas_of(older: dict[str, JSONObject], newer: dict[str, JSONObject], paths
 
 
 def kinds_of(definitions: dict[str, JSONObject]) -> dict[str, str]:
-    """ "GROUP/VERSION/KIND" to definition name. A kind that every group shares (DeleteOptions, WatchEvent) is known by its first group."""
+    """Map "GROUP/VERSION/KIND" to definition name. A kind that every group shares (DeleteOptions, WatchEvent) is listed for its first
+    group.
+    """
     kinds: dict[str, str] = {}
     for name, definition in definitions.items():
         for gvk in definition.get("x-kubernetes-group-version-kind", ())[:1]:
@@ -109,10 +120,10 @@ def kinds_of(definitions: dict[str, JSONObject]) -> dict[str, str]:
 
 
 def raw_definitions(definitions: dict[str, JSONObject]) -> dict[str, msgspec.Raw]:
-    """Each definition checked against ``TypeSchema`` and encoded.
+    """Check each definition against ``TypeSchema`` and encode it.
 
     Raises:
-        msgspec.ValidationError: a definition says something that ``TypeSchema`` cannot hold.
+        msgspec.ValidationError: a definition has a keyword that ``TypeSchema`` lacks.
     """
     return {
         name: msgspec.Raw(msgspec.json.encode(msgspec.convert(definition, TypeSchema))) for name, definition in sorted(definitions.items())

@@ -1,4 +1,4 @@
-"""Renders typed models: one module for each group version, classes in an order in which every name is defined before its use."""
+"""Renders typed models: one module per group version, classes ordered so that every name is defined before its use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from kubeloop.codegen.naming import ModuleName, camel_case, class_name, field_names, module_names
-from kubeloop.codegen.types import ALWAYS_SENT, HAND_WRITTEN, INLINE, FieldType, TypeMapper
+from kubeloop.codegen.types import ALWAYS_SENT, HAND_WRITTEN, INLINE, PythonField, TypeMapper
 from kubeloop.codegen.write import MARK
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import ResourceInfo, Schemas, TypeSchema
@@ -19,7 +19,7 @@ _LINE = 140
 
 
 def render(schemas: Schemas) -> dict[str, str]:
-    """Source text by path below the package, ``core/v1.py`` and the like; sorted, and the same for the same schemas."""
+    """Return source text by path below the package, ``core/v1.py`` and the like; sorted and deterministic."""
     modules = _modules(schemas)
     files = render_modules(schemas, ModuleRenderer)
     for package in sorted({module.package for module in modules.values() if module.version}):
@@ -29,7 +29,7 @@ def render(schemas: Schemas) -> dict[str, str]:
 
 
 def render_modules(schemas: Schemas, renderer: type[ModuleRenderer]) -> dict[str, str]:
-    """What a renderer makes of the definitions of each module, by path below the package; sorted."""
+    """Render the definitions of each module; return texts by path below the package, sorted."""
     modules = _modules(schemas)
     resources = {info.gvk: info for info in schemas.all_resources()}
     members: dict[ModuleName, list[str]] = {}
@@ -65,7 +65,7 @@ def _render_index(schemas: Schemas, modules: dict[str, ModuleName]) -> str:
 
 
 class ModuleRenderer:
-    """One module while it is rendered."""
+    """Renders one module."""
 
     def __init__(
         self, schemas: Schemas, name: ModuleName, modules: dict[str, ModuleName], resources: dict[GroupVersionKind, ResourceInfo]
@@ -114,7 +114,7 @@ class ModuleRenderer:
         self._imports.setdefault(module, set()).add(name)
 
     def _use(self, definition: str) -> str:
-        """The Python name of a definition, imported if it is another module's; notes a use before definition."""
+        """Return the Python name of a definition, importing it if it is in another module; record uses before definition."""
         if definition in HAND_WRITTEN:
             self._import("kubeloop.meta", HAND_WRITTEN[definition])
             return HAND_WRITTEN[definition]
@@ -123,7 +123,7 @@ class ModuleRenderer:
         if module == self._name:
             self._forward |= definition not in self._defined
             return name
-        # Two modules may have classes of one name (two groups' ObjectReference): the first keeps it, others carry their module.
+        # Two modules may have classes of one name (two groups' ObjectReference): the first has it, others get their module as prefix.
         local = name
         if self._names.setdefault(local, definition) != definition or local in _META_NAMES:
             local = f"{''.join(part.title() for part in module.parts)}{name}"
@@ -149,7 +149,7 @@ class ModuleRenderer:
         return "\n".join(lines) + "\n"
 
     def _class_lines(self, definition: str, base: str, node: TypeSchema, gvk: GroupVersionKind | None) -> list[str]:  # noqa: ARG002
-        """What a class says before its fields; ``definition`` is for stubs."""
+        """Return the lines of the class before its fields; ``definition`` is for stubs."""
         lines: list[str] = []
         if base == "Resource" and gvk is not None:
             self._import("kubeloop.meta", "KindInfo")
@@ -180,8 +180,8 @@ class ModuleRenderer:
         self._forward = False
         field = self._types.field(node, required=required)
         if always:
-            # msgspec leaves out a value that is the default itself, but not one that equals what a factory makes.
-            field = FieldType(field.annotation, field.annotation, factory=True)
+            # msgspec leaves out a value that is identical to the default, but not a value that equals a factory's result.
+            field = PythonField(field.annotation, field.annotation, factory=True)
         annotation = f'"{field.annotation}"' if self._forward else field.annotation
         arguments = [f"default_factory={field.default}" if field.factory else f"default={field.default}"]
         if field.default in ("[]", "{}"):
@@ -194,7 +194,7 @@ class ModuleRenderer:
 
 
 def _is_resource(node: TypeSchema) -> bool:
-    """A kind with an ObjectMeta; lists and options are kinds too, but no objects."""
+    """Whether it is a kind with an ObjectMeta; lists and options are kinds too, but not objects."""
     metadata = node.properties.get("metadata")
     return bool(node.kinds) and metadata is not None and metadata.ref == _OBJECT_META
 
@@ -215,7 +215,7 @@ def _ordered(schemas: Schemas, definitions: Iterable[str]) -> list[str]:
 
 
 def ordered(references: Mapping[str, set[str]]) -> list[str]:
-    """Names, each after those of them that it refers to, alphabetically where that leaves a choice; cycles are cut at their first name."""
+    """Sort names, each after the names that it refers to, else alphabetically; a cycle is broken at its first name."""
     graph = {name: {ref for ref in references[name] if ref in references and ref != name} for name in sorted(references)}
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Which Python name stands for which name of the API: modules, classes, fields. Total and without clashes, whatever the input."""
+"""Derives Python names of modules, classes and fields from names of the API, without clashes for any input."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kubeloop.meta.resource import Resource
 _VERSION = re.compile(r"^v\d+((alpha|beta)\d+)?$")
 #: A lower case letter or digit before an upper case one; the end of a run of upper case letters, unless a plural "s" ends it (podIPs).
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=V\d)|(?<=[A-Z])(?=[A-Z][a-z])(?![A-Z]s(?:[A-Z]|$))")
-#: Names that a class body uses in annotations and defaults after a field of that name would have hidden them.
+#: Names that annotations and defaults in a class body use; a field of that name would hide them.
 _HIDING = {"bool", "bytes", "dict", "float", "int", "list", "msgspec", "str"}
 #: Attributes of ``Resource`` that no field may replace.
 _TAKEN = {name for name in dir(Resource) if not name.startswith("_")} - {"api_version", "kind", "metadata"}
 
 
 class ModuleName(NamedTuple):
-    """A module below the generated package: ``("core", "v1")``, or ``("version",)`` for definitions of no group version."""
+    """A module below the generated package: ``("core", "v1")``, or ``("version",)`` for definitions without a group version."""
 
     package: str
     version: str
@@ -31,12 +31,14 @@ class ModuleName(NamedTuple):
 
 
 def snake_case(name: str) -> str:
-    """``podIPs`` to ``pod_ips``, ``x-kubernetes-map-type`` to ``x_kubernetes_map_type``, ``openAPIV3Schema`` to ``open_api_v3_schema``."""
+    """Convert ``podIPs`` to ``pod_ips``, ``x-kubernetes-map-type`` to ``x_kubernetes_map_type``, ``openAPIV3Schema`` to
+    ``open_api_v3_schema``.
+    """
     return re.sub(r"\W+", "_", _BOUNDARY.sub("_", name)).strip("_").lower()
 
 
 def field_name(wire: str) -> str:
-    """The attribute for a wire name; keywords and names that would hide a builtin that models use get a trailing underscore."""
+    """Return the attribute for a wire name; keywords and names that would hide a builtin get a trailing underscore."""
     name = snake_case(wire) or "field"
     if name[0].isdigit():
         name = f"field_{name}"
@@ -44,7 +46,7 @@ def field_name(wire: str) -> str:
 
 
 def field_names(wires: Iterable[str]) -> dict[str, str]:
-    """Attribute names for the fields of one definition, by wire name; a clash (``fooBar`` beside ``foo_bar``) gets more underscores."""
+    """Return the attribute names of one definition's fields by wire name; a clash (``fooBar`` beside ``foo_bar``) gets more underscores."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for wire in sorted(wires):
@@ -57,22 +59,22 @@ def field_names(wires: Iterable[str]) -> dict[str, str]:
 
 
 def camel_case(name: str) -> str:
-    """What ``rename="camel"`` of msgspec makes of an attribute name; fields for which that is not the wire name must say so."""
+    """Convert an attribute name as msgspec's ``rename="camel"`` does; fields with another wire name must declare it."""
     first, *rest = name.strip("_").split("_")
     return name[: len(name) - len(name.lstrip("_"))] + first + "".join(part.title() for part in rest)
 
 
 def class_name(definition: str) -> str:
-    """Last segment of a definition name."""
+    """Return the last segment of a definition name."""
     name = re.sub(r"\W+", "_", definition.rpartition(".")[2])
     return f"{name}_" if keyword.iskeyword(name) or name in dir(builtins) else name
 
 
 def module_names(definitions: Iterable[str]) -> dict[str, ModuleName]:
-    """The module of each definition.
+    """Return the module of each definition.
 
-    The segment before the version names the package: ``io.k8s.api.rbac.v1.Role`` is ``rbac.v1.Role``. Where two prefixes end alike
-    (``io.k8s.api.apps``, ``com.example.apps``), the one of ``io.k8s`` keeps it and others take all their segments: ``com_example_apps``.
+    The segment before the version names the package: ``io.k8s.api.rbac.v1.Role`` is ``rbac.v1.Role``. If two prefixes have the same end
+    (``io.k8s.api.apps``, ``com.example.apps``), that of ``io.k8s`` uses it and others use all their segments: ``com_example_apps``.
     """
     prefixes = {definition: _split(definition) for definition in definitions}
     owners: dict[str, set[str]] = {}

@@ -1,6 +1,6 @@
-"""From OpenAPI documents to definitions in the words of the schema document: references by bare name, no descriptions.
+"""Converts OpenAPI documents to definitions in the form of the schema document: references by bare name, no descriptions.
 
-Version 2 knows all definitions; version 3 adds defaults and enums of what a server serves.
+Version 2 has all definitions; version 3 adds defaults and enums of the served versions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from kubeloop.meta.errors import ConfigError
 from kubeloop.types import JSONObject
 
-#: Both are strings to OpenAPI v2 and a choice of string and number to v3; here they say what they are.
+#: OpenAPI v2 declares both as strings, v3 as a choice of string and number; here they have their real type.
 _SPECIAL: dict[str, JSONObject] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": "string", "format": "quantity"},
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"format": "int-or-string", "x-kubernetes-int-or-string": True},
@@ -22,10 +22,10 @@ _SPECIAL: dict[str, JSONObject] = {
 
 
 def read_json(path: Path) -> JSONObject:
-    """A JSON object from a file, gzipped or not.
+    """Read a JSON object from a file, gzipped or not.
 
     Raises:
-        ConfigError: missing, unreadable, or not a JSON object; the message names the file.
+        ConfigError: the file is missing, unreadable, or not a JSON object; the message names it.
     """
     try:
         data = path.read_bytes()
@@ -38,10 +38,10 @@ def read_json(path: Path) -> JSONObject:
 
 
 def definitions_v2(document: JSONObject, path: Path | str, *, descriptions: bool = False) -> dict[str, JSONObject]:
-    """Definitions of an OpenAPI v2 document; ``path`` names it in errors.
+    """Return the definitions of an OpenAPI v2 document; ``path`` names it in errors.
 
     Raises:
-        ConfigError: it is not one.
+        ConfigError: it is not such a document.
     """
     definitions = document.get("definitions")
     if document.get("swagger") != "2.0" or not isinstance(definitions, dict):
@@ -52,7 +52,7 @@ def definitions_v2(document: JSONObject, path: Path | str, *, descriptions: bool
 
 
 def definitions_v3(documents: JSONObject, *, descriptions: bool = False) -> dict[str, JSONObject]:
-    """Definitions of all OpenAPI v3 documents of a server, given as ``{path: document}``."""
+    """Return the definitions of all OpenAPI v3 documents of a server, given as ``{path: document}``."""
     merged: dict[str, JSONObject] = {}
     for document in documents.values():
         for name, definition in document.get("components", {}).get("schemas", {}).items():
@@ -61,7 +61,7 @@ def definitions_v3(documents: JSONObject, *, descriptions: bool = False) -> dict
 
 
 def normal(node: JSONObject, descriptions: bool = False) -> JSONObject:
-    """A schema node, ``allOf`` around a single reference undone, references by bare name; without descriptions unless they are wanted."""
+    """Normalise a schema node: no ``allOf`` around a single reference, references by bare name; descriptions only if ``descriptions``."""
     result: JSONObject = {}
     for key, value in node.items():
         if key == "description" and not descriptions:
@@ -82,12 +82,12 @@ def normal(node: JSONObject, descriptions: bool = False) -> JSONObject:
 
 
 def bare(reference: str) -> str:
-    """``#/definitions/NAME`` or ``#/components/schemas/NAME`` to ``NAME``."""
+    """Convert ``#/definitions/NAME`` or ``#/components/schemas/NAME`` to ``NAME``."""
     return reference.rpartition("/")[2]
 
 
 def merge(older: dict[str, JSONObject], newer: dict[str, JSONObject]) -> dict[str, JSONObject]:
-    """Normal definitions of version 2 with the facts of version 3, and those that only version 3 has."""
+    """Return normal definitions of version 2 with the facts of version 3, and the definitions that only version 3 has."""
     merged = dict(older)
     for name, definition in newer.items():
         add_facts(merged.setdefault(name, definition), definition)
@@ -95,7 +95,7 @@ def merge(older: dict[str, JSONObject], newer: dict[str, JSONObject]) -> dict[st
 
 
 def hoist(definitions: dict[str, JSONObject]) -> dict[str, JSONObject]:
-    """Give structs that are written in place (CRDs have no references) definitions of their own: ``Foo.spec`` becomes ``FooSpec``."""
+    """Move inline structs (CRDs have no references) to separate definitions: ``Foo.spec`` becomes ``FooSpec``."""
     hoisted: dict[str, JSONObject] = {}
 
     def visit(node: JSONObject, name: str) -> JSONObject:
@@ -123,7 +123,7 @@ def hoist(definitions: dict[str, JSONObject]) -> dict[str, JSONObject]:
 
 
 def add_facts(node: JSONObject, newer: JSONObject) -> None:
-    """Add to a v2 node the defaults and enums that the v3 node of the same definition has; both normal."""
+    """Add to a v2 node the defaults and enums of the v3 node of the same definition; both are normal."""
     for key in ("default", "enum"):
         if key in newer:
             node[key] = newer[key]
@@ -137,7 +137,7 @@ def add_facts(node: JSONObject, newer: JSONObject) -> None:
 
 
 def without_descriptions(tree: Any, *, named: bool = False) -> Any:
-    """A JSON tree without ``description`` texts; ``named`` for a map whose keys are names of the API (properties)."""
+    """Remove ``description`` texts from a JSON tree; ``named`` for a map whose keys are names of the API (properties)."""
     if isinstance(tree, dict):
         return {
             key: without_descriptions(value, named=key == "properties")

@@ -1,6 +1,6 @@
-"""Fields of protobuf messages, from ``generated.proto`` files or from a JSON document of them.
+"""Reads fields of protobuf messages from ``generated.proto`` files or from a JSON document.
 
-Reads the part of the language that Kubernetes' generator writes: flat messages of optional, repeated and map fields.
+Supports the part of the language that Kubernetes' generator writes: flat messages of optional, repeated and map fields.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAP = re.compile(r"map<(\w+), (\S+)> (\w+) = (\d+)")
 
 
 class ProtoField(NamedTuple):
-    """``label`` is optional, repeated or map; ``type`` a scalar's or a message's full name, for a map its values'."""
+    """A field. ``label`` is optional, repeated or map; ``type`` is the type or full message name, of the values for a map."""
 
     number: int
     name: str
@@ -36,11 +36,11 @@ ProtoMessages = dict[str, list[ProtoField]]
 
 
 def read_messages(sources: Iterable[Path]) -> ProtoMessages:
-    """From JSON documents (``{message: [[number, name, label, type], ...]}``, for a map ``[..., key type, value type]``) and from folders,
-    whose ``generated.proto`` files are read at any depth. What a later source says of a message counts.
+    """Read JSON documents (``{message: [[number, name, label, type], ...]}``, for a map ``[..., key type, value type]``) and folders with
+    ``generated.proto`` files at any depth. Later sources take precedence.
 
     Raises:
-        ConfigError: a source is missing or malformed, or holds no message; the message names it.
+        ConfigError: a source is missing or malformed, or has no message; the text names it.
     """
     messages: ProtoMessages = {}
     for source in sources:

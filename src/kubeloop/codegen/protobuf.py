@@ -1,7 +1,7 @@
-"""Writes the table of protobuf messages that ships with the package: what ``.proto`` files say, joined with what Go makes of it in JSON.
+"""Writes the table of protobuf messages that ships with the package: ``.proto`` files, joined with Go's JSON encoding.
 
 Protobuf knows neither JSON names nor which zero values JSON shows; the wire types of ``kubeloop.schema`` do. Only messages that a kind of
-Kubernetes 1.36 holds are kept. Deterministic: the same input gives the same bytes.
+Kubernetes 1.36 uses are included. Deterministic: the same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from kubeloop.codec.protobuf.table import SHARED, Count, Document, FieldRow, Form, MessageRow, Scalar, Zero
+from kubeloop.codec.protobuf.table import SHARED, Count, FieldRow, MessageForm, MessageRow, Scalar, TableDocument, Zero
 from kubeloop.codegen.proto_files import SCALARS, ProtoField, ProtoMessages
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupVersionKind
@@ -20,31 +20,31 @@ from kubeloop.schema.strict_types import WireField, WireType, WireTypes, wire_ty
 
 _META = "k8s.io.apimachinery.pkg.apis.meta"
 _FORMS = {
-    f"{_META}.v1.Time": Form.TIME,
-    f"{_META}.v1.MicroTime": Form.MICRO_TIME,
-    f"{_META}.v1.FieldsV1": Form.RAW,
-    "k8s.io.apimachinery.pkg.runtime.RawExtension": Form.RAW,
-    "k8s.io.apimachinery.pkg.api.resource.Quantity": Form.QUANTITY,
-    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": Form.INT_OR_STRING,
+    f"{_META}.v1.Time": MessageForm.TIME,
+    f"{_META}.v1.MicroTime": MessageForm.MICRO_TIME,
+    f"{_META}.v1.FieldsV1": MessageForm.RAW,
+    "k8s.io.apimachinery.pkg.runtime.RawExtension": MessageForm.RAW,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": MessageForm.QUANTITY,
+    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": MessageForm.INT_OR_STRING,
 }
-#: Of CRD schemas, by message name without its package.
+#: Forms in CRD schemas, by message name without its package.
 _SCHEMA_FORMS = {
-    "JSON": Form.RAW,
-    "JSONSchemaPropsOrArray": Form.SCHEMA_OR_ARRAY,
-    "JSONSchemaPropsOrBool": Form.SCHEMA_OR_BOOL,
-    "JSONSchemaPropsOrStringArray": Form.SCHEMA_OR_STRINGS,
+    "JSON": MessageForm.RAW,
+    "JSONSchemaPropsOrArray": MessageForm.SCHEMA_OR_ARRAY,
+    "JSONSchemaPropsOrBool": MessageForm.SCHEMA_OR_BOOL,
+    "JSONSchemaPropsOrStringArray": MessageForm.SCHEMA_OR_STRINGS,
 }
 _SCALARS = {scalar.name.lower(): scalar for scalar in Scalar}
-#: Go kinds whose zero value ``omitempty`` leaves out; lists and maps are left out by being empty.
+#: Go kinds whose zero value ``omitempty`` leaves out; lists and maps are left out when empty.
 _PLAIN = frozenset({"string", "bool", "int32", "int64", "int", "float64", "bytes"})
 _GROUP_PACKAGES = {"": "core", "internal.apiserver.k8s.io": "apiserverinternal"}
 
 
 def write_table(out: Path, messages: ProtoMessages) -> list[str]:
-    """Write the table; returns what has no protobuf form among Kubernetes' kinds and their fields, for a person to look at.
+    """Write the table; return the kinds and fields of Kubernetes without a protobuf form, for review.
 
     Raises:
-        ConfigError: the messages and the wire types contradict each other, or a special message is of an unknown form.
+        ConfigError: the messages and the wire types contradict each other, or a special message has an unknown form.
         OSError: the file cannot be written.
     """
     builder = _Builder(messages, wire_types())
@@ -60,11 +60,11 @@ class _Builder:
         self._packages = {name.rpartition(".")[0] for name in messages}
         self._places: dict[str, int] = {}
         self._rows: list[MessageRow] = []
-        #: Which Go type a message stands for.
+        #: The Go type of each message.
         self._types: dict[str, int] = {}
         self.missing: list[str] = []
 
-    def build(self) -> Document:
+    def build(self) -> TableDocument:
         kinds: dict[str, int] = {}
         for gvk, index in self._wire.kinds():
             if gvk.kind in SHARED and gvk.group_version != ("", "v1"):
@@ -75,7 +75,7 @@ class _Builder:
             else:
                 kinds["/".join(gvk)] = self._place(message, index)
         kinds |= self._machinery()
-        return Document(self._rows, dict(sorted(kinds.items())))
+        return TableDocument(self._rows, dict(sorted(kinds.items())))
 
     def _message_of(self, gvk: GroupVersionKind) -> str | None:
         label = _GROUP_PACKAGES.get(gvk.group, gvk.group.partition(".")[0])
@@ -87,7 +87,7 @@ class _Builder:
         return None
 
     def _machinery(self) -> dict[str, int]:
-        """Kinds of the API machinery, which no group of resources registers."""
+        """Return the kinds of the API machinery, which no group of resources registers."""
         object_meta = self._places[f"{_META}.v1.ObjectMeta"]
         list_meta = self._places[f"{_META}.v1.ListMeta"]
         partial = self._add(f"{_META}.v1.PartialObjectMetadata", [FieldRow(1, "metadata", object_meta, 0, Zero.SHOWN)])
@@ -108,7 +108,7 @@ class _Builder:
         return len(self._rows) - 1
 
     def _place(self, name: str, index: int) -> int:
-        """The place of a message that stands for a Go type; made when first met."""
+        """Return the table index of a message for a Go type; the first call adds it."""
         while index >= 0 and self._wire.type(index).category == "pointer":
             index = self._wire.type(index).element
         if name in self._places:
@@ -120,14 +120,14 @@ class _Builder:
         form = self._form(name, index)
         self._rows.append(MessageRow(name, form, msgspec.Raw(b"[]")))
         fields: list[FieldRow] = []
-        if form == Form.OBJECT:
+        if form == MessageForm.OBJECT:
             fields = self._fields(name, self._wire.type(index).fields, "")
-        elif name not in _FORMS and form != Form.RAW:
+        elif name not in _FORMS and form != MessageForm.RAW:
             fields = [self._bare(field) for field in self._messages[name]]
         self._rows[place] = MessageRow(name, form, msgspec.Raw(msgspec.json.encode(fields)))
         return place
 
-    def _form(self, name: str, index: int) -> Form:
+    def _form(self, name: str, index: int) -> MessageForm:
         if name in _FORMS:
             return _FORMS[name]
         package, _, last = name.rpartition(".")
@@ -135,18 +135,18 @@ class _Builder:
             return _SCHEMA_FORMS[last]
         category = self._wire.type(index).category
         if category == "slice":
-            return Form.LIST
+            return MessageForm.LIST
         if category != "struct":
             raise ConfigError(f"{name} stands for {self._name(index)}, of whose JSON nothing is known")
-        return Form.OBJECT
+        return MessageForm.OBJECT
 
     def _bare(self, field: ProtoField) -> FieldRow:
-        """A field of a message with a form of its own: its name is not JSON's."""
+        """Return a field of a message with a special form: its name differs from JSON's."""
         count = Count.REPEATED if field.label == "repeated" else Count.ONE
         return FieldRow(field.number, field.name, self._type(field, self._wire.schema_props), count, Zero.AS_IS)
 
     def _fields(self, name: str, wire: tuple[WireField, ...], prefix: str) -> list[FieldRow]:
-        """The fields of an object; ``prefix`` names the embedded structs that the message stands for."""
+        """Return the fields of an object; ``prefix`` names the embedded structs that the message stands for."""
         known = {_plain(field.name): field for field in wire if field.prefix == prefix}
         rows: list[FieldRow] = []
         for field in self._messages[name]:
@@ -190,7 +190,7 @@ class _Builder:
 
 
 def _plain(name: str) -> str:
-    """What JSON names and field names of protobuf have in common: x-kubernetes-list-type is xKubernetesListType, $ref is ref."""
+    """Return the common form of JSON and protobuf field names: x-kubernetes-list-type is xKubernetesListType, $ref is ref."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 

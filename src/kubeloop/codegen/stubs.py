@@ -1,15 +1,15 @@
-"""Renders stubs of typed models: what editors and type checkers read instead of the modules, and ``help()`` shows.
+"""Renders stubs of typed models, which editors and type checkers read instead of the modules, and ``help()`` shows.
 
-A stub says what a module does not: a link for each type, and of each field the wire name, whether it is required, default and values.
-Values are a ``Literal`` in the stub only: at run time the field is a ``str``, since a newer server knows more values.
-The facts come from the schemas. No description of theirs is copied.
+A stub adds a link for each type, and for each field the wire name, whether it is required, default and values.
+Values are a ``Literal`` in the stub only: at run time the field is a ``str``, because a newer server has more values.
+The facts come from the schemas. No description is copied.
 """
 
 from __future__ import annotations
 
 from kubeloop.codegen.models import ModuleRenderer, render_modules
 from kubeloop.codegen.naming import class_name
-from kubeloop.codegen.types import FieldType
+from kubeloop.codegen.types import PythonField
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import Schemas, TypeSchema
 
@@ -19,12 +19,12 @@ _LINE = 140
 
 
 def render_stubs(schemas: Schemas) -> dict[str, str]:
-    """Source text by path below the package, ``core/v1.pyi`` and the like; the same for the same schemas."""
+    """Return source text by path below the package, ``core/v1.pyi`` and the like; deterministic."""
     return {path.replace(".py", ".pyi"): text for path, text in render_modules(schemas, _StubRenderer).items()}
 
 
 class _StubRenderer(ModuleRenderer):
-    """One stub while it is rendered."""
+    """Renders one stub."""
 
     def _class_lines(self, definition: str, base: str, node: TypeSchema, gvk: GroupVersionKind | None) -> list[str]:  # noqa: ARG002
         lines = [f'    """{self._class_text(definition, gvk)}"""']
@@ -46,7 +46,7 @@ class _StubRenderer(ModuleRenderer):
         return f"{what}\n\n    {_REFERENCE.format(version=major, anchor=anchor)}\n    "
 
     def _group_version(self, definition: str) -> tuple[str, str] | None:
-        """As the API reference calls them; None for a type that is not Kubernetes' own."""
+        """Return group and version as in the API reference; None for a type that is not Kubernetes' own."""
         if not definition.startswith("io.k8s.") or not self._schemas.version:
             return None
         if definition.startswith(_META):
@@ -73,12 +73,12 @@ class _StubRenderer(ModuleRenderer):
 
 
 def _choices(node: TypeSchema) -> list[str]:
-    """The values of a text, or of the texts of a list."""
+    """Return the allowed values of a text, or of the texts of a list."""
     found = (node.enum or (node.items.enum if node.items is not None else None)) or []
     return [choice for choice in found if isinstance(choice, str)]
 
 
-def _field_text(wire: str, node: TypeSchema, field: FieldType, required: bool, choices: list[str]) -> str:
+def _field_text(wire: str, node: TypeSchema, field: PythonField, required: bool, choices: list[str]) -> str:
     facts = [f"Wire name ``{wire}``, {'required' if required else 'optional'}"]
     if not required:
         facts[0] += f"; {_absent(field)} if absent"
@@ -87,11 +87,11 @@ def _field_text(wire: str, node: TypeSchema, field: FieldType, required: bool, c
     if choices:
         facts.append(f"One of {', '.join(_shown(choice) for choice in choices)}")
     if node.list_map_keys:
-        facts.append(f"Items are told apart by {', '.join(f'``{key}``' for key in node.list_map_keys)}")
+        facts.append(f"The key of an item is {', '.join(f'``{key}``' for key in node.list_map_keys)}")
     return ". ".join(facts) + "."
 
 
-def _absent(field: FieldType) -> str:
+def _absent(field: PythonField) -> str:
     if field.factory or field.default in ("[]", "{}", '""', 'b""'):
         return "empty"
     return field.default

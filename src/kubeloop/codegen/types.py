@@ -1,7 +1,7 @@
-"""Which Python type and default stand for a schema node.
+"""Chooses Python type and default of a schema node.
 
-Required and by-value structs are never None, pointers to structs are None when missing; lists and maps are never None; scalars that a
-manifest may leave out are None when it does.
+Required and by-value structs are never None, pointers to structs are None when missing; lists and maps are never None; optional scalars
+are None when missing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HAND_WRITTEN: dict[str, str] = {
 
 _FREE_OBJECT = "dict[str, Any]"
 
-#: Definitions that are no class: their Python type, with references in braces.
+#: Definitions without a class: their Python type, with references in braces.
 INLINE: dict[str, str] = {
     _META_V1 + "FieldsV1": _FREE_OBJECT,
     _META_V1 + "Patch": _FREE_OBJECT,
@@ -51,14 +51,14 @@ INLINE: dict[str, str] = {
     _EXTENSIONS_V1 + "JSONSchemaPropsOrStringArray": f"{{{_EXTENSIONS_V1}JSONSchemaProps}} | list[str]",
 }
 
-#: Required fields that are sent also when they are empty, by definition: custom kinds hold these structs, and their schemas want the field.
+#: Required fields that are sent even when empty, by definition: custom kinds contain these structs, and their schemas require the field.
 ALWAYS_SENT: dict[str, tuple[str, ...]] = {_META_V1 + "Condition": ("message",)}
 
 _SCALARS = {"string": ("str", '""'), "integer": ("int", "0"), "boolean": ("bool", "False"), "number": ("float", "0.0")}
 
 
-class FieldType(NamedTuple):
-    """``annotation`` and ``default`` are source text; ``factory`` says that ``default`` is called."""
+class PythonField(NamedTuple):
+    """``annotation`` and ``default`` are source text; ``factory``: ``default`` is called."""
 
     annotation: str
     default: str
@@ -67,40 +67,40 @@ class FieldType(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TypeMapper:
-    """Maps nodes to types; ``name`` gives the Python name of a definition and remembers that it was used."""
+    """Maps nodes to types; ``name`` returns the Python name of a definition and records the use."""
 
     schemas: Schemas
     name: Callable[[str], str]
 
-    def field(self, node: TypeSchema, *, required: bool) -> FieldType:
-        """Type and default of a field whose node is ``node``."""
+    def field(self, node: TypeSchema, *, required: bool) -> PythonField:
+        """Return type and default of a field with the schema ``node``."""
         text = self.type_of(node)
         if node.type == "array" or text.startswith("list["):
-            return FieldType(text, "[]")
+            return PythonField(text, "[]")
         if text.startswith("dict["):
             # A free-form object that may be left out (RawExtension, a CRD's preserved tree) is None then: {} would be an object.
-            return FieldType(text, "{}") if node.is_map or required else FieldType(f"{text} | None", "None")
+            return PythonField(text, "{}") if node.is_map or required else PythonField(f"{text} | None", "None")
         if text == "Any":
-            return FieldType("Any", "None")
+            return PythonField("Any", "None")
         present = required or _zero_by_value(node)
         if not present:
-            return FieldType(f"{text} | None", "None")
+            return PythonField(f"{text} | None", "None")
         return self._present(node, text)
 
-    def _present(self, node: TypeSchema, text: str) -> FieldType:
+    def _present(self, node: TypeSchema, text: str) -> PythonField:
         target = self.schemas.resolve(node)
         if target.format == "date-time" or " | " in text:
-            return FieldType(f"{text} | None", "None")
+            return PythonField(f"{text} | None", "None")
         if target.int_or_string:
-            return FieldType(text, "0")
+            return PythonField(text, "0")
         if target.format == "quantity" or text not in ("str", "int", "bool", "float", "bytes"):
-            return FieldType(text, text, factory=True)
+            return PythonField(text, text, factory=True)
         if text == "bytes":
-            return FieldType(text, 'b""')
-        return FieldType(text, _SCALARS[target.type][1])
+            return PythonField(text, 'b""')
+        return PythonField(text, _SCALARS[target.type][1])
 
     def type_of(self, node: TypeSchema) -> str:
-        """The type of a value that is there."""
+        """Return the type of a present value."""
         if node.ref in INLINE:
             return self._inline(INLINE[node.ref])
         if node.ref:
@@ -130,5 +130,5 @@ class TypeMapper:
 
 
 def _zero_by_value(node: TypeSchema) -> bool:
-    """OpenAPI v3 gives a zero default to what Go holds by value and always writes: the field is there even when nobody set it."""
+    """Whether the node has a zero default, which OpenAPI v3 gives to fields that Go holds by value: the field is always present."""
     return node.default in ({}, "", 0, False) and node.default is not None if node.has_default else False

@@ -1,12 +1,12 @@
-"""Which cluster to talk to, and as whom: kubeconfig files, the pod's own service account, credentials and TLS."""
+"""Client configuration: kubeconfig files, the pod's own service account, credentials and TLS."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeloop.config.authenticator import Authenticator
+from kubeloop.config.authenticator import RequestAuthenticator
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import Credentials, ExecPlugin, Impersonation, Pem
+from kubeloop.config.credentials import Credentials, ExecPlugin, ImpersonatedUser, Pem
 from kubeloop.config.in_cluster import in_cluster_config
 from kubeloop.config.kubeconfig.merged import Kubeconfig
 from kubeloop.config.load import load_config
@@ -27,18 +27,18 @@ _LATER = {
 }
 
 __all__ = [
-    "Authenticator",
     "ClusterConfig",
     "Credentials",
     "ExecPlugin",
     "ExecRequest",
     "Explanation",
-    "Impersonation",
+    "ImpersonatedUser",
     "Kubeconfig",
     "KubeconfigEditor",
     "Overrides",
     "Pem",
     "PluginPolicy",
+    "RequestAuthenticator",
     "Setting",
     "edit_kubeconfig",
     "in_cluster_config",
@@ -46,10 +46,10 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
+if not TYPE_CHECKING:  # otherwise a type checker would accept any misspelt name as Any
 
     def __getattr__(name: str) -> Any:
-        # Most programs read their configuration, and neither change nor explain it.
+        # Most programs load their configuration, and neither change nor explain it.
         if name not in _LATER:
             from kubeloop.meta.missing_names import missing_name
 

@@ -1,4 +1,4 @@
-"""Turns credentials into request headers, and keeps them fresh: token files, credential plugins, impersonation.
+"""Turns credentials into request headers, and renews them: token files, credential plugins, impersonation.
 
 Source: client-go transport/round_trippers.go, transport/token_source.go and plugin/pkg/client/auth/exec.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import Impersonation, usable_token
+from kubeloop.config.credentials import ImpersonatedUser, usable_token
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock, SystemClock
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from kubeloop.config.plugins.credential import ExecCredential
     from kubeloop.config.plugins.source import PluginSource
 
-# A token in a file that somebody renews, as the kubelet does for a pod's service account.
+# A token file that another program renews, as the kubelet does for a pod's service account.
 #
-# Source: client-go transport/token_source.go: read again each minute, with 10 s to spare; a failed reading keeps the old token.
+# Source: client-go transport/token_source.go: read again each minute, with 10 s of leeway; a failed read keeps the old token.
 
 
 _logger = logging.getLogger("kubeloop.config")
 
-#: Seconds for which what was read is used; a minute less the leeway.
+#: Seconds for which a read token is used; a minute less the leeway.
 TOKEN_FILE_PERIOD = 50.0
 
 
 class TokenFile:
-    """The token in ``path``. Until it can be read for the first time, ``first`` is used if there is one."""
+    """The token in ``path``. Until the file can be read for the first time, ``first`` is used if it is set."""
 
     def __init__(self, path: Path, first: str, owner: str, clock: Clock) -> None:
         self._path = path
@@ -43,10 +43,10 @@ class TokenFile:
         self._told = ""
 
     def token(self) -> str:
-        """The token as it stood in the file at most ``TOKEN_FILE_PERIOD`` ago. While the file cannot be read, each call tries again.
+        """Return the token that was in the file at most ``TOKEN_FILE_PERIOD`` ago. While the file cannot be read, each call tries again.
 
         Raises:
-            ConfigError: there never was one.
+            ConfigError: the file could never be read.
         """
         now = self._clock.now()
         if self._read_at is not None and now - self._read_at < TOKEN_FILE_PERIOD:
@@ -69,26 +69,27 @@ class TokenFile:
         return token
 
     def refused(self, token: str, started: float | None) -> None:
-        """A request sent at ``started`` with this token was answered 401: read the file again, unless that was done since."""
+        """Handle a 401 for a request sent at ``started`` with this token: read the file again, unless that was done since."""
         if self._read_at is None or token != self._token or (started is not None and self._read_at > started):
             return
         self._read_at = None
 
 
-#: What may stand in the name of a header beside letters and digits (RFC 9110, token); "%" is what escapes begin with.
+#: Characters allowed in header names beside letters and digits (RFC 9110, token); "%" begins escapes.
 _IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
 
 
-class Authenticator:
-    """One per transport. ``headers()`` before each request; ``refused()`` after a 401.
+class RequestAuthenticator:
+    """Authenticates the requests of one transport. Call ``headers()`` before each request and ``refused()`` after a 401.
 
     Guarantees
-        A rotated token file is seen within a minute, and at the next request after a 401. While it cannot be read, the old token stays.
-        A plugin runs once for any number of waiting requests and of authenticators that have it configured alike, and again
+        A rotated token file takes effect within a minute, and at the next request after a 401. While it cannot be read, the old token is
+        used.
+        A plugin runs once for any number of waiting requests and of authenticators with the same plugin configuration, and again
         when its credential expires or was refused.
 
     Not guaranteed
-        That the request which was answered 401 is sent again: the next one has the new credential, as with client-go.
+        The request that got 401 is not sent again: the next request has the new credential, as in client-go.
     """
 
     def __init__(self, config: ClusterConfig, clock: Clock | None = None) -> None:
@@ -101,7 +102,7 @@ class Authenticator:
         self._credential: ExecCredential | None = None
 
     async def headers(self) -> dict[str, str]:
-        """Headers that say who asks.
+        """Return the headers that authenticate a request.
 
         Raises:
             ConfigError: the token file was never readable, or the plugin failed.
@@ -114,13 +115,14 @@ class Authenticator:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     async def client_certificate(self) -> tuple[bytes, bytes] | None:
-        """What the plugin gave: PEM chain and key; None if the configured certificate, or none, is to be used."""
+        """Return the plugin's client certificate as PEM chain and key; None if the configured certificate, or none, is used."""
         return (await self._from_plugin()).certificate if self._config.credentials.plugin is not None else None
 
     def refused(self, headers: dict[str, str], started: float | None = None) -> None:
-        """A request with these headers was answered 401: what they were made of is not used again, unless it was renewed meanwhile.
+        """Handle a 401 for a request with these headers: their credential is not used again, unless it was renewed meanwhile.
 
-        ``started`` is the clock's ``now()`` when it was sent; it tells an old client certificate, which no header shows, from a new one.
+        ``started`` is the clock's ``now()`` when it was sent; it distinguishes an old client certificate, which no header shows, from a new
+        one.
         """
         used = headers.get("Authorization", "")
         if self._file is not None:
@@ -133,7 +135,7 @@ class Authenticator:
         plugin = self._config.credentials.plugin
         assert plugin is not None
         if self._source is None:
-            # Few have a plugin, and everybody starts up.
+            # Few programs have a plugin, and importing it would delay all of them.
             from kubeloop.config.plugins.source import source_of
 
             self._source = source_of(plugin, self._config)
@@ -149,8 +151,8 @@ def _fixed_headers(config: ClusterConfig) -> dict[str, str]:
     return {"Authorization": f"Bearer {user.token.strip()}"} if user.token else {}
 
 
-def impersonation_headers(impersonate: Impersonation) -> list[tuple[str, str]]:
-    """Headers of user impersonation; groups and extra values repeat, extra keys are escaped as client-go does (headerKeyEscape)."""
+def impersonation_headers(impersonate: ImpersonatedUser) -> list[tuple[str, str]]:
+    """Return the headers of user impersonation; groups and extra values repeat, extra keys are escaped as in client-go."""
     headers = [("Impersonate-User", impersonate.user)]
     if impersonate.uid:
         headers.append(("Impersonate-Uid", impersonate.uid))

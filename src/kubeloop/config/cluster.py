@@ -1,4 +1,4 @@
-"""One cluster as one user sees it: address, trust, credentials and default namespace."""
+"""The configuration of one cluster for one user: address, trust, credentials and default namespace."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a transport needs to know. Immutable; printing it shows no secret.
+    """The settings that a transport needs. Immutable; printing it shows no secret.
 
-    ``name`` is what log records, metrics and ``ObjectKey.cluster`` call the cluster. ``source`` says where the settings came from.
+    ``name`` is the cluster's name in log records, metrics and ``ObjectKey.cluster``. ``source`` says where the settings came from.
 
     Raises:
-        ConfigError: no usable ``server`` or ``proxy_url``, or a CA together with ``insecure_skip_tls_verify``.
+        ConfigError: ``server`` or ``proxy_url`` is unusable, or a CA is combined with ``insecure_skip_tls_verify``.
     """
 
     server: str
@@ -45,7 +45,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_server(self.server, f"{self.source}: server")
-        # A CA that is then not used would be a lie: client-go refuses the pair too (rest.TLSConfigFor).
+        # An unused CA would give false safety: client-go refuses the pair too (rest.TLSConfigFor).
         if self.insecure_skip_tls_verify and self.ca is not None:
             raise ConfigError(f"{self.source}: insecure-skip-tls-verify is set together with a certificate authority; remove one of them")
         check_proxy(self.proxy_url, f"{self.source}: proxy-url")
@@ -57,21 +57,21 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"ClusterConfig({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
     def explain(self, environ: Mapping[str, str] | None = None) -> Explanation:
-        """What is set, and where each setting came from: file, entry and key, environment variable, override, default. Shows no secret."""
+        """Explain each setting and where it came from: file, entry and key, environment variable, override, default. Shows no secret."""
         from kubeloop.config.explain import explain
 
         return explain(self, environ)
 
     @property
     def secure(self) -> bool:
-        """True if the server is reached by TLS."""
+        """True if the server is reached over TLS."""
         return self.server.lower().startswith("https:")
 
     def ssl_context(self, certificate: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
-        """A fresh context, files read anew. ``certificate`` (PEM chain, PEM key) takes the place of the configured client certificate.
+        """Return a new TLS context from the present files. ``certificate`` (PEM chain, PEM key) replaces the configured client certificate.
 
         Raises:
-            ConfigError: a file cannot be read or holds no usable certificate or key.
+            ConfigError: a file cannot be read or contains no usable certificate or key.
         """
         # Not create_default_context(): it loads the system's store (10 ms) even where the cluster's own CA replaces it.
         context = client_tls()
@@ -96,32 +96,32 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def without_password(url: str) -> str:
-    """The URL for messages: what stands before ``@`` is left out."""
+    """Return the URL for messages, without user and password."""
     start, slashes, rest = url.rpartition("://")
     return f"{start}{slashes}{rest.rpartition('@')[2]}"
 
 
-def check_server(url: str, where: str) -> None:
-    """``where`` names the setting, for messages.
+def check_server(url: str, setting: str) -> None:
+    """Validate a server's address. ``setting`` names the setting, for messages.
 
     Raises:
-        ConfigError: no server can have this address.
+        ConfigError: the address is invalid.
     """
     if not _is_url(url):
-        raise ConfigError(f'{where}: "{without_password(url)}" is no URL of a server; write for example https://127.0.0.1:6443')
-    # It would stand in every message and log record.
+        raise ConfigError(f'{setting}: "{without_password(url)}" is no URL of a server; write for example https://127.0.0.1:6443')
+    # It would appear in every message and log record.
     if "@" in urlsplit(url).netloc:
-        raise ConfigError(f"{where}: the URL holds a user; give the user username and password (or a token) instead")
+        raise ConfigError(f"{setting}: the URL holds a user; give the user username and password (or a token) instead")
 
 
-def check_proxy(url: str, where: str) -> None:
-    """As ``check_server``; an empty address is none.
+def check_proxy(url: str, setting: str) -> None:
+    """Validate a proxy's address as ``check_server`` does; an empty address means none.
 
     Raises:
-        ConfigError: no proxy can have this address.
+        ConfigError: the address is invalid.
     """
     if url and not is_proxy_url(url):
-        raise not_a_proxy(where, without_password(url))
+        raise not_a_proxy(setting, without_password(url))
 
 
 def _is_url(text: str) -> bool:
@@ -135,12 +135,12 @@ def _is_url(text: str) -> bool:
 def _load_client_certificate(context: ssl.SSLContext, chain: bytes, key: bytes, where: str) -> None:
     import tempfile
 
-    # OpenSSL as Python offers it reads keys from files only. mkstemp makes them 0600, and nothing is left behind.
+    # Python's OpenSSL reads keys only from files. mkstemp makes them 0600, and they are deleted.
     descriptor, name = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(chain.rstrip() + b"\n" + key)
-        # An encrypted key must fail, not ask at the terminal.
+        # An encrypted key must fail instead of prompting at the terminal.
         context.load_cert_chain(name, password=lambda: b"")
     except ssl.SSLError as error:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a client shows to the server to say who it is. Printing any of these never shows a secret.
+"""Client credentials. Printing any of these never shows a secret.
 
 Source of the rules: k8s.io/client-go tools/clientcmd/api/types.go (AuthInfo) and tools/clientcmd/validation.go.
 """
@@ -14,17 +14,17 @@ from kubeloop.meta.errors import ConfigError
 
 
 class Pem(msgspec.Struct, frozen=True, kw_only=True):
-    """PEM text that is either at hand (``data``) or in a file (``path``); ``field`` says where it was named, for messages."""
+    """PEM text, inline (``data``) or in a file (``path``); ``field`` names the setting, for messages."""
 
     data: bytes = b""
     path: Path | None = None
     field: str = "PEM"
 
     def read(self) -> bytes:
-        """The text; data wins over a file, as in kubeconfig.
+        """Return the text; data takes precedence over a file, as in kubeconfig.
 
         Raises:
-            ConfigError: the file cannot be read, or there is no PEM block in it.
+            ConfigError: the file cannot be read, or contains no PEM block.
         """
         if self.data:
             text, where = self.data, self.field
@@ -45,8 +45,8 @@ class Pem(msgspec.Struct, frozen=True, kw_only=True):
 class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """A program that prints an ExecCredential. ``owner`` names the kubeconfig entry, for messages.
 
-    ``timeout``: seconds that it may take; one that may ask a person has ``INTERACTIVE_TIMEOUT`` at least. ``cluster_config`` is
-    JSON from the cluster's entry, which the plugin is told with ``provide_cluster_info``.
+    ``timeout``: maximum seconds of a run; an interactive plugin has at least ``INTERACTIVE_TIMEOUT``. ``cluster_config`` is
+    JSON from the cluster's entry, which the plugin receives with ``provide_cluster_info``.
 
     Source: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
     """
@@ -68,20 +68,20 @@ class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
         return f"ExecPlugin({self.command!r}, {len(self.args)} arguments, {len(self.env)} variables)"
 
 
-def usable_token(token: str, where: str) -> str:
-    """The token without blanks around it. ``where`` names its setting, for messages.
+def usable_token(token: str, setting: str) -> str:
+    """Return the token without surrounding blanks. ``setting`` names its setting, for messages.
 
     Raises:
-        ConfigError: it cannot stand in a header.
+        ConfigError: the token has characters that a header cannot contain.
     """
     token = token.strip()
     if not token.isprintable() or not token.isascii() or " " in token:
-        raise ConfigError(f"{where}: it holds characters that cannot stand in a header; copy it again, without line breaks")
+        raise ConfigError(f"{setting}: it holds characters that cannot stand in a header; copy it again, without line breaks")
     return token
 
 
-class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to act as; the authenticated user needs the verb ``impersonate`` for each part.
+class ImpersonatedUser(msgspec.Struct, frozen=True, kw_only=True):
+    """The user to impersonate; the authenticated user needs the verb ``impersonate`` for each part.
 
     Source: https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
     """
@@ -98,13 +98,13 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """One user. No field set means an anonymous one.
+    """The credentials of one user. Without any field the user is anonymous.
 
-    A ``token_file`` wins over ``token``: the token is what is used until the file can be read. ``exec`` is used only where nothing
-    else is set, as with kubectl.
+    A ``token_file`` takes precedence over ``token``, which is used until the file can be read. ``exec`` is used only if no other
+    credential is set, as in kubectl.
 
     Raises:
-        ConfigError: a token and a password at once, a certificate without its key, or a token that cannot stand in a header.
+        ConfigError: both a token and a password are set, a certificate has no key, or a token cannot be sent in a header.
     """
 
     token: str = ""
@@ -114,7 +114,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     client_certificate: Pem | None = None
     client_key: Pem | None = None
     exec: ExecPlugin | None = None
-    impersonate: Impersonation | None = None
+    impersonate: ImpersonatedUser | None = None
     owner: str = "user"
 
     def __post_init__(self) -> None:
@@ -127,12 +127,12 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def plugin(self) -> ExecPlugin | None:
-        """The plugin if it is to be used: nothing else says who asks."""
+        """Return the plugin if it is used: no other credential is set."""
         return None if self.token or self.token_file or self.username or self.password or self.client_certificate else self.exec
 
     @property
     def methods(self) -> list[str]:
-        """The ways to authenticate that are set, in words."""
+        """Return the configured authentication methods, in words."""
         ways = {
             "token": self.token or self.token_file,
             "username and password": self.username or self.password,
@@ -142,7 +142,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name, used in ways.items() if used]
 
     def only_impersonation(self) -> Credentials:
-        """The same user without anything secret: for a server that is reached in clear text."""
+        """Return the same user without secrets: for a server that is reached in clear text."""
         return Credentials(impersonate=self.impersonate, owner=self.owner)
 
     def __repr__(self) -> str:

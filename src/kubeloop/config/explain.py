@@ -1,4 +1,4 @@
-"""Says in words what a configuration is and where each setting came from. No secret is ever in it."""
+"""Explains a configuration and where each setting came from. The text never contains a secret."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 
 from kubeloop.config.cluster import ClusterConfig, without_password
 from kubeloop.config.credentials import Pem
-from kubeloop.config.origins import DEFAULT, PROGRAM, Origin
+from kubeloop.config.origins import DEFAULT, PROGRAM, SettingOrigin
 from kubeloop.http1.proxies import proxy_for
 from kubeloop.meta.errors import ConfigError
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """``value`` as it may be shown: a secret is only said to be there."""
+    """A setting. ``value`` is printable: a secret is only mentioned, not shown."""
 
     name: str
     value: str
@@ -24,7 +24,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """``str`` gives a table for people; iterating gives its settings. ``unused``: what is set and has no effect, and why."""
+    """Iterates over settings; ``str`` formats a table for people. ``unused``: settings without effect, and why."""
 
     settings: tuple[Setting, ...]
     files: tuple[str, ...]
@@ -37,7 +37,7 @@ class Explanation(msgspec.Struct, frozen=True):
     def __getitem__(self, name: str) -> Setting:
         """
         Raises:
-            KeyError: no setting of that name.
+            KeyError: there is no setting of that name.
         """
         for setting in self.settings:
             if setting.name == name:
@@ -45,7 +45,7 @@ class Explanation(msgspec.Struct, frozen=True):
         raise KeyError(name)
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON and YAML."""
+        """Return a tree for JSON and YAML."""
         return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, object])
 
     def __str__(self) -> str:
@@ -58,9 +58,9 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(config: ClusterConfig, environ: Mapping[str, str] | None = None) -> Explanation:
-    """The explanation of ``config``; ``environ`` is where proxies are looked up, the process' own unless given."""
+    """Return the explanation of ``config``; proxies are looked up in ``environ``, by default the process' environment."""
     known = config.provenance
-    # What a program builds itself has no provenance at all.
+    # A configuration that a program builds itself has no provenance.
     built = not known.origins and not known.files
 
     def setting(name: str, value: object, field: str = "", default: object = "") -> Setting:
@@ -123,7 +123,7 @@ def _credentials(config: ClusterConfig, built: bool) -> Iterator[Setting]:
         yield setting("impersonate", "; ".join(parts), "impersonate")
 
 
-def _proxy(config: ClusterConfig, configured: Origin, environ: Mapping[str, str]) -> Setting:
+def _proxy(config: ClusterConfig, configured: SettingOrigin, environ: Mapping[str, str]) -> Setting:
     try:
         proxy = proxy_for(urlsplit(config.server), config.proxy_url, config.source, environ)
     except ConfigError as error:
@@ -131,7 +131,7 @@ def _proxy(config: ClusterConfig, configured: Origin, environ: Mapping[str, str]
     if config.proxy_url:
         return Setting("proxy-url", without_password(config.proxy_url), str(configured))
     if proxy is not None:
-        return Setting("proxy-url", proxy.shown, str(Origin(kind="environment", where=proxy.origin)))
+        return Setting("proxy-url", proxy.shown, str(SettingOrigin(kind="environment", where=proxy.origin)))
     scheme = urlsplit(config.server).scheme
     named = next((name for name in (f"{scheme}_proxy".upper(), f"{scheme}_proxy") if environ.get(name)), "")
     left_out = next((name for name in ("NO_PROXY", "no_proxy") if environ.get(name)), "")

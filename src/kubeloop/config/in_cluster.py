@@ -1,4 +1,4 @@
-"""Configuration of a program that runs in a pod: its service account's token, CA and namespace.
+"""The configuration of a program in a pod: its service account's token, CA and namespace.
 
 Source: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/ and client-go rest.InClusterConfig.
 """
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import Credentials, Impersonation, Pem
-from kubeloop.config.origins import DEFAULT, Origin, Provenance
+from kubeloop.config.credentials import Credentials, ImpersonatedUser, Pem
+from kubeloop.config.origins import DEFAULT, Provenance, SettingOrigin
 from kubeloop.config.overrides import Overrides
 from kubeloop.meta.errors import ConfigError
 
@@ -20,15 +20,15 @@ _ADDRESS = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
 
 def is_in_cluster(environ: Mapping[str, str] | None = None, account: Path | None = None) -> bool:
-    """True if the environment and the token file of a pod are there."""
+    """True if the environment and the token file of a pod exist."""
     environ, account = os.environ if environ is None else environ, account or ACCOUNT
     return all(environ.get(name) for name in _ADDRESS) and (account / "token").is_file()
 
 
-def pod_namespace(environ: Mapping[str, str] | None = None, account: Path | None = None) -> tuple[str, Origin] | None:
-    """The namespace of the pod that this runs in: ``POD_NAMESPACE``, else the service account's file; None outside a pod.
+def pod_namespace(environ: Mapping[str, str] | None = None, account: Path | None = None) -> tuple[str, SettingOrigin] | None:
+    """Return the namespace of the present pod: ``POD_NAMESPACE``, else the service account's file; None outside a pod.
 
-    Source: client-go tools/clientcmd/merged_client_builder.go: also beside a kubeconfig whose context names none.
+    Source: client-go tools/clientcmd/merged_client_builder.go: also applies to a kubeconfig whose context has no namespace.
     """
     return _namespace(environ, account) if is_in_cluster(environ, account) else None
 
@@ -36,13 +36,15 @@ def pod_namespace(environ: Mapping[str, str] | None = None, account: Path | None
 def in_cluster_config(
     environ: Mapping[str, str] | None = None, account: Path | None = None, overrides: Overrides | None = None
 ) -> ClusterConfig:
-    """The pod's own cluster. The token file is named, not read: the kubelet rotates it, so it is read anew while in use.
+    """Return the configuration of the pod's own cluster. The token file is only named: the kubelet rotates it, so it is read again while in
+    use.
 
-    Namespace: that of ``overrides``, else ``POD_NAMESPACE``, else the service account's file, else ``default``. Of ``overrides`` also
-    server, token or token file, certificate authority, and impersonation count.
+    The namespace is that of ``overrides``, else ``POD_NAMESPACE``, else the service account's file, else ``default``. ``overrides`` may
+    also
+    set server, token or token file, certificate authority, and impersonation.
 
     Raises:
-        ConfigError: not in a pod, or the pod has no service account mounted.
+        ConfigError: this is not a pod, or the pod has no service account mounted.
     """
     environ, account, given = os.environ if environ is None else environ, account or ACCOUNT, overrides or Overrides()
     host, port = (environ.get(name, "") for name in _ADDRESS)
@@ -52,7 +54,7 @@ def in_cluster_config(
         )
     if not (account / "token").is_file():
         raise ConfigError(f"{account / 'token'}: no such file; set automountServiceAccountToken: true for this pod, or give a kubeconfig")
-    origins = {"server": Origin(kind="environment", where=" and ".join(_ADDRESS))}
+    origins = {"server": SettingOrigin(kind="environment", where=" and ".join(_ADDRESS))}
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     if given.server:
         server, origins["server"] = given.server, _override("server")
@@ -74,18 +76,18 @@ def in_cluster_config(
     )
 
 
-def _namespace(environ: Mapping[str, str] | None, account: Path | None) -> tuple[str, Origin] | None:
+def _namespace(environ: Mapping[str, str] | None, account: Path | None) -> tuple[str, SettingOrigin] | None:
     if namespace := (os.environ if environ is None else environ).get("POD_NAMESPACE", ""):
-        return namespace, Origin(kind="environment", where="POD_NAMESPACE")
+        return namespace, SettingOrigin(kind="environment", where="POD_NAMESPACE")
     file = (account or ACCOUNT) / "namespace"
     try:
         namespace = file.read_text().strip()
     except OSError:
         return None  # optional in upstream too
-    return (namespace, Origin(kind="service account", where=str(file))) if namespace else None
+    return (namespace, SettingOrigin(kind="service account", where=str(file))) if namespace else None
 
 
-def _authority(given: Overrides, account: Path, origins: dict[str, Origin]) -> Pem | None:
+def _authority(given: Overrides, account: Path, origins: dict[str, SettingOrigin]) -> Pem | None:
     if given.certificate_authority_data:
         origins["certificate_authority"] = _override("certificate_authority_data")
         return Pem(data=given.certificate_authority_data, field="override certificate_authority_data")
@@ -98,24 +100,26 @@ def _authority(given: Overrides, account: Path, origins: dict[str, Origin]) -> P
     authority = account / "ca.crt"
     if not authority.is_file():
         return None  # the system's authorities decide, as in client-go
-    origins["certificate_authority"] = Origin(kind="service account", where=str(authority))
+    origins["certificate_authority"] = SettingOrigin(kind="service account", where=str(authority))
     return Pem(path=authority, field="service account CA")
 
 
-def _credentials(given: Overrides, account: Path, origins: dict[str, Origin]) -> Credentials:
+def _credentials(given: Overrides, account: Path, origins: dict[str, SettingOrigin]) -> Credentials:
     impersonate = None
     if given.impersonate:
         origins["impersonate"] = _override("impersonate")
         extra = tuple((key, tuple(values)) for key, values in given.impersonate_extra.items())
-        impersonate = Impersonation(user=given.impersonate, uid=given.impersonate_uid, groups=tuple(given.impersonate_groups), extra=extra)
+        impersonate = ImpersonatedUser(
+            user=given.impersonate, uid=given.impersonate_uid, groups=tuple(given.impersonate_groups), extra=extra
+        )
     if given.token or given.token_file:
         origins |= {name: _override(name) for name in ("token", "token_file") if getattr(given, name)}
         file = Path(given.token_file).absolute() if given.token_file else None
         return Credentials(token=given.token, token_file=file, impersonate=impersonate, owner="overrides")
     token = account / "token"
-    origins["token_file"] = Origin(kind="service account", where=str(token))
+    origins["token_file"] = SettingOrigin(kind="service account", where=str(token))
     return Credentials(token_file=token, impersonate=impersonate, owner="service account")
 
 
-def _override(field: str) -> Origin:
-    return Origin(kind="override", where=f"override {field}")
+def _override(field: str) -> SettingOrigin:
+    return SettingOrigin(kind="override", where=f"override {field}")

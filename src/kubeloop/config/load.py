@@ -1,4 +1,4 @@
-"""Which configuration to use: an explicit file, KUBECONFIG, ~/.kube/config, or the pod's own cluster."""
+"""Chooses the configuration: an explicit file, KUBECONFIG, ~/.kube/config, or the pod's own cluster."""
 
 from __future__ import annotations
 
@@ -20,14 +20,22 @@ def load_config(
     overrides: Overrides | None = None,
     plugin_policy: PluginPolicy | None = None,
 ) -> ClusterConfig:
-    """The cluster to talk to, by client-go's precedence: ``kubeconfig``, the list in ``KUBECONFIG``, ``~/.kube/config``, in-cluster.
+    """Load the configuration by client-go's precedence: ``kubeconfig``, the list in ``KUBECONFIG``, ``~/.kube/config``, in-cluster.
 
-    Files of the list that do not exist are skipped; a file given as argument must exist. In-cluster is tried only when the files
-    choose no context, and not when a ``kubeconfig``, a ``context`` or a server is asked for. ``overrides`` win over all of them.
-    ``ClusterConfig.explain`` says where each setting came from.
+    Missing files of the list are skipped; in-cluster is tried only if the files choose no context, and neither ``kubeconfig``,
+    ``context`` nor a server is given. ``ClusterConfig.explain`` says where each setting came from.
+
+    Args:
+        kubeconfig: A file, which must exist. None: ``KUBECONFIG`` or the default file.
+        context: Name of a context. None: the current context.
+        overrides: Settings that take precedence over the files.
+        plugin_policy: The credential plugins that may run. None: all.
+
+    Returns:
+        The cluster's configuration.
 
     Raises:
-        ConfigError: nothing found, or what was found cannot be used; the text names file, field and way out.
+        ConfigError: no configuration was found, or it cannot be used; the text names file, field and the fix.
     """
     files = kubeconfig_files(kubeconfig)
     config = read_kubeconfig(list(files.paths), must_exist=files.explicit)

@@ -1,14 +1,14 @@
-"""Where a setting came from, for messages and ``ClusterConfig.explain``. Nothing here holds a value, so nothing here is a secret."""
+"""The origin of a setting, for messages and ``ClusterConfig.explain``. It contains no values, and so no secrets."""
 
 from __future__ import annotations
 
 import msgspec
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """``kind`` is ``file``, ``override``, ``environment``, ``service account``, ``default`` or ``program``.
+class SettingOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """The origin of one setting. ``kind`` is ``file``, ``override``, ``environment``, ``service account``, ``default`` or ``program``.
 
-    ``where`` is the file, the environment variable, or the argument; ``entry`` and ``key`` say what stands there.
+    ``where`` is the file, the environment variable, or the argument; ``entry`` and ``key`` are the position in the file.
     """
 
     kind: str
@@ -22,22 +22,22 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         return ": ".join(part for part in (self.where or self.kind, self.entry, self.key) if part)
 
 
-DEFAULT = Origin(kind="default")
-PROGRAM = Origin(kind="program", where="the program")
+DEFAULT = SettingOrigin(kind="default")
+PROGRAM = SettingOrigin(kind="program", where="the program")
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one configuration: the files looked at, who named them, the user entry, and an origin for each setting that was made.
+    """The origins of one configuration: the files, where they were named, the user entry, and an origin for each setting.
 
-    ``unused`` says in words which settings stand somewhere and have no effect, and why.
+    ``unused`` describes settings that have no effect, and why.
     """
 
     files: tuple[str, ...] = ()
     files_from: str = ""
     user: str = ""
-    origins: tuple[tuple[str, Origin], ...] = ()
+    origins: tuple[tuple[str, SettingOrigin], ...] = ()
     unused: tuple[str, ...] = ()
 
-    def of(self, setting: str) -> Origin | None:
-        """The origin of a setting; None if none is known."""
+    def of(self, setting: str) -> SettingOrigin | None:
+        """Return the origin of a setting; None if it is unknown."""
         return next((origin for name, origin in self.origins if name == setting), None)

@@ -1,4 +1,4 @@
-"""What a program's own flags or arguments say: it wins over every file, as kubectl's global flags do.
+"""Settings from a program's own flags or arguments: they take precedence over every file, as kubectl's global flags do.
 
 Source: client-go tools/clientcmd/overrides.go and client_config.go (getContext, getCluster, getAuthInfo).
 """
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from kubeloop.config.kubeconfig.entries import Cluster, Context, User, overlaid
+from kubeloop.config.kubeconfig.entries import Cluster, Context, KubeconfigUser, overlaid
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that replace those of the files; an empty one replaces nothing. Printing it shows no secret.
+    """Settings that replace those of the files; empty ones replace nothing. Printing it shows no secret.
 
-    ``cluster`` and ``user`` name entries, which must exist. ``insecure_skip_tls_verify`` drops the files' certificate authority, an
-    authority given here drops their ``insecure-skip-tls-verify``, and ``server`` drops their ``tls-server-name``.
+    ``cluster`` and ``user`` name entries, which must exist. ``insecure_skip_tls_verify`` drops the files' certificate authority; an
+    authority given here drops their ``insecure-skip-tls-verify``; ``server`` drops their ``tls-server-name``.
     Relative paths are relative to the working directory.
     """
 
@@ -49,11 +49,11 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
         return f"Overrides({', '.join(name for name in self.__struct_fields__ if getattr(self, name)) or 'nothing'})"
 
     def on_context(self, entry: Context) -> tuple[Context, frozenset[str]]:
-        """The entry as it is to be used, and the fields that come from here."""
+        """Return the overridden entry, and the fields that come from here."""
         return overlaid(entry, Context(cluster=self.cluster, user=self.user, namespace=self.namespace))
 
     def on_cluster(self, entry: Cluster) -> tuple[Cluster, frozenset[str]]:
-        """As ``on_context``."""
+        """Do the same as ``on_context``."""
         over = Cluster(
             server=self.server,
             tls_server_name=self.tls_server_name,
@@ -71,9 +71,9 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
             merged = msgspec.structs.replace(merged, tls_server_name=over.tls_server_name)
         return merged, changed
 
-    def on_user(self, entry: User) -> tuple[User, frozenset[str]]:
-        """As ``on_context``."""
-        over = User(
+    def on_user(self, entry: KubeconfigUser) -> tuple[KubeconfigUser, frozenset[str]]:
+        """Do the same as ``on_context``."""
+        over = KubeconfigUser(
             client_certificate=_absolute(self.client_certificate),
             client_certificate_data=_base64(self.client_certificate_data),
             client_key=_absolute(self.client_key),
@@ -88,11 +88,11 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
             impersonate_extra={key: list(values) for key, values in self.impersonate_extra.items()},
         )
         merged, changed = overlaid(entry, over)
-        # A file given here must not lose to data of the kubeconfig.
+        # Data of the kubeconfig must not take precedence over a file given here.
         for pair in (("client_certificate", "client_certificate_data"), ("client_key", "client_key_data")):
             if changed.intersection(pair):
                 merged = msgspec.structs.replace(merged, **{name: getattr(over, name) for name in pair})
-        # The kubeconfig's token file would win over the token as soon as it is read.
+        # The kubeconfig's token file would take precedence over the token as soon as it is read.
         if "token" in changed and "token_file" not in changed:
             merged = msgspec.structs.replace(merged, token_file="")
         return merged, changed

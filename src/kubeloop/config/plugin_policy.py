@@ -1,4 +1,4 @@
-"""Which credential plugins may run: all, none, or those of a list. Kubeconfigs from others name programs that run as you.
+"""Policy for credential plugins: all, none, or a list. Kubeconfigs from others name programs that run as you.
 
 Source: client-go plugin/pkg/client/auth/exec/exec.go (PluginPolicy) and KEP-3104 (kuberc credentialPluginPolicy).
 """
@@ -13,10 +13,10 @@ from kubeloop.meta.errors import ConfigError
 
 
 class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """``allowed`` None allows every plugin, an empty tuple none; else only these commands: a path, or a name looked for in PATH.
+    """Allowed credential plugins. ``allowed`` None: all; an empty tuple: none; else only these commands, as a path or a name in PATH.
 
     Raises:
-        ConfigError: an entry is empty or no normal path, which could never match.
+        ConfigError: an entry is empty or not a normal path, which could never match.
     """
 
     allowed: tuple[str, ...] | None = None
@@ -29,7 +29,7 @@ class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def check(self, command: str, owner: str) -> None:
         """
         Raises:
-            ConfigError: the command may not run.
+            ConfigError: the command must not run.
         """
         if self.allowed is None:
             return

@@ -1,4 +1,4 @@
-"""From a merged kubeconfig, a context name and overrides to one ``ClusterConfig``.
+"""Resolves a merged kubeconfig, a context name and overrides to one ``ClusterConfig``.
 
 Source: client-go tools/clientcmd/client_config.go and validation.go.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kubeloop.config.cluster import ClusterConfig, check_proxy, check_server
-from kubeloop.config.kubeconfig.entries import Cluster, Context, User
-from kubeloop.config.kubeconfig.merged import Found, Kubeconfig
-from kubeloop.config.origins import DEFAULT, Origin, Provenance
+from kubeloop.config.kubeconfig.entries import Cluster, Context, KubeconfigUser
+from kubeloop.config.kubeconfig.merged import EntryInFile, Kubeconfig
+from kubeloop.config.origins import DEFAULT, Provenance, SettingOrigin
 from kubeloop.config.overrides import Overrides
 from kubeloop.config.plugin_policy import PluginPolicy
 from kubeloop.config.user import credentials_of, pem_of
@@ -29,26 +29,32 @@ def resolve(
     context: str | None = None,
     overrides: Overrides | None = None,
     *,
-    namespace: Callable[[], tuple[str, Origin] | None] = lambda: None,
+    namespace: Callable[[], tuple[str, SettingOrigin] | None] = lambda: None,
     policy: PluginPolicy | None = None,
     files_from: str = "argument",
 ) -> ClusterConfig:
-    """The cluster and user of ``context``, or of ``current-context``, with ``overrides`` over them.
+    """Return the cluster and user of ``context``, or of ``current-context``, with ``overrides`` applied.
 
-    ``namespace`` is asked where neither the context nor an override names one.
+    Args:
+        config: The merged kubeconfig.
+        context: Name of a context. None: the current context.
+        overrides: Settings that take precedence.
+        namespace: Called if neither the context nor an override names a namespace.
+        policy: The credential plugins that may run. None: all.
+        files_from: Where the files were named, for explanations.
 
     Raises:
-        ConfigError: the context, or what it names, is not there; or the entries cannot be used. File, context and key are named.
+        ConfigError: the context, or an entry it names, does not exist; or the entries cannot be used. The text names file, context and key.
     """
     given = overrides or Overrides()
     name, chosen, choice = _context(config, context, given)
     entry, overridden = given.on_context(chosen.entry)
-    at = Place(chosen.file, f'context "{name}"', overridden) if name else Place(None, "", overridden)
+    at = EntryLocation(chosen.file, f'context "{name}"', overridden) if name else EntryLocation(None, "", overridden)
     cluster, cluster_at = _cluster(config, entry, at, given, name)
     user, user_at = _user(config, entry, at, given, name)
     if not cluster.server:
         raise ConfigError(f"{cluster_at('server')} is not set; write for example https://127.0.0.1:6443")
-    origins: dict[str, Origin] = {"context": choice} if name else {}
+    origins: dict[str, SettingOrigin] = {"context": choice} if name else {}
     origins |= {field: at.origin(field) for field in ("cluster", "user") if getattr(entry, field)}
     unused: list[str] = []
     for field in ("server", "tls_server_name", "insecure_skip_tls_verify", "proxy_url", "disable_compression"):
@@ -61,7 +67,7 @@ def resolve(
     credentials = credentials_of(user, user_at, origins, unused, cluster, policy)
     if server.lower().startswith("http:"):
         if user_names := credentials.methods:
-            # client-go shows no credential to a server without TLS (client_config.go, ClientConfig).
+            # client-go sends no credential to a server without TLS (client_config.go, ClientConfig).
             unused.append(f"{' and '.join(user_names)} of {user_at.entry or 'the overrides'}: the server is not https")
             _logger.warning("%s: %s not sent, because server is not https", user_at, " and ".join(user_names))
         credentials = credentials.only_impersonation()
@@ -88,8 +94,8 @@ def resolve(
     )
 
 
-class Place:
-    """Where the fields of one entry stand: in a file, or among the overrides. ``str`` gives the entry, calling it gives one key."""
+class EntryLocation:
+    """The location of one entry: in a file, or in the overrides. ``str`` gives the entry, calling it gives one key."""
 
     def __init__(self, file: Path | None, entry: str, overridden: frozenset[str], context: str = "") -> None:
         self.file = file
@@ -108,36 +114,36 @@ class Place:
     def comes_from_override(self, field: str) -> bool:
         return self.file is None or field in self._overridden
 
-    def origin(self, field: str, key: str = "") -> Origin:
+    def origin(self, field: str, key: str = "") -> SettingOrigin:
         if self.comes_from_override(field):
-            return Origin(kind="override", where=f"override {field}")
-        return Origin(kind="file", where=str(self.file), entry=self.entry, key=key or field.replace("_", "-"))
+            return SettingOrigin(kind="override", where=f"override {field}")
+        return SettingOrigin(kind="file", where=str(self.file), entry=self.entry, key=key or field.replace("_", "-"))
 
     def path(self, field: str, value: str) -> Path:
-        """Relative paths are relative to the kubeconfig that holds them, wherever the program was started."""
+        """Return a path; relative paths are relative to their kubeconfig, whatever the working directory."""
         if self.file is None or field in self._overridden:
             return Path(value)
         return self.file.absolute().parent / value
 
 
-def _context(config: Kubeconfig, asked: str | None, given: Overrides) -> tuple[str, Found[Context], Origin]:
+def _context(config: Kubeconfig, asked: str | None, given: Overrides) -> tuple[str, EntryInFile[Context], SettingOrigin]:
     name = asked or config.current_context
     contexts = config.contexts
     if not name:
         if given.server or given.cluster:
-            return "", Found(Context(), Path()), DEFAULT
+            return "", EntryInFile(Context(), Path()), DEFAULT
         raise ConfigError(f"{config.shown}: current-context is not set; set it, or choose one of: {_names(contexts)}")
-    choice = Origin(kind="override", where="argument context")
+    choice = SettingOrigin(kind="override", where="argument context")
     if not asked:
-        choice = Origin(kind="file", where=str(config.current_context_file), key="current-context")
+        choice = SettingOrigin(kind="file", where=str(config.current_context_file), key="current-context")
     if name not in contexts:
         where = f"{config.shown}: contexts" if asked else str(choice)
         raise ConfigError(f'{where}: there is no context "{name}"; known: {_names(contexts)}')
     return name, contexts[name], choice
 
 
-def _cluster(config: Kubeconfig, entry: Context, at: Place, given: Overrides, context: str) -> tuple[Cluster, Place]:
-    found: Found[Cluster] | None = None
+def _cluster(config: Kubeconfig, entry: Context, at: EntryLocation, given: Overrides, context: str) -> tuple[Cluster, EntryLocation]:
+    found: EntryInFile[Cluster] | None = None
     if entry.cluster:
         clusters = config.clusters
         if entry.cluster not in clusters:
@@ -146,21 +152,21 @@ def _cluster(config: Kubeconfig, entry: Context, at: Place, given: Overrides, co
     elif not given.server:
         raise ConfigError(f"{at('cluster')} is not set; name one of: {_names(config.clusters)}")
     merged, overridden = given.on_cluster(found.entry if found else Cluster())
-    return merged, Place(found.file if found else None, f'cluster "{entry.cluster}"', overridden, context)
+    return merged, EntryLocation(found.file if found else None, f'cluster "{entry.cluster}"', overridden, context)
 
 
-def _user(config: Kubeconfig, entry: Context, at: Place, given: Overrides, context: str) -> tuple[User, Place]:
-    found: Found[User] | None = None
+def _user(config: Kubeconfig, entry: Context, at: EntryLocation, given: Overrides, context: str) -> tuple[KubeconfigUser, EntryLocation]:
+    found: EntryInFile[KubeconfigUser] | None = None
     if entry.user:
         users = config.users
         if entry.user not in users:
             raise ConfigError(f'{at("user")}: there is no user "{entry.user}"; known: {_names(users)}')
         found = users[entry.user]
-    merged, overridden = given.on_user(found.entry if found else User())
-    return merged, Place(found.file if found else None, f'user "{entry.user}"', overridden, context)
+    merged, overridden = given.on_user(found.entry if found else KubeconfigUser())
+    return merged, EntryLocation(found.file if found else None, f'user "{entry.user}"', overridden, context)
 
 
-def _namespace(entry: Context, at: Place, fallback: Callable[[], tuple[str, Origin] | None]) -> tuple[str, Origin]:
+def _namespace(entry: Context, at: EntryLocation, fallback: Callable[[], tuple[str, SettingOrigin] | None]) -> tuple[str, SettingOrigin]:
     if not entry.namespace:
         return fallback() or ("default", DEFAULT)
     if not _LABEL.fullmatch(entry.namespace):
@@ -171,7 +177,7 @@ def _namespace(entry: Context, at: Place, fallback: Callable[[], tuple[str, Orig
 
 
 def _server(url: str) -> str:
-    """Without what an API server's address never has (client_config.go, ClientConfig)."""
+    """Remove the parts of a URL that an API server's address never has (client_config.go, ClientConfig)."""
     return url.partition("#")[0].partition("?")[0].rstrip("/")
 
 

@@ -1,6 +1,6 @@
-"""The TLS context of a cluster, made anew when the files that it was made of change: certificates are short-lived and rotate.
+"""The TLS context of a cluster, rebuilt when its files change: certificates are short-lived and rotate.
 
-Source: client-go transport/cert_rotation.go and ca_rotation.go, which look every 5 minutes and keep what they have when a file is broken.
+Source: client-go transport/cert_rotation.go and ca_rotation.go, which check every 5 minutes and keep the old files if a new one is broken.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kubeloop.timing import Clock
 
 _logger = logging.getLogger("kubeloop.config")
 
-#: Seconds between two looks at the files; a look is three calls of stat(2).
+#: Seconds between two checks of the files; a check is three calls of stat(2).
 CERTIFICATE_PERIOD = 1.0
 
 
 class TlsSource:
-    """Gives the context to make connections with. One for each pool of connections.
+    """Provides the context for new connections. One for each connection pool.
 
     Guarantees
-        The same object until something changed, so that a connection can be told to be made with what is in use.
+        The same object is returned until something changes, so that a connection can be compared with the present context.
         A changed authority, client certificate or key is used from ``CERTIFICATE_PERIOD`` after it was written, a pair only when both
-        belong together. While a file is missing, empty or broken, what was read before stays in use.
+        belong together. While a file is missing, empty or broken, its previous content stays in use.
     """
 
     def __init__(self, config: ClusterConfig, clock: Clock) -> None:
@@ -42,13 +42,13 @@ class TlsSource:
         self._checked = 0.0
         self._told = ""
         self.reloads: defaultdict[tuple[str, str], int] = defaultdict(int)
-        """Looks at the files, by result and reason, where the authority is one of them (client-go's metric of CA reloads)."""
+        """Counts checks of the files, by result and reason, if the authority is a file (client-go's metric of CA reloads)."""
 
     def current(self, certificate: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
-        """The context. ``certificate`` (PEM chain, PEM key) takes the place of the configured client certificate.
+        """Return the context. ``certificate`` (PEM chain, PEM key) replaces the configured client certificate.
 
         Raises:
-            ConfigError: a file cannot be read or holds no usable certificate or key, and there is no context from before.
+            ConfigError: a file cannot be read or contains no usable certificate or key, and there is no previous context.
         """
         now = self._clock.now()
         if self._context is None or certificate != self._certificate:
@@ -89,7 +89,7 @@ class TlsSource:
             self.reloads[result, reason] += 1
 
     def _signature(self) -> tuple[object, ...]:
-        """Changes whenever a file is written or replaced, also through the links that the kubelet uses."""
+        """Return a value that changes whenever a file is written or replaced, also through the links that the kubelet uses."""
         found: list[object] = []
         for pem in self._files():
             try:
@@ -100,7 +100,7 @@ class TlsSource:
         return tuple(found)
 
     def _pinned(self) -> tuple[ClusterConfig, tuple[bytes, ...]]:
-        """The configuration with what is in its files now, each read once: no file can change between two readings."""
+        """Return the configuration with the present content of its files, each read once: no file can change between two reads."""
         read = {id(pem): pem.read() for pem in self._files()}
 
         def pin(pem: Pem | None) -> Pem | None:

@@ -1,4 +1,4 @@
-"""From a kubeconfig's user entry to ``Credentials``: what is refused, what has no effect, and where each part came from.
+"""Converts a kubeconfig's user entry to ``Credentials``: checks it, and records unused settings and the origin of each part.
 
 Source: client-go tools/clientcmd/validation.go (validateAuthInfo) and plugin/pkg/client/auth.
 """
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubeloop.config.credentials import Credentials, ExecPlugin, Impersonation, Pem, usable_token
-from kubeloop.config.kubeconfig.entries import Cluster, User
-from kubeloop.config.origins import Origin
+from kubeloop.config.credentials import Credentials, ExecPlugin, ImpersonatedUser, Pem, usable_token
+from kubeloop.config.kubeconfig.entries import Cluster, KubeconfigUser
+from kubeloop.config.origins import SettingOrigin
 from kubeloop.config.plugin_policy import PluginPolicy
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kubeloop.config.resolve import Place
+    from kubeloop.config.resolve import EntryLocation
 
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _INTERACTIVE = ("Never", "IfAvailable", "Always")
-#: Where a cluster entry keeps what it wants to tell a plugin. Source: client-go tools/clientcmd/client_config.go, clusterExtensionKey.
+#: The cluster entry's key for plugin settings. Source: client-go tools/clientcmd/client_config.go, clusterExtensionKey.
 _PLUGIN_EXTENSION = "client.authentication.k8s.io/exec"
 _INSTEAD_OF_PROVIDER = {
     "oidc": "kubelogin (kubectl oidc-login get-token)",
@@ -33,12 +33,25 @@ _INSTEAD_OF_PROVIDER = {
 
 
 def credentials_of(
-    user: User, at: Place, origins: dict[str, Origin], unused: list[str], cluster: Cluster, policy: PluginPolicy | None
+    user: KubeconfigUser,
+    at: EntryLocation,
+    origins: dict[str, SettingOrigin],
+    unused: list[str],
+    cluster: Cluster,
+    policy: PluginPolicy | None,
 ) -> Credentials:
-    """What the user shows to the server. Adds to ``origins`` and ``unused``.
+    """Return the user's credentials. Adds to ``origins`` and ``unused``.
+
+    Args:
+        user: The user entry.
+        at: The location of the entry, for messages.
+        origins: Receives the origin of each setting.
+        unused: Receives a text for each setting without effect.
+        cluster: The cluster entry, for plugins.
+        policy: The credential plugins that may run. None: all.
 
     Raises:
-        ConfigError: the entry cannot be used; file, context and key are named.
+        ConfigError: the entry cannot be used; the text names file, context and key.
     """
     if user.auth_provider:
         provider = str(user.auth_provider.get("name", ""))
@@ -70,11 +83,20 @@ def credentials_of(
     )
 
 
-def pem_of(entry: User | Cluster, field: str, at: Place, origins: dict[str, Origin], unused: list[str]) -> Pem | None:
-    """A certificate, authority or key of an entry, read once so that a missing file is told at once. Data wins over a file.
+def pem_of(
+    entry: KubeconfigUser | Cluster, field: str, at: EntryLocation, origins: dict[str, SettingOrigin], unused: list[str]
+) -> Pem | None:
+    """Return a certificate, authority or key of an entry, read once so that a missing file is reported at once. Data takes precedence.
+
+    Args:
+        entry: The entry.
+        field: The field with the path; data is in the field with the suffix ``-data``.
+        at: The location of the entry, for messages.
+        origins: Receives the origin of the setting.
+        unused: Receives a text if a setting has no effect.
 
     Raises:
-        ConfigError: it cannot be read, or is not PEM.
+        ConfigError: the file cannot be read, or is not PEM.
     """
     data_field = f"{field}_data"
     data, path = getattr(entry, data_field), getattr(entry, field)
@@ -94,12 +116,12 @@ def pem_of(entry: User | Cluster, field: str, at: Place, origins: dict[str, Orig
     return pem
 
 
-def _impersonation(user: User, at: Place, origins: dict[str, Origin]) -> Impersonation | None:
+def _impersonation(user: KubeconfigUser, at: EntryLocation, origins: dict[str, SettingOrigin]) -> ImpersonatedUser | None:
     if user.impersonate:
         origins["impersonate"] = at.origin("impersonate", "as")
         extra = tuple((key, tuple(values)) for key, values in user.impersonate_extra.items())
         try:
-            return Impersonation(user=user.impersonate, uid=user.impersonate_uid, groups=tuple(user.impersonate_groups), extra=extra)
+            return ImpersonatedUser(user=user.impersonate, uid=user.impersonate_uid, groups=tuple(user.impersonate_groups), extra=extra)
         except ConfigError as error:
             raise ConfigError(f"{at}: {error}") from None
     if user.impersonate_uid or user.impersonate_groups or user.impersonate_extra:
@@ -107,7 +129,7 @@ def _impersonation(user: User, at: Place, origins: dict[str, Origin]) -> Imperso
     return None
 
 
-def _exec(user: User, at: Place, cluster: Cluster, policy: PluginPolicy | None) -> ExecPlugin | None:
+def _exec(user: KubeconfigUser, at: EntryLocation, cluster: Cluster, policy: PluginPolicy | None) -> ExecPlugin | None:
     plugin = user.exec
     if plugin is None:
         return None
@@ -123,7 +145,7 @@ def _exec(user: User, at: Place, cluster: Cluster, policy: PluginPolicy | None) 
         raise ConfigError(f'{at}: exec.interactiveMode: "{interactive}" is not one of {", ".join(_INTERACTIVE)}')
     if not all(variable.name for variable in plugin.env):
         raise ConfigError(f"{at}: exec.env: a variable has no name; give each name and value")
-    # A bare name is looked for in PATH; anything with a separator is a path, relative to the kubeconfig.
+    # A bare name is searched in PATH; a name with a separator is a path, relative to the kubeconfig.
     command = str(at.path("exec", plugin.command)) if os.sep in plugin.command else plugin.command
     told = next((one.extension for one in cluster.extensions if one.name == _PLUGIN_EXTENSION), None)
     return ExecPlugin(

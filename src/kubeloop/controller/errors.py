@@ -8,7 +8,7 @@ from kubeloop.meta import KubeloopError
 from kubeloop.meta.tracebacks import distinct
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 
 class DeclarationError(KubeloopError, TypeError):

@@ -1,6 +1,6 @@
-"""The built-in controllers of a Kubernetes control plane, as far as tests and demos need them: ordinary users of ``kubeloop.controller``.
+"""The built-in controllers of a Kubernetes control plane that tests and demos need: ordinary users of ``kubeloop.controller``.
 
-They know the API server only through its API; any conforming server will do.
+They use the API server only through its API, so they run against any conforming server.
 """
 
 from kubeloop.controlplane.run import ClusterKeys, controllers, run

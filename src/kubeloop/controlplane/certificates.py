@@ -1,4 +1,4 @@
-"""Certificate signing requests of Kubernetes' own signers: approved where a kubelet asks for itself, signed once approved, cleaned away.
+"""Certificate signing requests of Kubernetes' own signers: approves those of kubelets, signs approved ones, deletes old ones.
 
 Source: Kubernetes pkg/controller/certificates (approver, signer, cleaner).
 """
@@ -19,7 +19,7 @@ from kubeloop.meta import NotFound
 from kubeloop.pki import CertificateAuthority
 from kubeloop.pki.signing_requests import SigningRefused, alternative_names, read_request, sign
 
-# What a certificate signing request must be like for each of Kubernetes' own signers.
+# The rules for requests of each of Kubernetes' own signers.
 #
 # Source: Kubernetes pkg/apis/certificates/helpers.go; documentation, "Certificates and Certificate Signing Requests".
 
@@ -33,7 +33,7 @@ _NODE = "system:node:"
 
 
 def common_name(request: x509.CertificateSigningRequest) -> str:
-    """The last one, as Go reads a subject; empty where there is none."""
+    """Return the last common name, as Go reads a subject; empty if there is none."""
     found = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[-1].value) if found else ""
 
@@ -74,7 +74,7 @@ def check_kubelet_serving(request: x509.CertificateSigningRequest, usages: Colle
     _check_node(request)
 
 
-#: By signer; each raises SigningRefused in upstream's words.
+#: Checks by signer; each raises SigningRefused in upstream's words.
 CHECKS: dict[str, Callable[[x509.CertificateSigningRequest, Collection[str]], None]] = {
     CLIENT: check_client,
     KUBELET_CLIENT: check_kubelet_client,
@@ -93,17 +93,17 @@ def _check_node(request: x509.CertificateSigningRequest) -> None:
 
 
 def _check_usages(usages: Collection[str], purpose: str) -> None:
-    """EC keys encipher nothing."""
+    """Check the key usages: EC keys encipher nothing."""
     if set(usages) not in ({"digital signature", purpose}, {"digital signature", "key encipherment", purpose}):
         wanted = " ".join(sorted(("digital signature", "key encipherment", purpose)))
         raise SigningRefused(f"usages did not match [{wanted}]")
 
 
-#: What a certificate lives at most, unless the program says otherwise, and at least (kube-controller-manager --cluster-signing-duration).
+#: Maximum (by default) and minimum validity of a certificate (kube-controller-manager --cluster-signing-duration).
 LIFETIME = timedelta(days=365)
 _SHORTEST = timedelta(minutes=10)
 
-#: How long requests are kept when nothing comes of them any more, and when something may.
+#: Retention of finished requests, and of pending ones.
 _DONE, _WAITING = timedelta(hours=1), timedelta(hours=24)
 
 
@@ -114,7 +114,7 @@ def _has(request: CertificateSigningRequest, kind: str) -> bool:
 class CertificateSigner(Controller[CertificateSigningRequest], name="csr-signer"):
     """Signs approved requests with the cluster's authority, for three signers: API clients, kubelets as clients, kubelets as servers.
 
-    A request that its signer does not sign gets the condition Failed, and why.
+    A request that its signer cannot sign gets the condition Failed with the reason.
     """
 
     def __init__(self, authority: CertificateAuthority, *, lifetime: timedelta = LIFETIME) -> None:
@@ -144,9 +144,9 @@ class CertificateSigner(Controller[CertificateSigningRequest], name="csr-signer"
 
 
 class CertificateApprover(Controller[CertificateSigningRequest], name="csr-approver"):
-    """Approves client certificates of kubelets, where the one who asks may have them: for himself, or for any node.
+    """Approves client certificates of kubelets if the requester may have them: for its own node, or for any node.
 
-    Who may is said by RBAC: ``create`` on ``certificatesigningrequests/selfnodeclient`` or ``/nodeclient``.
+    RBAC decides: ``create`` on ``certificatesigningrequests/selfnodeclient`` or ``/nodeclient``.
     """
 
     async def reconcile(self, request: CertificateSigningRequest) -> None:
@@ -157,7 +157,7 @@ class CertificateApprover(Controller[CertificateSigningRequest], name="csr-appro
             asked = read_request(request.spec.request)
             check_kubelet_client(asked, request.spec.usages)
         except SigningRefused:
-            return  # somebody else may decide
+            return  # another approver may decide
         kinds = [("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")]
         if request.spec.username == common_name(asked):
             kinds.insert(0, ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."))
@@ -183,8 +183,8 @@ class CertificateApprover(Controller[CertificateSigningRequest], name="csr-appro
 
 
 class CertificateCleaner(Controller[CertificateSigningRequest], name="csr-cleaner"):
-    """Deletes requests an hour after they were decided, a day after they were made or approved without a certificate, and with their
-    certificate's end."""
+    """Deletes requests an hour after the decision, a day after creation or approval without a certificate, and when
+    the certificate expires."""
 
     async def reconcile(self, request: CertificateSigningRequest) -> Result | None:
         end = kept_until(request)
@@ -199,7 +199,7 @@ class CertificateCleaner(Controller[CertificateSigningRequest], name="csr-cleane
 
 
 def kept_until(request: CertificateSigningRequest) -> datetime | None:
-    """None: for good."""
+    """Return when the request may be deleted; None: never."""
     ends: list[datetime] = []
     made = request.metadata.creation_timestamp
     if not request.status.conditions and made is not None:
@@ -221,4 +221,4 @@ def _end_of(certificate: bytes) -> list[datetime]:
     try:
         return [x509.load_pem_x509_certificate(certificate).not_valid_after_utc]
     except ValueError:
-        return []  # what another signer wrote; the time of its approval counts
+        return []  # another signer wrote it; the time of its approval counts

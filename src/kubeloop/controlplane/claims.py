@@ -1,4 +1,4 @@
-"""Claims: which objects a controller counts as its own. It adopts orphans that match its selector and releases what no longer does.
+"""Ownership claims of controllers: a controller adopts orphans that match its selector and releases objects that no longer match.
 
 Source: Kubernetes pkg/controller/controller_ref_manager.go.
 """
@@ -17,10 +17,16 @@ R = TypeVar("R", bound=Resource)
 
 
 async def claim(client: Client, owner: Resource, candidates: Iterable[R], selector: Selector) -> list[R]:
-    """Those of ``candidates`` that belong to ``owner`` afterwards.
+    """Adopt and release objects; return those of ``candidates`` that belong to ``owner`` afterwards.
 
-    An owner that is being deleted neither adopts nor releases. Before it adopts anything, it is read from the server: a cache may still
-    show one that was deleted and made anew, and two owners would fight over the object.
+    An owner that is being deleted neither adopts nor releases. Before it adopts an object, the owner is read from the server: a cache may
+    still show an owner that was deleted and created again, and two owners would fight over the object.
+
+    Args:
+        client: Writes owner references.
+        owner: The controller's object.
+        candidates: Objects of the owner's namespace.
+        selector: Selects the objects to adopt.
     """
     claimed: list[R] = []
     adopting: bool | None = None
@@ -43,7 +49,7 @@ async def claim(client: Client, owner: Resource, candidates: Iterable[R], select
 
 
 async def release(client: Client, owner_uid: str, obj: Resource) -> None:
-    """Take one owner off ``obj``, unless it is gone or another one by now."""
+    """Remove one owner reference from ``obj``, unless the object is gone or has been replaced."""
     await _patch_owners(client, obj, [{"$patch": "delete", "uid": owner_uid}])
 
 
@@ -68,7 +74,7 @@ async def _adopt(client: Client, owner: Resource, obj: R) -> R | None:
 
 
 async def _patch_owners(client: Client, obj: R, references: list[dict[str, object]]) -> R | None:
-    # The uid in the patch is a precondition: the server refuses to change it, so a namesake is never touched.
+    # The uid in the patch is a precondition: the server refuses to change it, so an object of the same name is never changed.
     change = {"metadata": {"uid": obj.metadata.uid, "ownerReferences": references}}
     with contextlib.suppress(NotFound, Invalid):
         return await client.patch(type(obj), obj.metadata.name, change, type="strategic", namespace=obj.metadata.namespace or None)

@@ -1,6 +1,6 @@
-"""Deployment controller: one ReplicaSet for each template, and the way from the old ones to the new one.
+"""Deployment controller: one ReplicaSet per template, and the rollout from the old ones to the new one.
 
-It carries out what ``rollout`` decides and ``deployment_status`` says. Source: Kubernetes pkg/controller/deployment.
+It executes the decisions of ``rollout`` and ``deployment_status``. Source: Kubernetes pkg/controller/deployment.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kubeloop.controlplane.rollout import Bounds
 from kubeloop.controlplane.template import same_template
 from kubeloop.meta import AlreadyExists, KubeloopError, NotFound, selector_from
 
-#: Old ReplicaSets kept if the Deployment does not say (the server's default).
+#: Old ReplicaSets that stay if the Deployment sets no limit (the server's default).
 _HISTORY = 10
 
 
 @dataclass(slots=True)
 class _Rollout:
-    """One look at a Deployment and its ReplicaSets; updated as they are changed."""
+    """A snapshot of a Deployment and its ReplicaSets; updated as they are changed."""
 
     deployment: Deployment
     bounds: Bounds
@@ -54,7 +54,8 @@ class DeploymentController(
 ):
     """Creates and scales ReplicaSets; writes status and revision.
 
-    A stale cache does no harm: every write carries the version that it was decided on, and a ReplicaSet's name follows from its template.
+    A stale cache does no harm: every write carries the version that the decision was based on, and a ReplicaSet's name follows from its
+    template.
     """
 
     async def reconcile(self, deployment: Deployment) -> Result | None:
@@ -89,7 +90,7 @@ class DeploymentController(
         return _Rollout(deployment, bounds, new, old)
 
     def _scaled_since(self, view: _Rollout) -> bool:
-        """Whether the Deployment's size was changed since its ReplicaSets were scaled; they carry the size that they were scaled for."""
+        """Whether the Deployment's size was changed since its ReplicaSets were scaled; an annotation records the size at that time."""
         sets = [revisions.as_set(one) for one in view.all]
         return any(one.replicas > 0 and one.desired is not None and one.desired != view.bounds.replicas for one in sets)
 
@@ -101,7 +102,7 @@ class DeploymentController(
         wanted = rollout.new_size(view.bounds, revisions.as_set(new), sets)
         if wanted != revisions.size(new):
             await self._scale(view, {new.metadata.name: wanted})
-            return  # One step at a time: what the old ones may give up depends on the new one's answer.
+            return  # One step at a time: how far the old ones may shrink depends on the new one's status.
         await self._scale(view, rollout.shrink_old(view.bounds, revisions.as_set(new), sets))
 
     async def _recreate(self, view: _Rollout) -> None:
@@ -114,7 +115,7 @@ class DeploymentController(
                 await self._scale(view, {new.metadata.name: view.bounds.replicas})
 
     def _old_pods_run(self, view: _Rollout) -> bool:
-        """Recreate means that two versions never run side by side: pods that are still terminating count."""
+        """Whether old pods still exist, terminating ones included: Recreate means that two versions never run side by side."""
         lister = self.lister(Pod)
         return any(
             is_controlled_by(pod, one) and pod.status.phase not in ("Failed", "Succeeded")
@@ -126,7 +127,7 @@ class DeploymentController(
         new = revisions.as_set(view.new) if view.new is not None else None
         old = [revisions.as_set(one) for one in view.old]
         sizes = rollout.rescale(view.bounds, new, old, rolling=view.rolling, status_replicas=view.deployment.status.replicas or 0)
-        # Sets whose size stays must learn the new measure too, or they would seem to need scaling for ever.
+        # Sets whose size stays must get the new measure too, or they would always seem to need scaling.
         for one in view.all:
             if revisions.size(one) > 0:
                 sizes.setdefault(one.metadata.name, revisions.size(one))
@@ -135,7 +136,7 @@ class DeploymentController(
     # ------------------------------------------------------------------------------------------------------------- ReplicaSets
 
     async def _number(self, view: _Rollout) -> None:
-        """Bring revision and annotations of the new ReplicaSet, if there is one, and of the Deployment up to date."""
+        """Update revision and annotations of the Deployment and of the new ReplicaSet, if there is one."""
         if view.new is None:
             return
         number = revisions.next_revision(view.old)
@@ -148,7 +149,7 @@ class DeploymentController(
         self._show_revision(view, view.new.metadata.annotations.get(revisions.REVISION, ""))
 
     def _show_revision(self, view: _Rollout, number: str) -> None:
-        """To be written with the status: an update of the Deployment itself would raise its generation for an annotation."""
+        """Set the revision together with the status: an update of the Deployment itself would raise its generation for an annotation."""
         if number:
             view.deployment.metadata.annotations[revisions.REVISION] = number
 
@@ -175,7 +176,9 @@ class DeploymentController(
         return created
 
     async def _resolve_collision(self, view: _Rollout, fresh: ReplicaSet) -> ReplicaSet:
-        """The name is taken: by the very ReplicaSet (the cache lags), or by another one with the same hash (count up, and try again)."""
+        """Resolve a name conflict: with the same ReplicaSet (the cache lags), or another with the same hash (raise the collision count,
+        retry).
+        """
         deployment = view.deployment
         found = await self.client.get(ReplicaSet, fresh.metadata.name, namespace=fresh.metadata.namespace)
         if is_controlled_by(found, deployment) and same_template(revisions.template_of(found), revisions.template_of(deployment)):
@@ -235,7 +238,7 @@ class DeploymentController(
         progressing = conditions.find(status.conditions, conditions.PROGRESSING)
         if progressing is None or progressing.reason in conditions.AT_REST:
             return None
-        # Nothing happens when a deadline passes: look again then.
+        # No event marks the end of a deadline: reconcile again then.
         return Result(requeue_after=max(conditions.seconds_left(deployment, progressing, self.clock.wall()), 0.0) + 1.0)
 
     def _now(self) -> datetime:

@@ -1,4 +1,4 @@
-"""What a Deployment says of itself: counts, and the conditions Available and Progressing. No I/O.
+"""Computes the status of a Deployment: counts, and the conditions Available and Progressing. No I/O.
 
 Source: Kubernetes pkg/controller/deployment (sync.go calculateStatus, progress.go) and util/deployment_util.go.
 """
@@ -16,9 +16,9 @@ from kubeloop.controlplane.rollout import Bounds
 AVAILABLE, PROGRESSING, FAILURE = "Available", "Progressing", "ReplicaFailure"
 COMPLETE, TIMED_OUT = "NewReplicaSetAvailable", "ProgressDeadlineExceeded"
 PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
-#: Reasons after which the passing of time changes nothing.
+#: Reasons after which time changes nothing.
 AT_REST = (COMPLETE, TIMED_OUT, PAUSED)
-#: What upstream takes for "no deadline".
+#: Upstream's value for "no deadline".
 _NO_DEADLINE = 2**31 - 1
 
 
@@ -27,7 +27,16 @@ def find(conditions: Sequence[DeploymentCondition], kind: str) -> DeploymentCond
 
 
 def put(status: DeploymentStatus, kind: str, state: str, reason: str, message: str, now: datetime) -> None:
-    """Set a condition. The same state and reason again changes nothing; the same state with another reason keeps its transition time."""
+    """Set a condition. An equal state and reason changes nothing; an equal state with another reason keeps its transition time.
+
+    Args:
+        status: The status to change.
+        kind: Type of the condition.
+        state: ``True``, ``False`` or ``Unknown``.
+        reason: A word for programs.
+        message: A text for people.
+        now: The present time.
+    """
     before = find(status.conditions, kind)
     if before is not None and before.status == state and before.reason == reason:
         return
@@ -41,7 +50,18 @@ def drop(status: DeploymentStatus, kind: str) -> None:
 
 
 def counted(deployment: Deployment, new: ReplicaSet | None, sets: Sequence[ReplicaSet], bounds: Bounds, now: datetime) -> DeploymentStatus:
-    """Counts and the condition Available; other conditions as they were."""
+    """Return a status with counts and the condition Available; other conditions stay.
+
+    Args:
+        deployment: The Deployment.
+        new: Its new ReplicaSet; None if there is none yet.
+        sets: All its ReplicaSets.
+        bounds: The limits of the rollout.
+        now: The present time.
+
+    Returns:
+        The new status.
+    """
     available = sum(one.status.available_replicas or 0 for one in sets)
     status = DeploymentStatus(
         observed_generation=deployment.metadata.generation,
@@ -69,7 +89,15 @@ def has_deadline(deployment: Deployment) -> bool:
 def judge_progress(
     deployment: Deployment, status: DeploymentStatus, new: ReplicaSet | None, sets: Sequence[ReplicaSet], now: datetime
 ) -> None:
-    """Set the conditions Progressing and ReplicaFailure of ``status``, given what they were."""
+    """Set the conditions Progressing and ReplicaFailure of ``status``, based on the previous ones.
+
+    Args:
+        deployment: The Deployment with its previous status.
+        status: The status to change.
+        new: Its new ReplicaSet; None if there is none yet.
+        sets: All its ReplicaSets.
+        now: The present time.
+    """
     before = find(deployment.status.conditions, PROGRESSING)
     if not has_deadline(deployment):
         drop(status, PROGRESSING)
@@ -123,7 +151,7 @@ def made_progress(old: DeploymentStatus, new: DeploymentStatus) -> bool:
 
 
 def is_late(deployment: Deployment, progressing: DeploymentCondition | None, now: datetime) -> bool:
-    """Whether the last step of the rollout was longer ago than the deadline allows."""
+    """Whether the last progress of the rollout is older than the deadline allows."""
     if progressing is None or progressing.reason == COMPLETE:
         return False
     return progressing.reason == TIMED_OUT or seconds_left(deployment, progressing, now) < 0

@@ -1,4 +1,4 @@
-"""Disruption controller: how many of a budget's pods are healthy, and how many may be evicted now.
+"""Disruption controller: counts the healthy pods of a budget, and the pods that may be evicted now.
 
 Source: Kubernetes pkg/controller/disruption; documentation, "Specifying a Disruption Budget for your Application".
 """
@@ -22,18 +22,18 @@ from kubeloop.controlplane.pod_ranking import is_ready
 from kubeloop.controlplane.rollout import scaled
 from kubeloop.meta import KubeloopError, NotFound, ObjectKey, OwnerReference, Unstructured, selector_from
 
-# How many pods a disruption budget expects, and how many of them must be healthy: from its spec and the scale of the pods' controllers.
+# Computes the expected and the required healthy pods of a disruption budget from its spec and the scale of the pods' controllers.
 #
 # Source: Kubernetes pkg/controller/disruption (getExpectedPodCount, finders).
 
 
 class SizeUnknown(KubeloopError):
-    """Nobody says how many pods there should be."""
+    """The number of expected pods is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """``pods`` that there should be, ``healthy`` ones among them; ``unmanaged``: some have no controller, and were not counted."""
+    """``pods``: expected pods; ``healthy``: required healthy ones; ``unmanaged``: some pods have no controller and were not counted."""
 
     pods: int
     healthy: int
@@ -41,7 +41,7 @@ class Expected:
 
 
 async def expected_pods(client: Client, budget: PodDisruptionBudget, pods: Sequence[Pod]) -> Expected:
-    """Raises SizeUnknown: a percentage or ``maxUnavailable`` of a number that no controller says."""
+    """Compute the expected pods. Raises SizeUnknown: a percentage or ``maxUnavailable`` refers to a number that no controller has."""
     least, most = budget.spec.min_available, budget.spec.max_unavailable
     if most is not None:
         total, unmanaged = await _scale(client, pods)
@@ -53,7 +53,7 @@ async def expected_pods(client: Client, budget: PodDisruptionBudget, pods: Seque
 
 
 async def _scale(client: Client, pods: Sequence[Pod]) -> tuple[int, bool]:
-    """The sum of the scales of all controllers of the pods, and whether a pod has none."""
+    """Return the sum of the scales of all controllers of the pods, and whether a pod has none."""
     known: dict[str, int] = {}
     tops: dict[str, tuple[str, int]] = {}
     unmanaged = False
@@ -73,7 +73,7 @@ async def _scale(client: Client, pods: Sequence[Pod]) -> tuple[int, bool]:
 
 
 async def _scale_of(client: Client, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
-    """uid and scale of whoever is in charge: of a ReplicaSet that belongs to a Deployment, the Deployment. None: it is gone."""
+    """Return uid and scale of the responsible controller: for a ReplicaSet of a Deployment, the Deployment. None: it is gone."""
     if owner.kind == "ReplicaSet" and owner.api_version.startswith("apps/"):
         try:
             replica_set = await client.get_metadata(ReplicaSet, owner.name, namespace=namespace)
@@ -94,18 +94,18 @@ async def _scale_of(client: Client, owner: OwnerReference, namespace: str) -> tu
 
 
 ALLOWED = "DisruptionAllowed"
-#: An evicted pod that is still there after so long is taken to stay.
+#: Seconds after which an evicted pod that still exists counts as staying.
 DELETION_TIMEOUT = timedelta(minutes=2)
 
 
 class DisruptionController(Controller[PodDisruptionBudget], watches=[Watch(Pod, to="budgets_of")], name="disruption-controller"):
-    """Writes the status of disruption budgets, which evictions take from.
+    """Writes the status of disruption budgets, which evictions consume.
 
-    Where it cannot tell how many pods there should be, it allows no disruption, and the condition says why.
+    If the number of expected pods is unknown, it allows no disruption, and the condition gives the reason.
     """
 
     def budgets_of(self, pod: Head) -> list[ObjectKey]:
-        """A pod counts for all budgets that match its labels."""
+        """Return all budgets that match the pod's labels."""
         return [
             ObjectKey("", budget.metadata.namespace, budget.metadata.name)
             for budget in self.lister(PodDisruptionBudget).each(pod.namespace)
@@ -150,7 +150,9 @@ _UNMANAGED = (
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """``disrupted``: evicted lately and not gone yet, and when; ``stayed``: evicted long ago. ``recheck``: when that changes."""
+    """``disrupted``: recently evicted pods that still exist, with the time; ``stayed``: evicted long ago. ``recheck``: seconds until that
+    changes.
+    """
 
     healthy: int
     expected: Expected
@@ -160,7 +162,14 @@ class Counted:
 
 
 def count(status: PodDisruptionBudgetStatus, pods: Iterable[Pod], expected: Expected, now: datetime) -> Counted:
-    """A pod is healthy that is ready, and neither going nor about to go."""
+    """Return the numbers of a budget's pods. A pod is healthy if it is ready, and neither terminating nor about to be evicted.
+
+    Args:
+        status: The present status, with the evicted pods.
+        pods: The pods that the budget selects.
+        expected: The expected numbers.
+        now: The present time.
+    """
     healthy = 0
     disrupted: dict[str, datetime] = {}
     stayed = []
@@ -179,7 +188,7 @@ def count(status: PodDisruptionBudgetStatus, pods: Iterable[Pod], expected: Expe
 
 
 def status_of(budget: PodDisruptionBudget, counted: Counted, now: datetime) -> PodDisruptionBudgetStatus:
-    """None may go as long as none are expected: the first pods of a new budget may just have come."""
+    """Return the status. No disruption is allowed while no pod is expected: the first pods of a new budget may have just been created."""
     spare = counted.healthy - counted.expected.healthy
     allowed = max(spare, 0) if counted.expected.pods > 0 else 0
     state, reason = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
@@ -206,7 +215,7 @@ def _failed(status: PodDisruptionBudgetStatus, why: str, now: datetime) -> PodDi
 
 
 def _with(conditions: list[Condition], new: Condition) -> list[Condition]:
-    """``new`` in its place; its time is the old one as long as the status is."""
+    """Replace a condition; its transition time changes only with its status."""
     before = next((one for one in conditions if one.type == new.type), None)
     if before is None:
         return [*conditions, new]

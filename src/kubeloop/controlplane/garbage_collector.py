@@ -1,7 +1,7 @@
-"""Garbage collector: deletes objects whose owners are gone, and carries out orphaning and foreground deletion.
+"""Garbage collector: deletes objects whose owners are gone, and performs orphaning and foreground deletion.
 
-Source: Kubernetes pkg/controller/garbagecollector/garbagecollector.go; documentation, "Garbage Collection". ``ownership_graph`` remembers,
-this decides and acts; what the graph does not know is asked from the server before anything is deleted.
+Source: Kubernetes pkg/controller/garbagecollector/garbagecollector.go; documentation, "Garbage Collection". ``ownership_graph`` stores the
+references; this module decides and acts; facts that the graph lacks are read from the server before anything is deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubeloop.client.discovery import ApiResource
 from kubeloop.controller import Result, RunnableContext, RunnerStats
 from kubeloop.controller.runner.runnable import ReconcileCounts
 from kubeloop.controller.runner.workers import Workers
-from kubeloop.controlplane.ownership_graph import FOREGROUND, ORPHAN, Item, Node, Owner, OwnershipGraph
+from kubeloop.controlplane.ownership_graph import FOREGROUND, ORPHAN, Item, Node, OwnerEdge, OwnershipGraph
 from kubeloop.meta import (
     Conflict,
     GroupVersionKind,
@@ -35,18 +35,18 @@ from kubeloop.timing import Backoff
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controlplane")
 
 _WORKERS = 10
-#: Never owners nor worth collecting, and the most frequent objects of a cluster (upstream ignores them too).
+#: Kinds that are never owners nor collected, and are the most frequent objects of a cluster (upstream ignores them too).
 _IGNORED = {("", "events"), ("events.k8s.io", "events")}
-#: Seconds for which a resource that ought to be served is looked for; discovery follows definitions with a delay.
+#: Seconds to wait for a resource that should be served; discovery follows definitions with a delay.
 _DISCOVERY = 10.0
 _DEFINITION = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
 class _Watched(NamedTuple):
-    """``resource`` is its name as definitions have it: ``foos.example.com``."""
+    """A watched kind. ``resource`` is the name of its definition: ``foos.example.com``."""
 
     registration: Registration[Resource]
     resource: str
@@ -62,13 +62,13 @@ class _Metadata(msgspec.Struct):
 
 
 class GarbageCollector:
-    """Watches every kind that can be listed, watched and deleted, custom ones from the moment their definition is established.
+    """Watches every kind that can be listed, watched and deleted; custom kinds as soon as their definition is established.
 
     Guarantees
         An object is deleted only if every one of its owners is known to be gone, or is being deleted in the foreground and waits for it;
-        each is asked from the server itself, by uid, and the deletion names uid and version of what was looked at.
+        each owner is read from the server, by uid, and the deletion has uid and version of the checked object as preconditions.
 
-    ``classes``: the Python class to watch a kind with, so that an informer is shared with the controllers that use it.
+    ``classes``: the Python class to watch a kind with, so that it shares an informer with the controllers that use it.
     """
 
     needs_leader = True
@@ -97,7 +97,7 @@ class GarbageCollector:
 
     @property
     def tasks(self) -> Supervisor | None:
-        """The owner of its background tasks; None before it is connected."""
+        """The supervisor of its background tasks; None before it is connected."""
         return self._leaving
 
     async def connect(self, surroundings: RunnableContext) -> None:
@@ -111,16 +111,16 @@ class GarbageCollector:
         changed = self._definition_changed
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=changed, name=f"{self.name} definitions")
         self._leaving = Supervisor(clock, log)
-        self._leaving.start(self._leave_what_is_gone, name=f"{self.name} leaves what is gone")
+        self._leaving.start(self._leave_what_is_gone, name=f"{self.name} stops informers of removed kinds")
 
     async def synced(self, timeout: float) -> None:
         for watched in list(self._watched.values()):
-            with contextlib.suppress(InformerStopped):  # its definition went meanwhile
+            with contextlib.suppress(InformerStopped):  # its definition was deleted meanwhile
                 await watched.registration.wait_synced(timeout)
 
     async def run(self) -> None:
-        # A definition established after the kinds were asked for, but before the informer of definitions had its first list, is told to
-        # nobody as a change. Looking once more when that list is in closes the gap.
+        # A definition established after discovery was read, but before the informer of definitions had its first list, causes no change
+        # event. Reading discovery again after that list closes the gap.
         await self._until_known(self._look)
         if self._workers is not None:
             await self._workers.run()
@@ -139,23 +139,23 @@ class GarbageCollector:
         if self._queue is not None:
             self._queue.shut_down()
 
-    # ------------------------------------------------------------------------------------------------------------ what is watched
+    # ------------------------------------------------------------------------------------------------------------ watched kinds
 
     async def _watch_everything(self, but: str = "") -> None:
-        """Watch what is served and not watched yet; ``but`` is a resource (``foos.example.com``) that discovery may still show."""
+        """Watch all served kinds that are not watched yet; ``but`` is a resource (``foos.example.com``) that discovery may still show."""
         for resource in await self._client.mapper.resources():
             if self._is_collectable(resource) and str(resource.gvr.group_resource) != but:
                 self._watch(resource)
 
     async def _served(self) -> set[GroupVersionKind]:
-        """Return the kinds that the server has now, from fresh discovery."""
+        """Return the kinds that the server has now, from new discovery."""
         self._client.mapper.forget()
         return {resource.gvk for resource in await self._client.mapper.resources()}
 
     def _is_collectable(self, resource: ApiResource) -> bool:
         if (resource.gvr.group, resource.gvr.resource) in _IGNORED or not {"list", "watch", "delete"} <= set(resource.verbs):
             return False
-        # One version of a resource is enough: all show the same objects. The preferred one comes first.
+        # One version of a resource is enough: all show the same objects. The preferred one is first.
         return not any(gvk.group == resource.gvk.group and gvk.kind == resource.gvk.kind for gvk in self._watched)
 
     def _watch(self, resource: ApiResource) -> None:
@@ -168,14 +168,14 @@ class GarbageCollector:
     async def _unwatch(self, gvk: GroupVersionKind) -> None:
         watched = self._watched.pop(gvk)
         watched.registration.remove()
-        if gvk not in self._classes:  # those are other controllers' too
+        if gvk not in self._classes:  # other controllers use those too
             await self._around.informers.remove(watched.informer)
 
     async def _leave_what_is_gone(self) -> None:
-        """Until all has its first list.
+        """Stop the informers of removed kinds until all informers have their first list.
 
-        Of a kind whose definition went before anybody looked, and that discovery, which is behind, still showed, nobody will tell that
-        it is gone: its list would be waited for without end.
+        A definition may be deleted while lagging discovery still shows its kind. No event reports such a removal, and the
+        first list of the kind would be awaited for ever.
         """
         clock = self._around.clock
         backoff = Backoff(initial=1.0, cap=10.0, clock=clock)
@@ -184,20 +184,20 @@ class GarbageCollector:
             try:
                 served = await self._served()
             except KubeloopError as error:
-                log.warning("cannot tell what is served: %s; looking again", error)
+                log.warning("cannot read the served kinds: %s; trying again", error)
                 continue
             for gvk, watched in list(self._watched.items()):
                 if gvk not in served and not watched.informer.synced and self._watched.get(gvk) is watched:
                     await self._unwatch(gvk)
 
     async def _definition_changed(self, event: Event[Resource]) -> None:
-        """A custom kind appeared, changed its versions or has gone: look at what is served now."""
+        """Handle a custom kind that was added, changed its versions or was removed: read discovery again."""
         if event.initial or event.type is EventType.RESYNC:
-            return  # ``run`` looks at what is served when all that was there at the beginning is known
+            return  # ``run`` reads discovery once the informer of definitions has its first list
         await self._until_known(lambda: self._look_at(event))
 
     async def _until_known(self, look: Callable[[], Awaitable[bool]]) -> None:
-        """Look at what is served until the server answers, and shows what it says to serve: it may be a moment behind."""
+        """Call ``look`` until the server responds and shows all established kinds: discovery may lag a moment."""
         clock = self._around.clock
         backoff = Backoff(initial=0.1, cap=5.0, clock=clock)
         until = clock.now() + _DISCOVERY
@@ -206,7 +206,7 @@ class GarbageCollector:
                 if await look() or clock.now() >= until:
                     return
             except KubeloopError as error:
-                log.warning("cannot tell what is served: %s; looking again", error)
+                log.warning("cannot read the served kinds: %s; trying again", error)
             await clock.sleep(backoff.next())
 
     async def _look(self) -> bool:
@@ -215,7 +215,7 @@ class GarbageCollector:
         return True
 
     async def _look_at(self, event: Event[Resource]) -> bool:
-        """Whether all is in order after a definition changed; False: it is established, and its resource does not show yet."""
+        """Update the watched kinds after a change of a definition; False: it is established, but discovery does not show it yet."""
         name = event.head.name
         deleted = event.type is EventType.DELETED
         served = await self._served()
@@ -224,7 +224,7 @@ class GarbageCollector:
             if watched.resource == name and (gone is not None or gvk not in served):
                 await self._unwatch(gvk)
         if isinstance(gone, Unstructured):
-            # With its definition every object of a kind goes, and the watch that would have told may have ended before.
+            # With its definition every object of a kind is deleted, and the watch may have ended before reporting that.
             for uid in self._graph.uids(gone.get("spec", "group", default=""), gone.get("spec", "names", "kind", default="")):
                 self._is_gone(uid)
         await self._watch_everything(but=name if deleted else "")
@@ -275,12 +275,12 @@ class GarbageCollector:
         return None
 
     async def _judge(self, item: Item, live: PartialObject) -> None:
-        """Delete what has no owner left; take owners off that are gone while others remain."""
+        """Delete an object without remaining owners; remove owner references to missing owners while others remain."""
         gone: list[str] = []
         waiting: list[str] = []
         solid = False
         for reference in live.metadata.owner_references:
-            owner = Owner(reference.api_version, reference.kind, reference.name, reference.uid)
+            owner = OwnerEdge(reference.api_version, reference.kind, reference.name, reference.uid)
             state = await self._state_of(owner, item.namespace)
             if state == "gone":
                 gone.append(owner.uid)
@@ -293,7 +293,7 @@ class GarbageCollector:
                 await self._drop_owners(item, live, [*gone, *waiting])
             return
         if waiting and self._graph.dependents(item.uid):
-            # Owners that wait expect their dependents' dependents to go first, too.
+            # Waiting owners expect their dependents' dependents to be deleted first, too.
             await self._break_circles(item)
             await self._delete(item, live, "Foreground")
         elif ORPHAN in live.metadata.finalizers:
@@ -303,10 +303,10 @@ class GarbageCollector:
         else:
             await self._delete(item, live, "Background")
 
-    async def _state_of(self, owner: Owner, namespace: str) -> str:
-        """``solid``, ``waiting`` (for its dependents to go) or ``gone``."""
+    async def _state_of(self, owner: OwnerEdge, namespace: str) -> str:
+        """Return ``solid``, ``waiting`` (for its dependents to be deleted) or ``gone``."""
         if not namespace and await self._is_namespaced(owner):
-            # Nobody can say in which namespace. Such a reference is never a reason to delete (upstream does not act on it either).
+            # The namespace is unknown. Such a reference is never a reason to delete (upstream does not act on it either).
             return "solid"
         if self._graph.is_gone(owner.uid):
             return "gone"
@@ -334,7 +334,7 @@ class GarbageCollector:
         await self._drop_finalizer(item, live, ORPHAN)
 
     async def _break_circles(self, item: Item) -> None:
-        """A dependent that waits for its own dependents, and is one of them by a circle, must not block what it waits for."""
+        """Unblock a cycle: a dependent that waits for its own dependents, and is one of them, must not block that object."""
         for dependent in self._graph.dependents(item.uid):
             if not dependent.waits:
                 continue
@@ -386,10 +386,16 @@ class GarbageCollector:
         return live if live is not None and live.metadata.uid == item.uid else None
 
     async def _read(self, api_version: str, kind: str, namespace: str, name: str) -> PartialObject | None:
-        """The object's metadata; None if there is none. An owner of a namespaced object lives in its namespace or in none.
+        """Return the object's metadata; None if it does not exist. An owner of a namespaced object is in its namespace or cluster-scoped.
+
+        Args:
+            api_version: Group and version of the kind.
+            kind: The kind.
+            namespace: Namespace of the dependent.
+            name: Name of the owner.
 
         Raises:
-            KubeloopError: the server does not know the kind: nobody can say whether the owner exists, so nothing may be deleted.
+            KubeloopError: the server does not know the kind: the owner may exist, so nothing may be deleted.
         """
         cls = await self._served_class(api_version, kind)
         if cls is None:
@@ -400,7 +406,7 @@ class GarbageCollector:
         except NotFound:
             return None
 
-    async def _is_namespaced(self, owner: Owner) -> bool:
+    async def _is_namespaced(self, owner: OwnerEdge) -> bool:
         cls = await self._served_class(owner.api_version, owner.kind)
         return cls is not None and (await self._client.mapping(cls)).namespaced
 
@@ -430,9 +436,9 @@ class GarbageCollector:
 
 def _node(head: Head, kind: type[Resource]) -> Node:
     owners = tuple(
-        Owner(owner.api_version, owner.kind, owner.name, owner.uid, bool(owner.block_owner_deletion)) for owner in head.owner_references
+        OwnerEdge(owner.api_version, owner.kind, owner.name, owner.uid, bool(owner.block_owner_deletion)) for owner in head.owner_references
     )
-    # Heads do not carry finalizers; they matter only for the few objects that are being deleted.
+    # Heads have no finalizers; they matter only for the few objects that are being deleted.
     finalizers = (_FINALIZERS.decode(head.document()).metadata.finalizers or ()) if head.deleting else ()
     return Node(
         Item(head.uid, kind.api_version, kind.kind, head.namespace, head.name), owners, deleting=head.deleting, finalizers=finalizers
@@ -440,7 +446,7 @@ def _node(head: Head, kind: type[Resource]) -> Node:
 
 
 def _is_established(definition: Resource) -> bool:
-    """Whether a definition ought to show in discovery."""
+    """Whether discovery should show the kind of a definition."""
     if not isinstance(definition, Unstructured) or definition.metadata.deletion_timestamp is not None:
         return False
     if not any(version.get("served") for version in definition.get("spec", "versions", default=None) or []):
@@ -450,7 +456,7 @@ def _is_established(definition: Resource) -> bool:
 
 
 def _guard(live: PartialObject) -> dict[str, object]:
-    """Has the server refuse the patch if the object is not the one, or not in the state, that was looked at."""
+    """Return preconditions: the server refuses the patch if the object was replaced or changed since it was checked."""
     return {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
 
 

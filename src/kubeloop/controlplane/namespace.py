@@ -1,4 +1,4 @@
-"""Namespace controller: empties a namespace that is being deleted, then lets it go.
+"""Namespace controller: deletes the content of a terminating namespace, then removes its finalizer.
 
 Source: Kubernetes pkg/controller/namespace/deletion/namespaced_resources_deleter.go and status_condition_utils.go.
 """
@@ -22,15 +22,15 @@ from kubeloop.controller import Controller, Result
 from kubeloop.meta import KubeloopError, MethodNotAllowed, NotFound, PartialObject, Resource, Unstructured
 
 FINALIZER = "kubernetes"
-#: Resources asked at once. A namespace has some forty of them.
+#: Number of concurrent requests for resources. A namespace has some forty of them.
 _AT_ONCE = 8
-#: Seconds until what remains is looked at again; each time longer, since nothing tells when the last finalizer is gone.
+#: Seconds until remaining objects are checked again; each time longer, because no event reports the removal of the last finalizer.
 _FIRST_LOOK, _LONGEST_LOOK = 0.2, 15.0
 
 
 @dataclass(slots=True)
 class _Remains:
-    """What is left in a namespace, by resource and by finalizer, and what could not be asked."""
+    """The remaining objects of a namespace, by resource and by finalizer, and the resources that could not be listed."""
 
     objects: Counter[str] = field(default_factory=Counter)
     finalizers: Counter[str] = field(default_factory=Counter)
@@ -54,7 +54,8 @@ class _State(NamedTuple):
 class NamespaceController(Controller[Namespace], workers=10, name="namespace-controller"):
     """Deletes all objects of a Terminating namespace, in the background; removes the finalizer when none is left.
 
-    What stays, and why, is said in the namespace's conditions. A resource that cannot be listed keeps the namespace: it might hold objects.
+    The namespace's conditions list remaining objects and reasons. A resource that cannot be listed blocks the deletion: it might have
+    objects.
     """
 
     async def start(self) -> None:
@@ -76,7 +77,7 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
 
     async def _empty(self, name: str) -> _Remains:
         remains = _Remains()
-        # Custom kinds may have come since the last look, and their objects would be left behind.
+        # Custom kinds may have been added since the last reconcile, and their objects would be left behind.
         self.client.mapper.forget()
         try:
             resources = await self.client.mapper.resources()
@@ -177,7 +178,7 @@ def _states(remains: _Remains) -> list[_State]:
 
 
 def conditions_of(before: list[NamespaceCondition], states: list[_State], now: datetime) -> list[NamespaceCondition]:
-    """The conditions anew; one whose state did not change keeps its time."""
+    """Return the new conditions; a condition with unchanged state keeps its time."""
     known = {condition.type: condition for condition in before}
     fresh: list[NamespaceCondition] = []
     for kind, state, reason, message in states:

@@ -22,8 +22,8 @@ from kubeloop.controlplane.pod_status import NOTHING_MISSING, PodAddresses, diff
 from kubeloop.controlplane.scheduling_facts import BIND_COMPLETED, PodFacts, node_facts
 from kubeloop.controlplane.simulation import Simulation, unknown_probes
 from kubeloop.meta import AlreadyExists, Conflict, Invalid, NotFound, ObjectKey, ObjectMeta, Quantity, Resource
-from kubeloop.meta.version import VERSION
 from kubeloop.types import JSONObject
+from kubeloop.version import VERSION
 
 #: Seconds that a pod takes from being bound to running, by pod.
 Delay = Callable[[Pod], float]

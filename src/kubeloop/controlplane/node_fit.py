@@ -241,7 +241,7 @@ def _spread_selector(pod: PodFacts, constraint: JSONObject) -> Selector:
 
 
 def _affinity(pod: PodFacts, cluster: ClusterFacts) -> NodeFilter:
-    """Return the filter for affinity and anti-affinity between pods: those of this pod, and the anti-affinity of those that run."""
+    """Return the filter for affinity and anti-affinity between pods: the pod's own terms, and the anti-affinity of running pods."""
     wanted, unwanted, repelled = Counter[tuple[str, str]](), Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     names = cluster.namespaces
     for node in cluster.nodes:

@@ -58,7 +58,7 @@ class NodeLifecycleController(Controller[Node], name="node-lifecycle-controller"
             return
         node.spec.taints = list(taints)
         change: dict[str, Any] = {
-            # The version is a precondition: whoever changed the taints meanwhile is not overwritten.
+            # The version is a precondition, so that concurrent changes of the taints are not overwritten.
             "metadata": {"resourceVersion": node.metadata.resource_version},
             "spec": {"taints": to_dict(node).get("spec", {}).get("taints")},
         }

@@ -1,4 +1,4 @@
-"""Who depends on whom in a cluster, by uid: the memory of the garbage collector. No I/O.
+"""The graph of owner references in a cluster, by uid: the state of the garbage collector. No I/O.
 
 Source: Kubernetes pkg/controller/garbagecollector/graph_builder.go; documentation, "Garbage Collection".
 """
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
-#: Uids known to be gone, so that the dependents of one owner do not each ask the server for it. Upstream keeps 500.
+#: Number of cached uids of deleted owners, so that the dependents of one owner do not each read it from the server. Upstream caches 500.
 _GONE = 4096
 
 
-class Owner(NamedTuple):
+class OwnerEdge(NamedTuple):
     """One owner reference of a dependent; ``blocks`` is blockOwnerDeletion."""
 
     api_version: str
@@ -27,7 +27,7 @@ class Owner(NamedTuple):
 
 
 class Item(NamedTuple):
-    """An object as the graph knows it. Prints as people name it."""
+    """An object's identity in the graph. Prints as people name it."""
 
     uid: str
     api_version: str
@@ -44,7 +44,7 @@ class Node:
 
     __slots__ = ("deleting", "finalizers", "item", "owners")
 
-    def __init__(self, item: Item, owners: tuple[Owner, ...], *, deleting: bool = False, finalizers: Iterable[str] = ()) -> None:
+    def __init__(self, item: Item, owners: tuple[OwnerEdge, ...], *, deleting: bool = False, finalizers: Iterable[str] = ()) -> None:
         self.item = item
         self.owners = owners
         self.deleting = deleting
@@ -52,7 +52,7 @@ class Node:
 
     @property
     def orphans(self) -> bool:
-        """It is being deleted, and its dependents are to be let go first."""
+        """It is being deleted, and its dependents are to be orphaned first."""
         return self.deleting and ORPHAN in self.finalizers
 
     @property
@@ -61,16 +61,17 @@ class Node:
         return self.deleting and FOREGROUND in self.finalizers
 
     def blocks(self, owner: str) -> bool:
-        """Whether the foreground deletion of the owner of that uid has to wait for this one."""
+        """Whether the foreground deletion of the owner with that uid has to wait for this object."""
         return any(reference.uid == owner and reference.blocks for reference in self.owners)
 
 
 class OwnershipGraph:
-    """Follows the events of all kinds and says which objects deserve a look after each of them.
+    """Processes the events of all kinds and returns the objects to check after each of them.
 
-    ``put`` and ``remove`` return items whose fate may have changed: an object with an owner that is not known here; the dependents of one
-    that vanished or began a foreground deletion; an owner whose last blocking dependent may have gone. Whether an owner that is not
-    known here really does not exist is for the server to say.
+    ``put`` and ``remove`` return items whose state may have changed: an object with an unknown owner; the dependents of an owner
+    that vanished or began a foreground deletion; an owner whose last blocking dependent may have gone. Only the server knows whether an
+    unknown
+    owner really does not exist.
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,7 @@ class OwnershipGraph:
         return self._nodes.get(uid)
 
     def uids(self, group: str, kind: str) -> set[str]:
-        """Of all objects of a kind, whatever its version, that are known or that somebody names as an owner. Looks at every object."""
+        """Return the uids of all objects of a kind, in any version, that are known or named as an owner. Scans every object."""
         own = {uid for uid, node in self._nodes.items() if (node.item.api_version.rpartition("/")[0], node.item.kind) == (group, kind)}
         named = {
             owner.uid
@@ -96,15 +97,15 @@ class OwnershipGraph:
         return own | named
 
     def dependents(self, uid: str) -> list[Node]:
-        """Known objects with an owner reference to ``uid``, whether or not ``uid`` itself is known."""
+        """Return the known objects with an owner reference to ``uid``, whether or not ``uid`` itself is known."""
         return [self._nodes[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
 
     def is_gone(self, uid: str) -> bool:
-        """Whether the object of that uid is known not to exist any more. False: unknown."""
+        """Whether the object with that uid is known to be deleted. False: unknown."""
         return uid in self._gone
 
     def forget_owner(self, uid: str) -> None:
-        """The server has no object of that uid. (Uids are never given twice, so this stays true.)"""
+        """Record that the server has no object with that uid. (Uids are never reused, so this stays true.)"""
         if uid in self._nodes:
             return
         self._gone[uid] = None
@@ -113,7 +114,7 @@ class OwnershipGraph:
             self._gone.popitem(last=False)
 
     def put(self, node: Node) -> list[Item]:
-        """An object was added, or has changed."""
+        """Record an added or changed object."""
         uid = node.item.uid
         before = self._nodes.get(uid)
         self._nodes[uid] = node
@@ -127,7 +128,7 @@ class OwnershipGraph:
         return list(self._look_after_put(node, before, owners_before))
 
     def remove(self, uid: str) -> list[Item]:
-        """An object is gone for good."""
+        """Record the deletion of an object."""
         node = self._nodes.pop(uid, None)
         self.forget_owner(uid)
         owners = node.owners if node is not None else ()
@@ -152,8 +153,9 @@ class OwnershipGraph:
         for uid in owners_before - {owner.uid for owner in node.owners}:
             yield from self._waiting(uid)
 
-    def _is_well(self, owner: Owner, namespace: str) -> bool:
-        """Whether an owner is known, stays, and is what the reference says: one that names an object elsewhere, or by another name, refers
+    def _is_well(self, owner: OwnerEdge, namespace: str) -> bool:
+        """Whether an owner is known, stays, and matches the reference: a reference to an object in another namespace, or with another name,
+        refers
         to nothing (upstream addDependentToOwners).
         """
         node = self._nodes.get(owner.uid)

@@ -85,7 +85,7 @@ class PodGarbageCollector(KeyController[Pod], predicates=[_never], reads=[Node],
         return missing
 
     async def _fail_and_delete(self, pod: Pod, message: str) -> None:
-        """Delete one pod. A failure is logged, and the next sweep tries again: it must not hold up other pods."""
+        """Delete one pod. A failure is logged, and the next sweep tries again: it must not delay other pods."""
         try:
             await self._write_failed(pod, message)
             await self.client.delete(pod, grace_period=0, options=DeleteOptions(uid=pod.metadata.uid))

@@ -1,4 +1,4 @@
-"""Which pods of a ReplicaSet are deleted first when it has too many.
+"""The deletion order of the pods of a ReplicaSet that has too many.
 
 Source: Kubernetes pkg/controller/controller_utils.go ActivePodsWithRanks; KEP-2255 (pod-deletion-cost).
 """
@@ -21,7 +21,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def ready_since(pod: Pod) -> datetime | None:
-    """When the pod last became ready; None if it is not."""
+    """Return when the pod last became ready; None if it is not ready."""
     for condition in pod.status.conditions:
         if condition.type == "Ready" and condition.status == "True":
             return condition.last_transition_time
@@ -29,7 +29,7 @@ def ready_since(pod: Pod) -> datetime | None:
 
 
 def is_available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
-    """Ready for at least ``min_ready_seconds``."""
+    """Whether the pod has been ready for at least ``min_ready_seconds``."""
     since = ready_since(pod)
     if not is_ready(pod):
         return False
@@ -37,16 +37,16 @@ def is_available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
 
 
 def is_active(pod: Pod) -> bool:
-    """Neither finished nor being deleted."""
+    """Whether the pod is neither finished nor being deleted."""
     return pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None
 
 
 def deletion_order(pods: Iterable[Pod], neighbours: dict[str, int], now: datetime) -> list[Pod]:
-    """The first are to go first: unassigned before assigned, pending before running, not ready before ready, cheap before dear, on
-    crowded nodes before lonely ones, lately ready before long ready, restarted before not, young before old.
+    """Sort pods, first to be deleted first: unassigned before assigned, pending before running, not ready before ready, cheap before
+    expensive, on crowded nodes before others, recently ready before long ready, restarted before not, young before old.
 
-    ``neighbours`` is how many pods of the same Deployment, or else ReplicaSet, run on each node. Ages are compared on a logarithmic
-    scale, as upstream, so that the choice among pods of about one age is left to the uid, which is as good as random.
+    ``neighbours`` is the number of pods of the same Deployment, or else ReplicaSet, on each node. Ages are compared on a logarithmic
+    scale, as upstream, so that the uid decides, as good as at random, among pods of similar age.
     """
 
     def rank(pod: Pod) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ BOUND = "Bound"
 
 
 class PodReference(NamedTuple):
-    """One use of an object of the pod's namespace. ``keys``: those that it must have. One of ``volume`` and ``container`` is set."""
+    """One use of an object of the pod's namespace. ``keys``: the required keys. One of ``volume`` and ``container`` is set."""
 
     kind: str
     name: str
@@ -81,7 +81,7 @@ def _of_container(container: JSONObject) -> Iterator[PodReference]:
 def find_missing(
     namespace: str, references: list[PodReference], keys: Mapping[tuple[str, str], frozenset[str] | None]
 ) -> MissingReferences:
-    """Return which references cannot be resolved; ``keys`` are those of each object by kind and name, None for one that is not there."""
+    """Return which references cannot be resolved; ``keys`` are those of each object by kind and name, None for a missing object."""
     volumes: dict[str, str] = {}
     containers: dict[str, str] = {}
     for one in references:

@@ -37,7 +37,14 @@ class Observation:
 
 
 def starting(pod: JSONObject, addresses: PodAddresses, now: datetime, missing: MissingReferences = NOTHING_MISSING) -> Observation:
-    """Return the status of a pod whose containers are being made."""
+    """Return the status of a pod whose containers are being created.
+
+    Args:
+        pod: The pod.
+        addresses: Its addresses.
+        now: The present time.
+        missing: The references that keep it from starting.
+    """
     spec = pod["spec"]
     first = "PodInitializing" if spec.get("initContainers") else "ContainerCreating"
     init = [_waiting(one, "PodInitializing") for one in spec.get("initContainers") or ()]
@@ -48,7 +55,15 @@ def starting(pod: JSONObject, addresses: PodAddresses, now: datetime, missing: M
 def running(
     pod: JSONObject, simulation: Simulation, addresses: PodAddresses, now: datetime, missing: MissingReferences = NOTHING_MISSING
 ) -> Observation:
-    """Return the status of a pod whose volumes are mounted: containers run, have ended, or wait for what their environment lacks."""
+    """Return the status of a pod whose volumes are mounted: containers run, have ended, or wait for missing environment references.
+
+    Args:
+        pod: The pod.
+        simulation: The behaviour of its containers.
+        addresses: Its addresses.
+        now: The present time.
+        missing: The references that keep containers from starting.
+    """
     spec = pod["spec"]
     init: list[JSONObject] = []
     blocked = False
@@ -80,7 +95,14 @@ def running(
 
 
 def terminated(pod: JSONObject, addresses: PodAddresses, now: datetime, *, killed: bool) -> JSONObject:
-    """Return the status of a pod that was asked to end; ``killed``: its grace period was over before it did."""
+    """Return the status of a pod that was asked to end.
+
+    Args:
+        pod: The pod.
+        addresses: Its addresses.
+        now: The present time.
+        killed: The grace period was over before its containers ended.
+    """
     code = 137 if killed else 0
     before = pod.get("status") or {}
     init = [_stopped(one, now, code=code) for one in before.get("initContainerStatuses") or ()]
@@ -201,7 +223,7 @@ def _crashed(pod: JSONObject, container: JSONObject, started: str, ended: str, c
 
 
 def _stopped(status: JSONObject, now: datetime, *, code: int) -> JSONObject:
-    """Return the status of a container after it was asked to end; one that has ended, or never ran, stays what it is."""
+    """Return the status of a container after it was asked to end; an ended container, or one never started, keeps its status."""
     started = (status["state"].get("running") or {}).get("startedAt")
     if started is None:
         return status

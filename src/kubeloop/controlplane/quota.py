@@ -1,4 +1,4 @@
-"""ResourceQuota controller: counts what a namespace uses, and frees what went. Admission adds what comes.
+"""ResourceQuota controller: recounts the usage of a namespace after deletions. Admission adds the usage of new objects.
 
 Source: Kubernetes pkg/controller/resourcequota; documentation, "Resource Quotas".
 """
@@ -18,9 +18,9 @@ from kubeloop.meta.quantity import Quantity
 from kubeloop.quota import EVALUATED, Amounts, count_name, evaluator_of, masked, plus
 from kubeloop.types import JSONObject
 
-#: Seconds after which a quota is counted again whatever happens, as upstream; less for kinds whose deletions nobody tells.
+#: Seconds after which a quota is counted again in any case, as upstream; less for kinds whose deletions are not watched.
 RESYNC, UNWATCHED = 300.0, 30.0
-#: Seconds that a write takes at most, usually, from admission to storage.
+#: Usual maximum of seconds from admission to storage.
 _ON_ITS_WAY = 0.2
 _ENDED = frozenset({"Succeeded", "Failed"})
 _WATCHED = frozenset(
@@ -60,10 +60,11 @@ class QuotaController(
     """Writes ``status.hard`` and ``status.used``.
 
     Guarantees
-        It never overwrites usage that admission noted after this controller read the quota.
+        It never overwrites usage that admission recorded after this controller read the quota.
 
     Not guaranteed
-        That what admission let in, and storage does not show a moment later, is counted: the next count corrects it, in five minutes at
+        Objects that admission accepted, and storage does not show a moment later, may be missing: the next count corrects it, in five
+        minutes at
         the latest.
         Deletions of kinds that are not watched are seen within half a minute.
     """
@@ -73,20 +74,20 @@ class QuotaController(
 
     async def reconcile(self, quota: ResourceQuota) -> Result | None:
         try:
-            # The newest, so that what is counted now is not older than what admission noted.
+            # Read from the server, so that this count is not older than admission's record.
             quota = await self.client.get(ResourceQuota, quota.metadata.name, namespace=quota.metadata.namespace)
             unwatched = await self._count(quota)
         except (Conflict, NotFound):
-            return Result(requeue_after=1.0)  # admission was faster, or the quota went, and then nobody asks again
+            return Result(requeue_after=1.0)  # admission was faster, or the quota was deleted, and then no retry follows
         return Result(requeue_after=UNWATCHED if unwatched else RESYNC)
 
     async def _count(self, quota: ResourceQuota) -> bool:
-        """Whether something was counted whose deletions are not told."""
+        """Count the usage; return whether a counted kind is not watched for deletions."""
         hard, noted = quota.spec.hard, quota.status.used
         kinds = _kinds(hard)
         found = await self._found(kinds, quota)
         if any(amount < noted.get(name, amount) for name, amount in found.items()):
-            # What admission has just let in may be on its way to storage: what is noted after ``quota`` was read makes the write conflict.
+            # Just admitted objects may be on their way to storage: usage recorded after ``quota`` was read makes the write conflict.
             await self.clock.sleep(_ON_ITS_WAY)
             found = await self._found(kinds, quota)
         used = masked({**noted, **found}, hard)
@@ -103,7 +104,7 @@ class QuotaController(
         return found
 
     async def _used(self, kind: GroupResource, quota: JSONObject) -> Amounts:
-        """Of the quota's resources that objects of ``kind`` use; nothing if the server does not know the kind."""
+        """Return the usage of the quota's resources by objects of ``kind``; empty if the server does not know the kind."""
         evaluator = evaluator_of(kind)
         names = evaluator.names(quota["spec"]["hard"])
         path = await self._path(kind, quota["metadata"]["namespace"])
@@ -133,7 +134,7 @@ class QuotaController(
 
 
 def _kinds(hard: Amounts) -> list[GroupResource]:
-    """Kinds that use one of the resources."""
+    """Return the kinds that use one of the resources."""
     found = {kind: None for kind, evaluator in EVALUATED.items() if evaluator.names(hard)}
     for name in hard:
         if name.startswith("count/"):

@@ -1,4 +1,4 @@
-"""ReplicaSet controller: keeps so many pods of a template alive, and says how many there are.
+"""ReplicaSet controller: maintains the number of pods of a template, and reports how many there are.
 
 Source: Kubernetes pkg/controller/replicaset/replica_set.go.
 """
@@ -25,13 +25,13 @@ from kubeloop.controlplane.pod_ranking import deletion_order, is_active, is_avai
 from kubeloop.meta import ApiError, KubeloopError, NotFound, ObjectKey, Resource, selector_from
 from kubeloop.timing import Clock
 
-# Expectations: a controller that has just created or deleted waits until its cache shows it, or it would do the same again.
+# Expectations: a controller that has just created or deleted pods waits until its cache shows it, or it would repeat the writes.
 #
-# Level-based: nothing is counted from events. What was written is looked for in the cache, by uid and by version. Source: Kubernetes
+# Level-based: nothing is counted from events. Writes are looked up in the cache, by uid and by version. Source: Kubernetes
 # pkg/controller/controller_utils.go (ControllerExpectations); KEP-5504 (resource versions can be compared).
 
 
-#: After this many seconds the cache is believed whatever it shows, as upstream: a write may never show up, if it was undone at once.
+#: Seconds after which the cache is trusted in any case, as upstream: a write that was undone at once may never show up.
 GIVE_UP = 300.0
 
 
@@ -43,7 +43,7 @@ class _Expected:
 
 
 class Expectations:
-    """What is still to be seen in ``informer``, by the key of the owner for whom it was written."""
+    """Writes that ``informer`` does not show yet, by the key of the owner for which they were made."""
 
     def __init__(self, informer: Informer[Resource], clock: Clock) -> None:
         self._informer = informer
@@ -51,15 +51,15 @@ class Expectations:
         self._expected: dict[ObjectKey, _Expected] = {}
 
     def created(self, owner: ObjectKey, obj: Resource) -> None:
-        """``obj`` is the server's answer to a create."""
+        """Record a created object; ``obj`` is the server's response."""
         self._of(owner).created[obj.metadata.uid] = int(obj.metadata.resource_version or 0)
 
     def deleted(self, owner: ObjectKey, obj: Resource) -> None:
-        """The server accepted the deletion of ``obj``."""
+        """Record the accepted deletion of ``obj``."""
         self._of(owner).deleted[obj.metadata.uid] = (obj.metadata.namespace, obj.metadata.name)
 
     def met(self, owner: ObjectKey) -> bool:
-        """Whether the cache shows everything that was written for ``owner``, or has not for so long that it is believed anyway."""
+        """Whether the cache shows all writes for ``owner``, or has not for so long that it is trusted anyway."""
         expected = self._expected.get(owner)
         if expected is None:
             return True
@@ -80,15 +80,15 @@ class Expectations:
         expected = self._expected.get(owner)
         if expected is None:
             now = self._clock.now()
-            # Owners that are gone are never asked about again.
+            # Deleted owners are never checked again.
             self._expected = {key: one for key, one in self._expected.items() if now - one.since <= GIVE_UP}
             expected = self._expected[owner] = _Expected(now)
         return expected
 
 
-#: Pods created or deleted in one reconcile at most.
+#: Maximum number of pods created or deleted in one reconcile.
 BURST = 500
-#: Looked at again after so many seconds when the cache has not shown the last writes.
+#: Seconds until the next reconcile if the cache does not show the last writes.
 _RECHECK = 1.0
 
 
@@ -157,7 +157,7 @@ class ReplicaSetController(
             await in_growing_batches(one, count)
         except ApiError as error:
             if error.has_cause("NamespaceTerminating"):
-                return  # Nothing can be created there ever again; trying would only fill logs.
+                return  # Nothing can be created in this namespace again; trying would only fill logs.
             self.events.warning(replica_set, "FailedCreate", f"Error creating: {error.status.message}")
             raise
 
@@ -185,7 +185,7 @@ class ReplicaSetController(
                 raise outcome
 
     def _active_of_siblings(self, replica_set: ReplicaSet) -> list[Pod]:
-        """Pods of the other ReplicaSets of the same controller: on a node where a rollout's next version runs, one may go sooner."""
+        """Return the pods of the other ReplicaSets of the same controller: a node that runs the next version may lose an old pod sooner."""
         owner = controller_of(replica_set)
         if owner is None:
             return []
@@ -223,7 +223,7 @@ class ReplicaSetController(
                 await self.client.update_status(replica_set)
 
     def _when_available(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> Result | None:
-        """Nothing happens at the moment at which a ready pod has been ready for long enough: come back then."""
+        """Return when a ready pod becomes available, because no event marks that moment."""
         least = replica_set.spec.min_ready_seconds or 0
         now = self.clock.wall()
         if least and any(is_ready(pod) and not is_available(pod, least, now) for pod in active):
@@ -232,7 +232,7 @@ class ReplicaSetController(
 
 
 def pod_from(template: dict[str, Any], owner: str, namespace: str) -> Pod:
-    """A pod as the template of ``owner`` wants it, with every field of the template, known here or not."""
+    """Return a pod made from the template of ``owner``, with every field of the template, unknown ones included."""
     metadata = template.get("metadata") or {}
     kept = {name: metadata[name] for name in ("labels", "annotations", "finalizers") if metadata.get(name)}
     document = {
@@ -244,9 +244,9 @@ def pod_from(template: dict[str, Any], owner: str, namespace: str) -> Pod:
     return decode(Pod, msgspec.json.encode(document))
 
 
-async def in_growing_batches(one: Callable[[], Awaitable[None]], count: int) -> None:
-    """Call ``one`` so many times, 1, 2, 4 ... at once. After a batch with a failure nothing more is tried, so that what is refused by a
-    quota or a webhook is refused once and not five hundred times (slowStartBatch upstream).
+async def in_growing_batches(action: Callable[[], Awaitable[None]], count: int) -> None:
+    """Call ``action`` ``count`` times, 1, 2, 4 ... at once. After a batch with a failure no more batches follow, so that a quota or
+    a webhook refuses once and not five hundred times (slowStartBatch upstream).
 
     Raises:
         Exception: the first failure.
@@ -254,8 +254,8 @@ async def in_growing_batches(one: Callable[[], Awaitable[None]], count: int) -> 
     size = 1
     while count > 0:
         size = min(size, count)
-        # All calls do the same: the first error stands for those of its batch, which failed for the same reason.
-        outcomes = await asyncio.gather(*(one() for _ in range(size)), return_exceptions=True)
+        # All calls do the same: the first error represents those of its batch, which failed for the same reason.
+        outcomes = await asyncio.gather(*(action() for _ in range(size)), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome

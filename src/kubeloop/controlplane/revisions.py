@@ -1,4 +1,4 @@
-"""The ReplicaSets of a Deployment: which one is new, what a fresh one looks like, and the annotations that number and measure them.
+"""The ReplicaSets of a Deployment: finds and creates the new one, and the annotations with revision and size.
 
 Source: Kubernetes pkg/controller/deployment/util/deployment_util.go and sync.go.
 """
@@ -27,13 +27,13 @@ _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
 def template_of(obj: Deployment | ReplicaSet) -> dict[str, Any]:
-    """The pod template as a tree of its own, with every field the server sent."""
+    """Return the pod template as a separate tree, with every field the server sent."""
     template: dict[str, Any] = copy.deepcopy(to_dict(obj)["spec"]["template"])
     return template
 
 
 def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSet | None, list[ReplicaSet]]:
-    """The ReplicaSet whose template is the Deployment's (the oldest, should there be several), and all others, oldest first."""
+    """Return the ReplicaSet with the Deployment's template (the oldest, if there are several), and all others, oldest first."""
     ordered = sorted(sets, key=lambda one: (one.metadata.creation_timestamp or _BEGINNING, one.metadata.name))
     wanted = template_of(deployment)
     new = next((one for one in ordered if same_template(template_of(one), wanted)), None)
@@ -41,7 +41,7 @@ def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSe
 
 
 def revision(obj: Deployment | ReplicaSet) -> int:
-    """0 without a number."""
+    """Return the revision number; 0 if there is none."""
     text = obj.metadata.annotations.get(REVISION, "")
     return int(text) if text.isdigit() else 0
 
@@ -51,13 +51,23 @@ def next_revision(old: Iterable[ReplicaSet]) -> int:
 
 
 def new_name(deployment: Deployment) -> tuple[str, str]:
-    """Name and hash of a fresh ReplicaSet."""
+    """Return name and hash of a new ReplicaSet."""
     value = template_hash(template_of(deployment), deployment.status.collision_count)
     return f"{deployment.metadata.name}-{value}", value
 
 
 def fresh(deployment: Deployment, number: int, replicas: int, bounds: Bounds) -> ReplicaSet:
-    """The ReplicaSet of the Deployment's present template, not created yet."""
+    """Return the ReplicaSet of the Deployment's present template, not created yet.
+
+    Args:
+        deployment: The Deployment.
+        number: Its revision.
+        replicas: Its size.
+        bounds: The limits of the rollout.
+
+    Returns:
+        The object to create.
+    """
     name, value = new_name(deployment)
     template = with_hash(template_of(deployment), value)
     spec = to_dict(deployment)["spec"]
@@ -84,12 +94,12 @@ def copied_annotations(deployment: Deployment) -> dict[str, str]:
 
 
 def measure(bounds: Bounds) -> dict[str, str]:
-    """What a ReplicaSet must know to be scaled in proportion later."""
+    """Return the annotations that a ReplicaSet needs to be scaled in proportion later."""
     return {DESIRED: str(bounds.replicas), MOST: str(bounds.most)}
 
 
 def new_annotations(deployment: Deployment, new: ReplicaSet, number: int) -> dict[str, str]:
-    """What the new ReplicaSet's annotations should be: the Deployment's, and ``number``, its former one kept in the history.
+    """Return the annotations for the new ReplicaSet: the Deployment's, and revision ``number``; its former revision goes into the history.
 
     A ReplicaSet that becomes the new one again (a rollback) gets the next number.
     """
@@ -120,7 +130,7 @@ def size(replica_set: ReplicaSet) -> int:
 
 
 def expendable(old: Sequence[ReplicaSet], limit: int) -> list[ReplicaSet]:
-    """Old ReplicaSets beyond the history limit, those of the lowest revision first; only empty ones that nobody is changing."""
+    """Return old ReplicaSets beyond the history limit, lowest revision first; only empty ones without pending changes."""
     idle = [
         one
         for one in old

@@ -1,4 +1,4 @@
-"""Cluster roles that are put together from others: ``view``, ``edit`` and ``admin`` among them.
+"""Aggregated cluster roles, such as ``view``, ``edit`` and ``admin``.
 
 Source: Kubernetes pkg/controller/clusterroleaggregation; documentation, "Aggregated ClusterRoles".
 """
@@ -10,7 +10,7 @@ from kubeloop.cache import Head
 from kubeloop.controller import Controller, Watch
 from kubeloop.meta import NotFound, ObjectKey, ObjectMeta, selector_from
 
-#: Upstream's, so that either control plane takes over from the other.
+#: Upstream's name, so that either control plane takes over from the other.
 MANAGER = "clusterrole-aggregation-controller"
 _RULE = "aggregationRule"
 
@@ -19,7 +19,7 @@ class ClusterRoleAggregator(Controller[ClusterRole], watches=[Watch(ClusterRole,
     """Keeps the rules of a role with an ``aggregationRule`` equal to those of the roles that its selectors match, each once."""
 
     def all_aggregated(self, _: Head) -> list[ObjectKey]:
-        """There are few roles, and any may belong to any: all are looked at again."""
+        """Return all aggregated roles: there are few roles, and any may contribute to any."""
         return [ObjectKey("", "", head.name) for head in self.lister(ClusterRole).heads() if head.value(_RULE)]
 
     async def reconcile(self, role: ClusterRole) -> None:

@@ -1,6 +1,6 @@
-"""How a Deployment moves from its old ReplicaSets to the new one: numbers in, numbers out.
+"""The rollout of a Deployment from its old ReplicaSets to the new one, as pure computation.
 
-No I/O and no clock: the Deployment controller carries out what is decided here.
+No I/O and no clock: the Deployment controller executes the decisions.
 Source: Kubernetes pkg/controller/deployment (rolling.go, sync.go) and its util/deployment_util.go.
 """
 
@@ -16,7 +16,7 @@ from kubeloop.meta import IntOrString
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far a rollout may stray from ``replicas``: so many more pods at once, so many unavailable."""
+    """The limits of a rollout around ``replicas``: how many more pods at once, how many unavailable."""
 
     replicas: int
     surge: int
@@ -24,9 +24,10 @@ class Bounds:
 
     @classmethod
     def resolve(cls, replicas: int, max_surge: IntOrString | None, max_unavailable: IntOrString | None) -> Bounds:
-        """From the fields of ``spec.strategy.rollingUpdate``: numbers, or percentages of ``replicas`` (surge rounded up, the other down).
+        """Resolve the fields of ``spec.strategy.rollingUpdate``: numbers, or percentages of ``replicas`` (surge rounded up, the other
+        down).
 
-        Both zero would never move: one pod may then be unavailable (ResolveFenceposts).
+        If both are zero, a rollout would never progress: then one pod may be unavailable (ResolveFenceposts).
         """
         surge = scaled(max_surge, replicas, up=True)
         unavailable = scaled(max_unavailable, replicas, up=False)
@@ -45,7 +46,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """A ReplicaSet as a rollout sees it. ``before`` is the most pods its Deployment could have when it was last scaled (annotation)."""
+    """A ReplicaSet during a rollout. ``before`` is the maximum of pods of its Deployment when it was last scaled (annotation)."""
 
     name: str
     replicas: int
@@ -56,7 +57,7 @@ class Set:
 
 
 def scaled(value: IntOrString | None, total: int, *, up: bool) -> int:
-    """A number as it is, ``25%`` as that part of ``total``. None and text that is neither are 0: the server has validated it."""
+    """Resolve a number, or a percentage such as ``25%`` of ``total``. None and other texts are 0: the server has validated it."""
     if isinstance(value, int):
         return value
     text = (value or "").strip()
@@ -67,7 +68,7 @@ def scaled(value: IntOrString | None, total: int, *, up: bool) -> int:
 
 
 def new_size(bounds: Bounds, new: Set | None, old: Iterable[Set]) -> int:
-    """How many replicas the new ReplicaSet should have now, given what the old ones still hold. Without one: its size when created."""
+    """Return the present target size of the new ReplicaSet, given the sizes of the old ones. Without one: its initial size."""
     now = new.replicas if new else 0
     if now >= bounds.replicas:
         return bounds.replicas
@@ -78,11 +79,11 @@ def new_size(bounds: Bounds, new: Set | None, old: Iterable[Set]) -> int:
 
 
 def shrink_old(bounds: Bounds, new: Set, old: Sequence[Set]) -> dict[str, int]:
-    """New sizes of the old ReplicaSets, only those that change: first pods that are not available, then as many as the new ones replace."""
+    """Return changed sizes of the old ReplicaSets: first unavailable pods are removed, then as many as the new ones replace."""
     oldest_first = sorted(old, key=lambda one: (one.created, one.name))
     sizes = {one.name: one.replicas for one in oldest_first}
     pods = new.replicas + sum(sizes.values())
-    # Pods of the new set that are not available yet must not be counted as cover for the old ones.
+    # Pods of the new set that are not available yet must not be counted as a replacement for the old ones.
     budget = pods - bounds.least_available - (new.replicas - new.available)
     if budget <= 0:
         return {}
@@ -93,7 +94,7 @@ def shrink_old(bounds: Bounds, new: Set, old: Sequence[Set]) -> dict[str, int]:
             sizes[one.name] -= unhealthy
             cleanup -= unhealthy
     spare = new.available + sum(one.available for one in oldest_first) - bounds.least_available
-    # A status may still count pods that a set was told to give up (upstream trusts it): never more than sizes allow.
+    # A status may still count pods that a set is about to delete (upstream trusts it): never more than sizes allow.
     spare = min(spare, cleanup)
     for one in oldest_first:
         step = min(sizes[one.name], max(spare, 0))
@@ -103,7 +104,18 @@ def shrink_old(bounds: Bounds, new: Set, old: Sequence[Set]) -> dict[str, int]:
 
 
 def rescale(bounds: Bounds, new: Set | None, old: Sequence[Set], *, rolling: bool, status_replicas: int) -> dict[str, int]:
-    """Sizes that change when the Deployment itself is scaled: all on one ReplicaSet outside of a rollout, in proportion during one."""
+    """Return the sizes that change when the Deployment itself is scaled: one ReplicaSet gets all outside of a rollout, else in proportion.
+
+    Args:
+        bounds: The limits of the rollout.
+        new: The new ReplicaSet; None if there is none.
+        old: The old ReplicaSets.
+        rolling: Whether the strategy is RollingUpdate.
+        status_replicas: The Deployment's counted pods.
+
+    Returns:
+        New sizes by name.
+    """
     sets = [*old, new] if new else list(old)
     active = [one for one in sets if one.replicas > 0]
     if len(active) <= 1:

@@ -1,4 +1,4 @@
-"""Runs the built-in controllers against an API server, as an ordinary client of it."""
+"""Runs the built-in controllers against an API server, as an ordinary client."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from kubeloop.tasks import Supervisor
 from kubeloop.transport import Transport
 from kubeloop.transport.round_tripper import Sender
 
-#: Seconds for each condition.
+#: Timeout in seconds of each condition.
 TIMEOUT = 120.0
 
 
@@ -50,7 +50,7 @@ async def wait_settled(client: Client, nodes: Iterable[str] = (), *, timeout: fl
         timeout: Seconds.
 
     Raises:
-        DeadlineError: The cluster has not settled in time; the text says what is missing.
+        DeadlineError: the cluster was not ready in time; the text names the missing parts.
     """
     namespaces = [one.metadata.name async for one in client.list(Namespace) if one.status.phase != "Terminating"]
     roles = [one.metadata.name async for one in client.list(ClusterRole) if one.aggregation_rule is not None]
@@ -64,7 +64,7 @@ async def wait_settled(client: Client, nodes: Iterable[str] = (), *, timeout: fl
 
 
 async def wait_account(client: Client, namespace: str, *, timeout: float = TIMEOUT) -> None:
-    """Return when a namespace has its ``default`` ServiceAccount, without which admission refuses pods; or when the namespace is gone."""
+    """Wait until a namespace has its ``default`` ServiceAccount, without which admission refuses pods; or until the namespace is gone."""
     try:
         await client.wait_for(ServiceAccount, ACCOUNT, bool, namespace=namespace, timeout=timeout)
     except NotFound:
@@ -83,12 +83,12 @@ def _takes_pods(node: Node) -> bool:
     return not node.spec.taints and any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.controlplane")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClusterKeys:
-    """What a control plane signs with: certificates, and tokens of service accounts. They never leave the process that keeps them."""
+    """The signing keys of a control plane: for certificates, and for tokens of service accounts. They never leave their process."""
 
     authority: CertificateAuthority
     tokens: SigningKey
@@ -101,8 +101,17 @@ def controllers(
     nodes: Iterable[str] = ("kubeloop-node",),
     pod_delay: Delay | float = 0.0,
 ) -> list[ControllerBase[Any] | Runnable]:
-    """One of each. Without ``authority`` (PEM) none is published, without ``keys`` nothing is signed, without ``nodes`` pods wait for
-    real ones."""
+    """Return one instance of each controller.
+
+    Args:
+        authority: PEM to publish in every namespace. Empty: none.
+        keys: The cluster's keys. None: nothing is signed.
+        nodes: Names of simulated nodes. Empty: pods wait for real ones.
+        pod_delay: Seconds that a pod takes to start, or a function that returns them.
+
+    Returns:
+        The controllers, for a ``Manager``.
+    """
     names = tuple(nodes)
     found: list[ControllerBase[Any] | Runnable] = [
         ServiceAccountController(),
@@ -157,7 +166,7 @@ async def run(
         pod_delay: Seconds that a pod takes to start.
         grace: Seconds for a graceful stop; None: no limit.
         ready: Called once, when all caches are synced and all controllers work.
-        settled: Called once, when they have done their first work (see ``wait_settled``).
+        settled: Called once, after their first work (see ``wait_settled``).
 
     Raises:
         KubeloopError: the server does not let a controller work: credentials, certificate, permissions.

@@ -1,4 +1,4 @@
-"""Scheduler: gives each pod that has no node one of the nodes that ``node_fit`` lets it have.
+"""Scheduler: assigns each pod without a node to one of the nodes that ``node_fit`` allows.
 
 It chooses the fitting node with the fewest pods. Not done: preferences and scores, preemption, gangs, allocation of resource claims.
 Source: Kubernetes documentation, "Kubernetes Scheduler"; pkg/scheduler/schedule_one.go.
@@ -34,12 +34,12 @@ from kubeloop.meta import Conflict, NotFound, ObjectKey, format_time
 SCHEDULER = "default-scheduler"
 #: Seconds that a pod with a node waits for its volumes to be bound (upstream's bindTimeoutSeconds).
 _BIND_TIMEOUT = 600.0
-#: Seconds after the first failure to bind volumes, and at most, until a pod is scheduled again (upstream's podInitialBackoffSeconds and
+#: Seconds after the first failure to bind volumes, and maximum, until a pod is scheduled again (upstream's podInitialBackoffSeconds and
 #: podMaxBackoffSeconds).
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 10.0
 
 _unbound = Predicate(lambda event: not event.head.value("spec.nodeName"), ("spec.nodeName",))
-#: Pods that stop using a node, and pods on nodes that others may want to be near to, or far from.
+#: Pods that stop using a node, and pods to which other pods may have affinity or anti-affinity.
 _makes_room = (
     Predicate(lambda event: event.type is EventType.DELETED) | path_changed("spec") | path_changed("status.phase") | labels_changed
 ) & Predicate(lambda event: bool(event.head.value("spec.nodeName")), ("spec.nodeName",))
@@ -65,7 +65,7 @@ def _refused_with_bound_claims(head: Head) -> list[ObjectKey]:  # noqa: ARG001  
 
 
 class _Refusal(NamedTuple):
-    """A pod that waits. ``claims``: names of its claims; ``unbound``: it waits for them, and only a change of them can help."""
+    """A waiting pod. ``claims``: names of its claims; ``unbound``: it waits for them, and only a change of them can help."""
 
     claims: frozenset[str]
     unbound: bool
@@ -212,7 +212,7 @@ class Scheduler(
         return found
 
     async def _await_volumes(self, key: ObjectKey, pod: Pod, node: str, plan: VolumePlan) -> Result | None:
-        """Reserve the volumes of a plan for their claims, and ask for those that have to be made; the binder does the rest.
+        """Reserve the volumes of a plan for their claims, and request the volumes to provision; the binder does the rest.
 
         Objects that carry the reservation already are not written again, so the next reconcile continues after a crash or a conflict.
         """
@@ -283,7 +283,7 @@ class Scheduler(
             self.enqueue(_RETRY)
 
     async def _write(self, changed: PersistentVolume | PersistentVolumeClaim, versions: dict[str, int]) -> None:
-        """Write a volume or claim, and note its version; one that is gone is no error, since its deletion leads to another try.
+        """Write a volume or claim, and record its version; a missing object is no error, because its deletion leads to another try.
 
         Raises:
             Conflict: another client changed the object; the next reconcile schedules the pod by the new state.

@@ -1,4 +1,4 @@
-"""Facts that scheduling decisions rest on: pods with their requests, ports and affinity, nodes with their pods, claims and volumes. No I/O.
+"""The facts for scheduling decisions: pods with their requests, ports and affinity, nodes with their pods, claims and volumes. No I/O.
 
 Objects are handled as JSON trees. Source: Kubernetes pkg/scheduler/framework (types.go) and component-helpers scheduling/corev1.
 """
@@ -20,13 +20,13 @@ from kubeloop.types import JSONObject
 
 F = TypeVar("F")
 
-#: Pods that a node takes if it does not say (the kubelet's default).
+#: Maximum number of pods of a node that reports none (the kubelet's default).
 _MOST_PODS = 110
 _ALL_ADDRESSES = "0.0.0.0"  # noqa: S104  # compared, never listened on
 
 
 class HostPort(NamedTuple):
-    """A port of the node that a container asks for."""
+    """A port of the node that a container requests."""
 
     address: str
     protocol: str
@@ -51,7 +51,7 @@ class AffinityTerm(NamedTuple):
 
 
 class PodFacts:
-    """A pod as the scheduler sees it; each fact is computed when it is first asked for."""
+    """A pod in the view of the scheduler; each fact is computed at its first use."""
 
     def __init__(self, document: JSONObject) -> None:
         metadata = document["metadata"]
@@ -117,7 +117,7 @@ class PodFacts:
         return any(_tolerates(toleration, taint) for toleration in self.tolerations)
 
     def matches_node(self, node: NodeFacts) -> bool:
-        """Return whether the node has what nodeSelector and required node affinity ask for."""
+        """Return whether the node meets nodeSelector and required node affinity."""
         if not (self.spec.get("nodeSelector") or {}).items() <= node.labels.items():
             return False
         required = ((self.spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")

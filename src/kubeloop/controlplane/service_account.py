@@ -1,4 +1,4 @@
-"""What every namespace gets: the ``default`` service account, and a ConfigMap with the cluster's certificate authority.
+"""The default content of each namespace: the ``default`` service account, and a ConfigMap with the cluster's certificate authority.
 
 Source: Kubernetes pkg/controller/serviceaccount/serviceaccounts_controller.go and pkg/controller/certificates/rootcacertpublisher.
 """
@@ -28,7 +28,7 @@ def _namespace_of(head: Head) -> list[ObjectKey]:
 
 
 class ServiceAccountController(Controller[Namespace], watches=[Watch(ServiceAccount, to=_namespace_of)], name="serviceaccount-controller"):
-    """Creates ``default`` in each namespace, and again if somebody deletes it."""
+    """Creates ``default`` in each namespace, and again after its deletion."""
 
     async def reconcile(self, namespace: Namespace) -> None:
         if _ends(namespace) or self.lister(ServiceAccount).head(ACCOUNT, namespace.metadata.name) is not None:
@@ -37,7 +37,7 @@ class ServiceAccountController(Controller[Namespace], watches=[Watch(ServiceAcco
 
 
 class RootCertificatePublisher(Controller[Namespace], watches=[Watch(ConfigMap, to=_namespace_of)], name="root-ca-certificate-publisher"):
-    """Keeps the certificate authority of the API server (PEM) in each namespace, for pods that talk to it."""
+    """Publishes the certificate authority of the API server (PEM) in each namespace, for pods that use it."""
 
     def __init__(self, authority: str) -> None:
         self._authority = authority
@@ -64,7 +64,7 @@ async def _create(controller: Controller[Namespace], obj: Resource) -> None:
     try:
         await controller.client.create(obj)
     except (AlreadyExists, NotFound):
-        return  # Made by somebody else meanwhile, or the namespace is gone.
+        return  # Made by another writer meanwhile, or the namespace is gone.
     except ApiError as error:
         if not error.has_cause("NamespaceTerminating"):
             raise

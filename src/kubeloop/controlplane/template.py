@@ -1,6 +1,6 @@
-"""Pod templates: what becomes a pod, when two are the same, and the short hash that names a ReplicaSet after one.
+"""Pod templates: comparison, and the short hash in the name of a ReplicaSet.
 
-Templates are handled as JSON trees, not as typed structs, so that fields which no model knows reach the pods.
+Templates are JSON trees, not typed structs, so that unknown fields reach the pods.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kubeloop.controlplane.template_dump import dump_template
 from kubeloop.types import JSONObject
 
 HASH_LABEL = "pod-template-hash"
-#: No vowels, and no digits that look like letters: no words, no misreading (k8s.io/apimachinery pkg/util/rand).
+#: No vowels, and no digits that look like letters, so that no words appear (k8s.io/apimachinery pkg/util/rand).
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -32,13 +32,13 @@ def template_hash(template: JSONObject, collision_count: int | None = None) -> s
     return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(digest))
 
 
-def same_template(one: JSONObject, other: JSONObject) -> bool:
-    """Whether two templates, as a server returns them, make the same pods; the hash label is not compared."""
-    return bool(_bare(one) == _bare(other))
+def same_template(left: JSONObject, right: JSONObject) -> bool:
+    """Whether two templates, as a server returns them, make the same pods; the hash label is ignored."""
+    return bool(_bare(left) == _bare(right))
 
 
 def with_hash(template: JSONObject, value: str) -> JSONObject:
-    """A copy that carries the hash label."""
+    """Return a copy with the hash label."""
     labelled = copy.deepcopy(template)
     metadata = labelled.get("metadata") or {}
     metadata["labels"] = {**(metadata.get("labels") or {}), HASH_LABEL: value}

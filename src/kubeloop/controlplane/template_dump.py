@@ -111,7 +111,7 @@ def _fields(value: JSONObject, fields: list[WireField], prefix: str, names: dict
 
 def _quantity(text: str | None) -> str:
     """Return a quantity as Go keeps it after it was parsed: most as an integer and a power of ten, large ones as a big decimal."""
-    if text is None or text == "0":  # One that is absent is sent as 0.
+    if text is None or text == "0":  # An absent quantity is sent as 0.
         return _printed(0, 0, "0", "DecimalSI")
     found = _QUANTITY.fullmatch(text)
     if found is None:

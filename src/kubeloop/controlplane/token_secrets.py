@@ -1,4 +1,4 @@
-"""Secrets that hold a token of a service account for good: filled when they are made, deleted with their account.
+"""Secrets with a permanent token of a service account: filled when they are created, deleted with their account.
 
 Source: Kubernetes pkg/controller/serviceaccount/tokens_controller.go; documentation, "Manually create an API token for a ServiceAccount".
 """
@@ -26,7 +26,7 @@ class TokenSecretController(
     indexes={Secret: {_ACCOUNT: f'metadata.annotations["{_NAME}"]'}},
     name="tokens-controller",
 ):
-    """Puts ``token``, ``ca.crt`` and ``namespace`` into each Secret that asks for them by its type and the name of an account."""
+    """Sets ``token``, ``ca.crt`` and ``namespace`` in each Secret whose type and account name request them."""
 
     def __init__(self, authority: str, key: SigningKey) -> None:
         self._authority = authority.encode()
@@ -47,10 +47,10 @@ class TokenSecretController(
             elif self._fill(secret, account):
                 await self.client.update(secret)
         except (Conflict, NotFound):
-            return  # it changed, or went; the watch will tell
+            return  # the Secret was changed or deleted; the watch will report it
 
     async def _account(self, name: str, namespace: str) -> ServiceAccount | None:
-        """From the server where the cache has none: it may not have come here yet."""
+        """Return an account; read it from the server if the cache has none, because the cache may lag."""
         found = self.lister(ServiceAccount).get(name, namespace)
         if found is not None or not name:
             return found
@@ -60,7 +60,7 @@ class TokenSecretController(
             return None
 
     def _fill(self, secret: Secret, account: ServiceAccount) -> bool:
-        """Whether anything was missing."""
+        """Set missing data; return whether any was missing."""
         data = secret.data
         missing = {"ca.crt": self._authority} if self._authority and data.get("ca.crt") != self._authority else {}
         if not data.get("namespace"):

@@ -1,4 +1,4 @@
-"""Binder of volumes: binds claims to the persistent volumes that suit them, and releases the volumes of claims that are gone.
+"""Volume binder: binds claims to suitable persistent volumes, and releases the volumes of deleted claims.
 
 It makes no volumes: a claim for which there is none stays Pending, and an event says what the claim waits for.
 Source: Kubernetes pkg/controller/volume/persistentvolume (pv_controller.go).

@@ -56,7 +56,14 @@ def find_volume(claim: ClaimFacts, volumes: Iterable[VolumeFacts], *, delayed: b
 
 
 def find_volume_on(claim: ClaimFacts, volumes: Iterable[VolumeFacts], node: NodeFacts, taken: Collection[str] = ()) -> VolumeFacts | None:
-    """Return the volume that a delayed claim gets on a node; None if there is none. ``taken``: names of volumes that other claims get."""
+    """Return the volume that a delayed claim gets on a node; None if there is none.
+
+    Args:
+        claim: The claim.
+        volumes: All volumes.
+        node: The node.
+        taken: Names of volumes that other claims get.
+    """
     left = [one for one in volumes if one.name not in taken and one.class_name == claim.class_name]
     reserved = next((one for one in left if is_reserved_for(one, claim) and _suits(one, claim)), None)
     if reserved is not None:
@@ -153,7 +160,7 @@ def find_volume_fault(pod: PodFacts, cluster: ClusterFacts) -> str:
 
 
 def plan_volumes(pod: PodFacts, node: NodeFacts, cluster: ClusterFacts) -> VolumePlan:
-    """Return what the claims of a pod need on a node; they exist, and those that are bound whatever the node are bound."""
+    """Return the volumes that the claims of a pod need on a node. All claims exist, and immediate claims are bound."""
     claims = _claims_of(pod, cluster)
     fault = _find_bound_fault([one for one in claims if one.bound], node, cluster)
     plan = _plan_unbound([one for one in claims if not one.bound], node, cluster)

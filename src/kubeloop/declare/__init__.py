@@ -1,4 +1,4 @@
-"""How Python classes say what a CustomResourceDefinition says: markers for ``Annotated``, decorators for classes. Imports nothing heavy."""
+"""Declares a CustomResourceDefinition in Python: markers for ``Annotated``, decorators for classes. Imports nothing heavy."""
 
 from kubeloop.declare.kinds import Column, CrdVersion, Scale, constrain, constraints_of, crd, crd_version, rule
 from kubeloop.declare.markers import (

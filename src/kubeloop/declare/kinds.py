@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition says about one version of a kind beyond its schema, and the decorators that attach it to a class."""
+"""The parts of a CustomResourceDefinition version beyond its schema, and the decorators that attach them to a class."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """The scale subresource: where replicas are asked for, where they are counted, and the selector (as text) that autoscalers read."""
+    """The scale subresource: paths of the desired replicas, of the counted replicas, and of the selector (as text) for autoscalers."""
 
     spec_replicas: str = ".spec.replicas"
     status_replicas: str = ".status.replicas"
@@ -35,7 +35,7 @@ class CrdVersion(msgspec.Struct, frozen=True):
     """One version of a custom kind.
 
     ``status`` None: there is a status subresource if the class has a field ``status``. ``storage`` None: it is the only version.
-    ``list_kind``, ``conversion``, ``labels`` and ``annotations`` belong to the whole definition: say them on the storage version.
+    ``list_kind``, ``conversion``, ``labels`` and ``annotations`` belong to the whole definition: set them on the storage version.
     """
 
     columns: tuple[Column, ...] = ()
@@ -67,7 +67,25 @@ def crd(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Callable[[C], C]:
-    """Say what the CustomResourceDefinition of a ``@custom_resource`` class holds beside its schema (fields of ``CrdVersion``)."""
+    """Declare the parts of a CustomResourceDefinition beside the schema for a ``@custom_resource`` class.
+
+    Args:
+        columns: Columns of ``kubectl get``.
+        scale: The scale subresource. None: there is none.
+        status: Whether there is a status subresource. None: if the class has a field ``status``.
+        served: Whether the version is served.
+        storage: Whether objects are stored in this version. None: if it is the only one.
+        deprecated: Whether servers warn about the version.
+        deprecation_warning: The text of that warning. Empty: the server's.
+        selectable_fields: Paths that field selectors may name.
+        list_kind: The kind of lists. Empty: the kind with ``List``.
+        conversion: ``spec.conversion``. None: no conversion.
+        labels: Labels of the definition.
+        annotations: Annotations of the definition.
+
+    Returns:
+        A class decorator.
+    """
     version = CrdVersion(
         columns=tuple(columns),
         scale=scale,
@@ -91,10 +109,10 @@ def crd(
 
 
 def constrain(*markers: Marker) -> Callable[[C], C]:
-    """Say something of every value of a class, as ``Annotated`` does of a field. Subclasses inherit it."""
+    """Attach markers to every value of a class, as ``Annotated`` does for a field. Subclasses inherit them."""
 
     def attach(cls: C) -> C:
-        # Decorators run from the bottom up; what is read first shall come first.
+        # Decorators run from the bottom up; the result lists them from the top down.
         setattr(cls, _CONSTRAINTS, (*markers, *cls.__dict__.get(_CONSTRAINTS, ())))
         return cls
 
@@ -110,18 +128,30 @@ def rule(
     field_path: str = "",
     optional_old_self: bool | None = None,
 ) -> Callable[[C], C]:
-    """A CEL rule over a class: ``@rule("self.min <= self.max", message="...")``. On a field: ``Annotated[int, Rule(...)]``."""
+    """Attach a CEL rule to a class: ``@rule("self.min <= self.max", message="...")``. On a field use ``Annotated[int, Rule(...)]``.
+
+    Args:
+        expression: The CEL expression; it must be true for a valid object.
+        message: The error for an invalid object. Empty: the server names the expression.
+        message_expression: A CEL expression that returns the message; it takes precedence over ``message``.
+        reason: The reason of the error. None: ``FieldValueInvalid``.
+        field_path: The field that the error names, relative to the class.
+        optional_old_self: True: ``oldSelf`` is an optional, and the rule runs on create too.
+
+    Returns:
+        A class decorator.
+    """
     return constrain(Rule(expression, message, message_expression, reason, field_path, optional_old_self))
 
 
 def crd_version(cls: type) -> CrdVersion:
-    """What was said about a class by ``crd``; else what holds when nothing is said."""
+    """Return the ``CrdVersion`` that ``crd`` attached to a class; the defaults if there is none."""
     found = cls.__dict__.get(_CRD)
     return found if isinstance(found, CrdVersion) else CrdVersion()
 
 
 def constraints_of(cls: type) -> tuple[Marker, ...]:
-    """Markers of a class, its bases' first."""
+    """Return the markers of a class, those of its bases first."""
     return tuple(marker for base in reversed(cls.__mro__) for marker in base.__dict__.get(_CONSTRAINTS, ()))
 
 

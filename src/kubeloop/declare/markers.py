@@ -1,4 +1,4 @@
-"""What a schema says beyond a Python type, as metadata of ``Annotated``. Nothing here is enforced while objects are read.
+"""Markers for ``Annotated``: the parts of a schema beyond a Python type. Decoding does not enforce them.
 
 Source of each rule: Kubernetes documentation "Specifying a structural schema", "Merge strategy", "Validation rules".
 """
@@ -16,13 +16,14 @@ Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired
 
 
 class Marker(msgspec.Struct, frozen=True, eq=False, repr_omit_defaults=True):
-    """The base of all markers; type readers ignore them, ``kubeloop.schema.classes`` reads them. Equal only to itself."""
+    """The base class of all markers. Type readers ignore them, ``kubeloop.schema.classes`` reads them. A marker equals only itself."""
 
 
 class Limits(Marker, frozen=True, eq=False):
-    """Bounds of a value. What ``msgspec.Meta`` can say may be said with it instead; these also take what it refuses.
+    """Bounds of a value. ``msgspec.Meta`` may be used instead where it has the bound; these also take what it refuses.
 
-    ``pattern`` is RE2 (Go's regular expressions), found anywhere unless anchored. Lengths count characters, items and properties elements.
+    ``pattern`` is RE2 (Go's regular expressions) and matches anywhere unless anchored. Lengths count characters, items and properties
+    elements.
     """
 
     minimum: float | None = None
@@ -40,35 +41,35 @@ class Limits(Marker, frozen=True, eq=False):
 
 
 class Format(Marker, frozen=True, eq=False):
-    """``format`` of the schema: ``int32``, ``int64``, ``uri``, ``ipv4``, ``duration`` ... Servers ignore those they do not know."""
+    """``format`` of the schema: ``int32``, ``int64``, ``uri``, ``ipv4``, ``duration`` ... Servers ignore unknown formats."""
 
     name: str
 
 
 class Enum(Marker, frozen=True, eq=False):
-    """The values that are allowed (``Enum([1, 2])``), where ``Literal`` cannot say them. A newer server's other values are still read."""
+    """The allowed values (``Enum([1, 2])``), where ``Literal`` cannot express them. Other values of a newer server are still read."""
 
     values: list[JSON]
 
 
 class Default(Marker, frozen=True, eq=False):
-    """What the server fills in where the field is missing. Needed where the Python default cannot say it: zero values, lists, maps."""
+    """The value that the server sets if the field is missing. Needed where a Python default cannot express it: zero values, lists, maps."""
 
     value: JSON
 
 
 class Required(Marker, frozen=True, eq=False):
-    """The field must be there although the class has a default for it (a field without a default is required anyway)."""
+    """Makes a field required although the class has a default for it (a field without a default is required anyway)."""
 
 
 class Nullable(Marker, frozen=True, eq=False):
-    """An explicit null is allowed and kept. A field without a default that may be None is nullable anyway."""
+    """Allows and preserves an explicit null. A field without a default that may be None is nullable anyway."""
 
 
 class ListMap(Marker, frozen=True, eq=False):
-    """A list that is a map in disguise: items are told apart by these keys (wire names; ``ListMap("host", "port")``).
+    """A list with keys, like a map: these fields identify an item (wire names; ``ListMap("host", "port")``).
 
-    Two managers may own different items; changes to an item are matched to the same item of the document that was read.
+    Managers own single items; changes to an item apply to the item with the same keys in the document that was read.
     """
 
     key: str
@@ -82,31 +83,31 @@ class ListMap(Marker, frozen=True, eq=False):
 
 
 class ListSet(Marker, frozen=True, eq=False):
-    """A list of which no two items are equal; each item has owners of its own."""
+    """A list without equal items; each item has its own field managers."""
 
 
 class Atomic(Marker, frozen=True, eq=False):
-    """A list, map or struct that is owned and replaced as a whole by server-side apply."""
+    """A list, map or struct that server-side apply owns and replaces as a whole."""
 
 
 class PreserveUnknown(Marker, frozen=True, eq=False):
-    """Fields that the schema does not name are kept by the server."""
+    """Makes the server preserve fields that the schema does not name."""
 
 
 class Pruned(Marker, frozen=True, eq=False):
-    """Of a ``dict[str, Any]``: an object of which the server keeps no field (its schema names none)."""
+    """Marks a ``dict[str, Any]`` whose fields the server removes, because its schema names none."""
 
 
 class Embedded(Marker, frozen=True, eq=False):
-    """A whole object with apiVersion, kind and metadata, which the server checks as such."""
+    """A whole object with apiVersion, kind and metadata, which the server validates as such."""
 
 
 class Opaque(Marker, frozen=True, eq=False):
-    """Typed here, free-form for the server: the schema is an object that keeps everything. The way out for recursive classes."""
+    """A typed field that is free-form for the server: its schema is an object that preserves everything. Use it for recursive classes."""
 
 
 class Rule(Marker, frozen=True, eq=False):
-    """A CEL rule over ``self`` (and ``oldSelf``), checked by the server when the object is written."""
+    """A CEL rule over ``self`` (and ``oldSelf``), which the server checks when the object is written."""
 
     rule: str
     message: str = ""
@@ -117,6 +118,6 @@ class Rule(Marker, frozen=True, eq=False):
 
 
 class Schema(Marker, frozen=True, eq=False):
-    """Anything else, in the schema's own words: its keys replace what was said so far, None takes a key away."""
+    """Any other keywords of the schema: its keys replace those from types and markers; None removes a key."""
 
     fragment: Mapping[str, JSON]

@@ -252,7 +252,7 @@ def _bind_address(line: CommandLine) -> str:
     """kube-apiserver listens everywhere by default; kubeloop on loopback only.
 
     Raises:
-        FlagError: An address that can be reached from elsewhere is asked for.
+        FlagError: the address can be reached from other machines.
     """
     import ipaddress
 
@@ -314,7 +314,7 @@ def check_runtime_config(values: Sequence[str]) -> None:
         if key == "api/legacy" or (key == "api/ga" and on) or (key in ("api/alpha", "api/beta") and not on):
             continue
         if key in ("api/all", "api/alpha", "api/beta") and on:
-            # Many suites ask for all versions to get one that has become generally available since. Others are missing visibly: 404.
+            # Many suites enable all versions to get a version that has become generally available since. Others are missing visibly: 404.
             _log(f"--runtime-config={key}={text}: accepted, but no alpha or beta version is switched on by it")
             continue
         parts = key.split("/")

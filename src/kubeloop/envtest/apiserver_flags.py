@@ -228,7 +228,7 @@ _FLAGS: Final = (
     _does("version", "version[=true]", "", "print the version and exit"),
 )
 
-#: Flags that older versions have, with the values that say what is so today. envtest's old argument templates pass them.
+#: Flags of older versions, with the values that describe today's behaviour. envtest's old argument templates pass them.
 _REMOVED: Final = {"insecure-port": ("0",)}
 
 APISERVER: Final = FlagSet("kube-apiserver", "v1.36", _FLAGS, removed=_REMOVED)

@@ -58,7 +58,7 @@ def _check_replaceable(path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Atomically: a test that starts meanwhile finds the old launcher or the new one."""
+    """Write atomically: a test that starts meanwhile finds the old launcher or the new one."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as file:

@@ -1,4 +1,4 @@
-"""The ``etcd`` that envtest starts: it answers health checks and holds the data directory, in which the API server keeps its objects.
+"""The ``etcd`` that envtest starts: it answers health checks and locks the data directory, in which the API server stores its objects.
 
 It is no etcd: it stores no keys, and a client of etcd's API gets a refusal. Imports nothing but the standard library, to start at once.
 """

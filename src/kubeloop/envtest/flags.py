@@ -77,7 +77,7 @@ class FlagSet:
         program: Its name, for messages.
         version: The version of the original whose flags these are, for messages.
         flags: All flags of that version.
-        removed: Flags of older versions, each with the values that ask for what is so anyway.
+        removed: Flags of older versions, each with the values that describe today's behaviour.
         single_dash: True for Go's package flag, which takes ``-name`` as well; False for pflag, which takes ``_`` for ``-``.
     """
 
@@ -216,7 +216,7 @@ def _usage(flag: Flag) -> str:
 
 
 def _same(flag: Flag, value: str) -> bool:
-    """Whether a value of a refused flag asks for what is so anyway."""
+    """Whether a value of a refused flag requests the default behaviour."""
     if flag.is_bool:
         wanted = {parse_bool(one) for one in (flag.default or "false", *flag.accepted)}
         return parse_bool(value) in wanted

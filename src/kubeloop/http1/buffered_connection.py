@@ -1,4 +1,4 @@
-"""One connection's bytes: what has come waits here, within bounds; what goes out is held back while the peer does not read."""
+"""The bytes of one connection: buffers received bytes within limits; delays writing while the peer does not read."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 from kubeloop.http1.errors import ConnectionEnded
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.serving.http1")
 
-#: With more than this waiting, no more is read.
+#: Buffered bytes beyond which reading pauses.
 _ENOUGH = 256 * 1024
 
 
-#: A peer is to read this many bytes a second at least, after as many seconds in which it need not read at all.
+#: Minimum rate in bytes per second at which a peer must read, after as many seconds of grace.
 _SLOWEST = 64 * 1024
 _STALL = 30.0
 
-#: Bytes that may be written without a turn for others: to a peer that reads as fast as is written, or to one whose connection has broken
-#: off, which asyncio tells in a later turn only, nothing ever has to wait.
+#: Bytes that may be written without yielding to other tasks: a peer that reads as fast as we write, or a broken connection, which
+#: asyncio reports in a later turn only, never makes a writer wait.
 _IN_A_TURN = 1024 * 1024
 
 
@@ -49,7 +49,7 @@ class BufferedConnection(asyncio.Protocol):
             self._arrival.set_result(None)
 
     def eof_received(self) -> None:
-        """Nothing more comes. The transport closes by itself, which may take a moment; what is written meanwhile would be lost."""
+        """Handle the end of the peer's data. The transport closes by itself, which takes a moment; data written meanwhile is lost."""
         self._over = True
 
     def pause_writing(self) -> None:
@@ -73,10 +73,10 @@ class BufferedConnection(asyncio.Protocol):
             self._arrival.set_result(None)
 
     async def more(self) -> None:
-        """Returns when more has come than there was.
+        """Wait until more bytes have arrived.
 
         Raises:
-            ConnectionEnded
+            ConnectionEnded: the peer has disconnected.
         """
         if self._reading_paused and self.transport is not None and not self.ended.done():
             self._reading_paused = False
@@ -92,16 +92,16 @@ class BufferedConnection(asyncio.Protocol):
                 self._arrival = None
 
     def take(self, size: int) -> bytes:
-        """The first bytes of what waits."""
+        """Remove and return the first buffered bytes."""
         taken = bytes(self.buffer[:size])
         del self.buffer[:size]
         return taken
 
     async def write(self, *parts: bytes) -> None:
-        """Returns when more may be written.
+        """Write, and return when more may be written.
 
         Raises:
-            ConnectionEnded
+            ConnectionEnded: the peer has disconnected.
         """
         if self._over or self.transport is None or self.transport.is_closing():
             raise ConnectionEnded
@@ -119,7 +119,7 @@ class BufferedConnection(asyncio.Protocol):
             raise ConnectionEnded
 
     async def _read_by_peer(self, writable: asyncio.Future[None]) -> None:
-        """Returns when the peer has read. One that takes too long over it is cut off: what it does not read is kept in memory."""
+        """Wait until the peer has read. A too slow peer is disconnected, because its unread data stays in memory."""
         assert self.transport is not None
         patience = _STALL + self.transport.get_write_buffer_size() / _SLOWEST
         try:
@@ -131,5 +131,5 @@ class BufferedConnection(asyncio.Protocol):
             raise ConnectionEnded from None
 
     def told(self, name: str) -> Any:
-        """What the transport knows of the connection."""
+        """Return the transport's extra information of that name."""
         return None if self.transport is None else self.transport.get_extra_info(name)

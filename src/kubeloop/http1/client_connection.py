@@ -1,7 +1,7 @@
-"""HTTP/1.1 on one socket, as much as an API client needs: a request, an answer's head, its body as it comes (RFC 9112).
+"""A minimal HTTP/1.1 client on one socket: sends a request, parses the response's head, streams its body (RFC 9112).
 
-Own code because importing a general library costs more than everything else between process start and the first answer.
-It never guesses: an answer that is not framed as the RFC says is an error, and its connection is not used again.
+Not a general library, because importing one costs more than everything else between process start and the first response.
+It never guesses: a response with invalid framing is an error, and its connection is not used again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kubeloop.http1.progress import ANSWERED, SENT, reach
 from kubeloop.http1.response_parser import chunk_size, content_length, may_begin_head, parse_head
 from kubeloop.timing import Clock, SystemClock, Timer
 
-# A frame of a watch is some kilobytes: with a small buffer the socket would be paused and resumed all the time.
+# A watch frame has some kilobytes: with a small buffer the socket would be paused and resumed all the time.
 READ_BUFFER = 1 << 20
-# What is written at once; the rest of a body waits until the socket takes it, instead of being copied and encrypted at once.
+# The maximum size of one write; the rest of a body waits until the socket accepts it, instead of being copied and encrypted at once.
 WRITE_SLICE = 1 << 18
-# For everything around one body: interim heads, the head, trailers. Go's client allows 10 MiB, most servers send 1 KiB.
+# Limit of everything around one body: interim heads, the head, trailers. Go's client allows 10 MiB, most servers send 1 KiB.
 _MAX_HEAD = 1 << 18
 _MAX_CHUNK_LINE = 1 << 12
 
@@ -40,17 +40,17 @@ class _State(enum.Enum):
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection. ``exchange`` sends a request and waits for the head; ``chunk`` gives the body until it is empty.
+    """One connection. ``exchange`` sends a request and waits for the head; ``chunk`` returns the body until it is empty.
 
     Guarantees
-        Bytes of a body come in order and once, wherever the peer or the network cuts them; at most about ``READ_BUFFER`` of them
-        wait here, then the peer is held back.
-        ``reusable`` is True only after a complete answer on a connection that both sides keep open, with nothing behind the answer.
+        Bytes of a body arrive in order and once, whatever the chunks of the peer or the network; at most about ``READ_BUFFER`` bytes
+        are buffered, then the peer has to wait.
+        ``reusable`` is True only after a complete response on a connection that both sides keep open, with nothing after the response.
 
-        After a change of protocol (``upgrade``) the body is what the peer sends from then on; ``write`` sends to it.
+        After a change of protocol (``upgrade``) the body is all further data of the peer; ``write`` sends to it.
 
     Not guaranteed
-        Pipelining: one exchange at a time, read by one task, written by one.
+        There is no pipelining: one exchange at a time, read by one task, written by one.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -77,7 +77,7 @@ class ClientConnection(asyncio.Protocol):
         self._failure: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.patience: float | None = None
-        """Seconds without any byte before waiting for more is given up; None: never."""
+        """Maximum seconds without any byte; None: no limit."""
         self._due = 0.0
         self._timer: Timer | None = None
         self._timer_due = 0.0
@@ -91,11 +91,11 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def complete(self) -> bool:
-        """True if the whole body has come and was read."""
+        """True if the whole body has arrived and was read."""
         return self._complete and not self._parts
 
     def abort(self) -> None:
-        """Close now, without saying goodbye."""
+        """Close at once, without TLS close_notify."""
         self._keep = False
         if self.transport is not None:
             self.transport.abort()
@@ -106,13 +106,20 @@ class ClientConnection(asyncio.Protocol):
     async def exchange(
         self, method: str, head: bytes, body: bytes | None, *, more: AsyncIterator[bytes] | None = None, upgrade: bool = False
     ) -> tuple[int, Headers]:
-        """Send and wait for status and headers.
+        """Send a request and wait for status and headers.
 
-        ``more``: the rest of the body, as it comes, framed as ``head`` says. ``upgrade``: the head asks for another protocol, so that
-        the peer may answer 101 (RFC 9110, section 7.8).
+                Args:
+                    method: The HTTP method.
+                    head: The encoded head.
+                    body: The body, or its beginning. None: no body.
+                    more: The rest of the body, framed as ``head`` declares.
+                    upgrade: The head requests another protocol, so the peer may respond 101 (RFC 9110, section 7.8).
 
-        Raises:
-            ConnectionEnded, ProtocolError, OSError: no answer on this connection.
+        Returns:
+            Status and headers.
+
+                Raises:
+                    ConnectionEnded, ProtocolError, OSError: there was no response on this connection.
         """
         if self._failure is not None:
             raise self._failure
@@ -145,14 +152,14 @@ class ClientConnection(asyncio.Protocol):
             while self._write_paused and not self._head_ready:
                 await self._wait()
             if self._head_ready:
-                # The final answer is there already, a refusal most likely: the rest is not sent, so the connection has to end
+                # The final response is there already, most likely a refusal: the rest is not sent, so the connection has to end
                 # (RFC 9112, section 9.5).
                 self._keep = False
                 return
             self.transport.write(view[at : at + WRITE_SLICE])
 
     async def write(self, data: bytes) -> None:
-        """Send more; returns when the peer may be sent still more.
+        """Send more data; return when the peer accepts still more.
 
         Raises:
             ConnectionEnded, ProtocolError, OSError: the connection has ended.
@@ -169,10 +176,10 @@ class ClientConnection(asyncio.Protocol):
                 self._writable = None
 
     async def chunk(self) -> bytes:
-        """What has come since the last call, or the next piece; empty at the end of the body.
+        """Return the data received since the last call, or wait for more; empty at the end of the body.
 
         Raises:
-            ConnectionEnded, ProtocolError, OSError: the body is not complete and will not be.
+            ConnectionEnded, ProtocolError, OSError: the body is incomplete and will stay so.
         """
         while not self._parts:
             if self._complete:
@@ -208,7 +215,7 @@ class ClientConnection(asyncio.Protocol):
         self._timer = self._clock.call_later(self._due - self._clock.now(), self._give_up)
 
     def _give_up(self) -> None:
-        """One timer serves many waits, as most end long before: it looks how long the one that is now has waited."""
+        """Handle the timer that all waits share, because most waits end long before: it checks how long the present wait has lasted."""
         self._timer = None
         if self._waiter is None or self._waiter.done() or self.patience is None:
             return
@@ -250,15 +257,15 @@ class ClientConnection(asyncio.Protocol):
         if self._failure is None:
             self._failure = ConnectionEnded("connection ended")
         self._wake()
-        return False  # and the transport closes itself
+        return False  # then the transport closes itself
 
     def _said_goodbye(self) -> bool:
-        """False if the end of the bytes may be somebody else's doing: TLS says close_notify first (RFC 9112, section 9.8)."""
+        """False if an attacker may have cut the data: TLS sends close_notify first (RFC 9112, section 9.8)."""
         secured = self.transport.get_extra_info("ssl_object") if self.transport is not None else None
         if secured is None:
             return True
         try:
-            return not secured.read(1)  # asyncio itself does not tell the two ends apart
+            return not secured.read(1)  # asyncio itself does not distinguish the two ends
         except ssl.SSLError:
             return False
 
@@ -266,7 +273,7 @@ class ClientConnection(asyncio.Protocol):
         if self._failure is not None:
             return
         if self._state is _State.IDLE:
-            # Nobody asked: whatever this is, the next answer could be taken for it.
+            # There was no request: the data could be read as the next response.
             self._fail(ProtocolError("data without a request"))
             return
         if self._rest:
@@ -278,7 +285,7 @@ class ClientConnection(asyncio.Protocol):
             self._consume(data, parts)
         except ProtocolError as error:
             failure = error
-        # What stands before a fault is delivered: it must not depend on how the bytes were cut.
+        # Data before a fault is delivered: the result must not depend on chunk borders.
         if parts:
             whole = data if len(parts[0]) == len(data) else b"".join(parts)
             self._parts.append(whole)
@@ -300,7 +307,7 @@ class ClientConnection(asyncio.Protocol):
         self._state, self._complete = _State.IDLE, True
 
     def _consume(self, data: bytes, parts: list[memoryview]) -> None:
-        """Read as much as there is; what is not yet whole stays in ``_rest``. Parts are views: they are copied once, joined."""
+        """Parse all available data; an incomplete rest stays in ``_rest``. Parts are views: they are copied once, joined."""
         at, size = 0, len(data)
         view = memoryview(data)
         while at < size:
@@ -324,7 +331,7 @@ class ClientConnection(asyncio.Protocol):
                 at += 2
                 self._state = _State.CHUNK_LINE
             elif state is _State.CHUNK_LINE:
-                # A watch sends each event as a chunk: those that are whole stay in this loop.
+                # A watch sends each event as a chunk: complete chunks stay in this loop.
                 while (end := data.find(b"\r\n", at, at + _MAX_CHUNK_LINE + 2)) >= 0:
                     length = chunk_size(data[at:end])
                     at = end + 2
@@ -378,7 +385,7 @@ class ClientConnection(asyncio.Protocol):
             self._keep, self._state = False, _State.UNTIL_CLOSE
             return
         if status < 200:
-            return  # an interim answer (RFC 9110, section 15.2): the real one follows
+            return  # an interim response (RFC 9110, section 15.2): the final one follows
         self._status, self._headers, self._head_ready = status, headers, True
         self._keep = self._keep and minor == 1 and not list_contains(headers.get("Connection", ""), "close")
         coding = headers.get("Transfer-Encoding", "").strip().lower()
@@ -388,7 +395,7 @@ class ClientConnection(asyncio.Protocol):
         elif coding:
             if coding != "chunked":
                 raise ProtocolError("an unknown transfer coding")
-            # A length beside it may be an attempt at smuggling: the connection ends here (RFC 9112, section 6.3).
+            # An additional length may be an attempt at smuggling: the connection ends here (RFC 9112, section 6.3).
             self._keep = self._keep and length is None
             self._state = _State.CHUNK_LINE
         elif length is not None:
@@ -402,6 +409,6 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _check_line(begun: bytes) -> None:
-    """A line that ends by half a line break never ends here: waiting for more would be waiting for nothing."""
+    """Refuse a line that ends with half a line break: waiting for its end would never end."""
     if b"\n" in begun:
         raise ProtocolError("a line ends with half a line break")

@@ -1,4 +1,4 @@
-"""Makes connections: TCP or TLS, directly or through a proxy's tunnel, with sockets that notice a dead peer."""
+"""Opens connections: TCP or TLS, directly or through a proxy's tunnel, with sockets that detect a dead peer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kubeloop.timing import Clock, SystemClock, TimeLimit
 
 
 def credentials(proxy: Proxy) -> Mapping[str, str]:
-    """The header for the proxy; empty if its URL names no user."""
+    """Return the authentication header for the proxy; empty if its URL has no user."""
     if not proxy.url.username:
         return {}
     pair = f"{unquote(proxy.url.username)}:{unquote(proxy.url.password or '')}"
@@ -31,10 +31,10 @@ def credentials(proxy: Proxy) -> Mapping[str, str]:
 
 
 async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> None:
-    """What is written afterwards reaches ``target`` (``HOST:PORT``).
+    """Open a tunnel to ``target`` (``HOST:PORT``): later writes reach it.
 
     Raises:
-        ProxyRefusedError: it is not opened. ConnectionEnded, ProtocolError, OSError: no answer.
+        ProxyRefusedError: the proxy refuses. ConnectionEnded, ProtocolError, OSError: no response.
     """
     lines = [
         f"CONNECT {target} HTTP/1.1",
@@ -50,19 +50,19 @@ async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> N
     raise ProxyRefusedError(f"the proxy {proxy.shown} refused: HTTP status {status} to CONNECT {target}; {way_out}")
 
 
-# TLS between a socket and a protocol, for many connections: asyncio's own takes 256 KiB of buffer for each, watched or idle.
+# TLS between a socket and a protocol, for many connections: asyncio's own allocates 256 KiB of buffer for each, also for idle ones.
 #
 # Source: asyncio.base_events (start_tls) and asyncio.sslproto, the same in Python 3.11 to 3.14 (tests/http1/test_tls_layer.py).
 
 
-#: What TLS gives at a time at most: the content of one record (RFC 8446, section 5.1).
+#: Maximum plain text per read: the content of one record (RFC 8446, section 5.1).
 RECORD = 1 << 14
-#: What is taken from a socket at a time. More costs memory for each connection: OpenSSL's own buffer grows to the most it ever held.
+#: Bytes read from a socket at a time. More costs memory for each connection, because OpenSSL's buffer never shrinks.
 BUFFER = 1 << 16
 
 
 class _Shared(threading.local):
-    """One buffer for all connections of a thread, as an event loop fills and empties it without doing anything else in between."""
+    """One buffer for all connections of a thread, because an event loop fills and empties it without other steps in between."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(BUFFER)
@@ -75,7 +75,7 @@ class _Layer(SSLProtocol):
     max_size = RECORD
 
     def share(self) -> None:
-        # What ``get_buffer`` gives to the loop and ``buffer_updated`` reads from, in place of one of its own.
+        # The buffer for ``get_buffer`` and ``buffer_updated``, instead of one per connection.
         self._ssl_buffer = _shared.buffer
         self._ssl_buffer_view = memoryview(_shared.buffer)
 
@@ -83,17 +83,27 @@ class _Layer(SSLProtocol):
 async def secure(
     below: asyncio.Transport | socket.socket, protocol: asyncio.Protocol, context: ssl.SSLContext, server_name: str, timeout: float
 ) -> asyncio.Transport:
-    """Shake hands over a connected socket, or over a connection that nothing will come on before we write. ``protocol`` is connected then.
+    """Do a TLS handshake over a connected socket, or over a connection on which the peer sends nothing first; then connect ``protocol``.
 
-    The transport that is given is the one below, without TLS.
+    Args:
+        below: The socket or transport.
+        protocol: Receives the plain text.
+        context: The TLS settings.
+        server_name: The name to verify.
+        timeout: Seconds for the handshake.
+
+    Returns:
+        The transport of the connection, without TLS.
+
+    The result is the transport below TLS.
 
     Raises:
-        OSError, ssl.SSLError: no agreement, or not within ``timeout`` seconds; ``below`` is ended.
+        OSError, ssl.SSLError: the handshake failed, or took longer than ``timeout``; ``below`` is closed.
     """
     loop = asyncio.get_running_loop()
     agreed: asyncio.Future[None] = loop.create_future()
-    seconds = cast("int", timeout)  # typeshed says int; asyncio takes any number
-    # As bytes a plain name is taken as it is; as text ssl would load the tables of international names, 3 ms of a process's start.
+    seconds = cast("int", timeout)  # typeshed says int; asyncio accepts any number
+    # A name as bytes is used unchanged; for a text ssl would load the tables of international names, 3 ms of a process's start.
     name = cast("str", server_name.encode("ascii")) if server_name.isascii() else server_name
     layer = _Layer(loop, protocol, context, agreed, False, name, ssl_handshake_timeout=seconds)
     layer.share()
@@ -110,9 +120,9 @@ async def secure(
     return below
 
 
-# SOCKS 5 on a fresh TCP connection: ask the proxy to connect us on (RFC 1928), with user and password if it wants them (RFC 1929).
+# SOCKS 5 on a new TCP connection: ask the proxy to connect to the server (RFC 1928), with user and password if required (RFC 1929).
 #
-# Names are resolved by the proxy, for ``socks5://`` and ``socks5h://`` alike, as by Go.
+# The proxy resolves names, for both ``socks5://`` and ``socks5h://``, as in Go.
 
 
 PORT = 1080
@@ -134,10 +144,16 @@ _FAULTS = {
 
 
 async def connect_through(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
-    """What is written to ``sock`` afterwards reaches ``host``. Not one byte more is read than belongs to SOCKS.
+    """Connect ``sock`` to ``host`` through a SOCKS proxy. It reads no byte beyond the SOCKS protocol.
+
+    Args:
+        sock: A socket connected to the proxy.
+        proxy: The proxy.
+        host: The server's name or address.
+        port: The server's port.
 
     Raises:
-        ProxyRefusedError: the proxy does not connect us. OSError, EOFError: the connection to it broke.
+        ProxyRefusedError: the proxy refuses. OSError, EOFError: the connection to it broke.
     """
     user, password = (unquote(part or "").encode() for part in (proxy.url.username, proxy.url.password))
     if len(user) > _MOST or len(password) > _MOST:
@@ -163,7 +179,7 @@ async def connect_through(sock: socket.socket, proxy: Proxy, host: str, port: in
         raise ProxyRefusedError(f"the proxy {proxy.shown} does not speak SOCKS 5; should {proxy.origin} begin with http:// ?")
     if reply:
         raise ProxyRefusedError(f"the proxy {proxy.shown} does not connect to {host}:{port}: {_FAULTS.get(reply, f'reply {reply}')}")
-    # The address that the proxy uses itself: of no use to anybody, but it stands before the server's first byte.
+    # The proxy's own address is useless, but precedes the server's first byte.
     length = {_IPV4: 4, _IPV6: 16}.get(kind) or (await _read(sock, 1))[0]
     await _read(sock, length + 2)
 
@@ -174,7 +190,7 @@ def _address(host: str) -> bytes:
     except ValueError:
         try:
             name = host.encode("idna")
-        except UnicodeError:  # a part that is empty or too long
+        except UnicodeError:  # an empty or too long part
             name = b""
         if not 0 < len(name) <= _MOST:
             raise ProxyRefusedError(f'no host can have the name "{host[:80]}"; correct server') from None
@@ -201,7 +217,7 @@ HANDSHAKE_TIMEOUT = 10.0
 
 
 class Dialer:
-    """Knows one server and how to get there."""
+    """Connects to one server, directly or through its proxy."""
 
     def __init__(
         self,
@@ -214,11 +230,18 @@ class Dialer:
         resolved: Callable[[float], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """``source`` says where ``proxy`` was named, for messages. ``authorities`` gives the cluster's, PEM, for a proxy that speaks TLS;
-        ``resolved`` is told how long looking a name up took.
+        """Make a dialer for one server.
+
+        Args:
+            server: The server's URL.
+            proxy: URL of the configured proxy. Empty: that of the environment, or none.
+            server_name: The name to verify. Empty: the host of ``server``.
+            source: The setting of ``proxy``, for messages.
+            authorities: Returns the cluster's authorities, PEM, for a TLS proxy.
+            resolved: Called with the seconds of each name lookup.
 
         Raises:
-            ConfigError: the environment names a proxy that cannot be used.
+            ConfigError: the environment names an unusable proxy.
         """
         self._server = urlsplit(server)
         self._secure = self._server.scheme == "https"
@@ -236,12 +259,12 @@ class Dialer:
 
     @property
     def target_prefix(self) -> str:
-        """What stands before the path in a request line: a proxy of plain HTTP wants the whole URL (RFC 9112, section 3.2.2)."""
+        """The prefix of the path in a request line: a plain HTTP proxy requires the whole URL (RFC 9112, section 3.2.2)."""
         return f"http://{self.authority}{self.base}" if self._forwarding else self.base
 
     @property
     def proxy_headers(self) -> Mapping[str, str]:
-        """For requests that a proxy of plain HTTP passes on."""
+        """Headers for requests through a plain HTTP proxy."""
         return credentials(self.proxy) if self.proxy is not None and self._forwarding else {}
 
     @property
@@ -249,10 +272,10 @@ class Dialer:
         return self.proxy is not None and not self.proxy.socks and not self._secure
 
     async def connect(self, tls: ssl.SSLContext | None) -> ClientConnection:
-        """A new connection.
+        """Return a new connection.
 
         Raises:
-            OSError, ssl.SSLError, TimeoutError, ProxyRefusedError: there is none.
+            OSError, ssl.SSLError, TimeoutError, ProxyRefusedError: the connection failed.
         """
         async with TimeLimit(self._clock, CONNECT_TIMEOUT):
             if self.proxy is None:
@@ -294,7 +317,7 @@ class Dialer:
         return await self._inside(wire, tls)
 
     def _proxy_tls(self) -> ssl.SSLContext:
-        """Trust for the proxy itself: this system's authorities and the cluster's. Its certificate is checked whatever the server's is."""
+        """Return the TLS settings for the proxy: it trusts the system's authorities and the cluster's. The proxy is always verified."""
         context = client_tls()
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         if self._authorities is not None and (found := self._authorities()):
@@ -302,7 +325,7 @@ class Dialer:
         return context
 
     async def _inside(self, outer: ClientConnection, tls: ssl.SSLContext) -> ClientConnection:
-        """TLS with the server within the tunnel."""
+        """Do the TLS handshake with the server inside the tunnel."""
         assert outer.transport is not None
         inner = ClientConnection(self._clock)
         await secure(outer.transport, inner, tls, self._server_name, HANDSHAKE_TIMEOUT)
@@ -317,10 +340,20 @@ async def open_wire(
     resolved: Callable[[float], None] | None = None,
     clock: Clock | None = None,
 ) -> ClientConnection:
-    """A connection straight to ``host``; ``tls`` None: without TLS. ``resolved`` is told how long looking the name up took.
+    """Connect directly to a server.
+
+    Args:
+        host: The server's name or address.
+        port: Its port.
+        tls: TLS settings. None: without TLS.
+        server_name: The name to verify. Empty: ``host``.
+        resolved: Called with the seconds of the name lookup.
+
+    Returns:
+        The connection.
 
     Raises:
-        OSError, ssl.SSLError, TimeoutError: there is none.
+        OSError, ssl.SSLError, TimeoutError: the connection failed.
     """
     made = await connect(host, port, resolved, clock)
     reach(CONNECTED)
@@ -352,11 +385,11 @@ LIVENESS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_
 
 
 def _watch_over(made: socket.socket) -> None:
-    """Have the kernel find out within 45 s that the other side is gone, also while a watch is silent.
+    """Let the kernel detect within 45 s that the peer is gone, also while a watch is silent.
 
-    As long as client-go's HTTP/2 health check takes: 30 s without a byte, 15 s for an answer (behaviour K154).
+    As long as client-go's HTTP/2 health check takes: 30 s without a byte, 15 s for a reply (behaviour K154).
     """
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in LIVENESS.items():
-        if hasattr(socket, option):  # named differently, or missing, outside Linux
+        if hasattr(socket, option):  # other or no name outside Linux
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,4 +1,4 @@
-"""Header fields of an answer: names without regard to case, in the order of arrival, several values of one name kept apart."""
+"""Header fields of a response: case-insensitive names, in the order of arrival, several values of one name kept separate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 
 class Headers(Mapping[str, str]):
-    """Looking a name up joins its values by commas (RFC 9110, section 5.2)."""
+    """Headers by name. A lookup joins the values of the name by commas (RFC 9110, section 5.2)."""
 
     __slots__ = ("_values",)
 
@@ -17,7 +17,7 @@ class Headers(Mapping[str, str]):
         self._values.setdefault(name.lower(), []).append(value)
 
     def values_of(self, name: str) -> list[str]:
-        """Each value as it came; empty if there is none."""
+        """Return each value as it was sent; empty if there is none."""
         return list(self._values.get(name.lower(), ()))
 
     def __getitem__(self, name: str) -> str:

@@ -1,7 +1,7 @@
-"""How far a request has come: the steps from looking up the server's name to the bytes of the answer, with their times.
+"""The progress of a request: its steps from the name lookup to the bytes of the response, with their times.
 
-A task that wants to know sets ``PROGRESS``; the connection marks the steps of each request that this task sends. Nothing is recorded, and
-almost nothing is spent, where nobody asks.
+A task sets ``PROGRESS`` to record the steps of its requests; the connection records them. Without it, nothing is recorded, and
+almost nothing is spent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from kubeloop.timing import Clock
 
-#: The steps in their order, in the words of the log. A connection that is used again begins with the request.
+#: The steps in their order, in the words of the log. A reused connection begins with the request.
 RESOLVED: Final = "name resolved"
 CONNECTED: Final = "connected"
 SECURED: Final = "TLS agreed"
@@ -20,7 +20,7 @@ ANSWERED: Final = "headers received"
 
 
 class RequestProgress:
-    """The steps of the last request of a task, and the seconds from its begin to each of them."""
+    """The steps of the last request of a task, and the seconds from its start to each of them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,18 +30,18 @@ class RequestProgress:
         self._bytes = 0
 
     def begin(self, request: str) -> None:
-        """Begin another request, or another try: forget the steps of the one before."""
+        """Start another request, or another try: forget the previous steps."""
         self._started = self._clock.now()
         self._request = request
         self._steps.clear()
         self._bytes = 0
 
     def reach(self, step: str) -> None:
-        """Record that a step is done."""
+        """Record a completed step."""
         self._steps.append((step, self._clock.now() - self._started))
 
     def receive(self, size: int) -> None:
-        """Count bytes of the answer's body."""
+        """Count bytes of the response's body."""
         self._bytes += size
 
     def __str__(self) -> str:
@@ -57,12 +57,12 @@ class RequestProgress:
         return f"{self._request}: {', '.join(steps)}"
 
 
-#: Set by a task that wants to know how far its requests have come.
+#: Set by a task to record the progress of its requests.
 PROGRESS: Final[ContextVar[RequestProgress | None]] = ContextVar("kubeloop-request-progress", default=None)
 
 
 def reach(step: str) -> None:
-    """Record a step, where somebody asks for it."""
+    """Record a step, if the task has set ``PROGRESS``."""
     progress = PROGRESS.get()
     if progress is not None:
         progress.reach(step)

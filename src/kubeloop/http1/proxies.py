@@ -1,6 +1,6 @@
-"""Which proxy a server is reached through: the configuration's, else the environment's. Dialling it is ``transport``'s.
+"""Chooses the proxy of a server: the configured one, else the environment's. ``transport`` connects to it.
 
-Source: golang.org/x/net/http/httpproxy, which kubectl follows; unlike urllib it knows networks (``NO_PROXY=10.0.0.0/8``) and ports.
+Source: golang.org/x/net/http/httpproxy, which kubectl uses; unlike urllib it supports networks (``NO_PROXY=10.0.0.0/8``) and ports.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kubeloop.meta.errors import ConfigError
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-#: ``socks5`` and ``socks5h`` are the same: the proxy resolves the server's name, as with kubectl.
+#: ``socks5`` and ``socks5h`` are the same: the proxy resolves the server's name, as in kubectl.
 SCHEMES = ("http", "https", "socks5", "socks5h")
 _PORTS = {"http": 80, "https": 443}
 _SHOWN_SCHEMES = "http://, https:// and socks5:// proxies"
 
 
 class Proxy(NamedTuple):
-    """``origin`` names the setting, for messages. Printing it shows no password."""
+    """A proxy. ``origin`` names the setting, for messages. Printing it shows no password."""
 
     url: SplitResult
     origin: str
@@ -34,7 +34,7 @@ class Proxy(NamedTuple):
 
     @property
     def socks(self) -> bool:
-        """True if it speaks SOCKS 5 (RFC 1928) and not HTTP."""
+        """True for a SOCKS 5 proxy (RFC 1928), False for HTTP."""
         return self.url.scheme.startswith("socks5")
 
     def __repr__(self) -> str:
@@ -42,10 +42,16 @@ class Proxy(NamedTuple):
 
 
 def proxy_for(server: SplitResult, configured: str, source: str, environment: Mapping[str, str] | None = None) -> Proxy | None:
-    """The proxy for a server's URL; None if it is reached directly. A configured one is used whatever ``NO_PROXY`` says.
+    """Return the proxy for a server's URL; None for a direct connection.
+
+    Args:
+        server: The server's URL.
+        configured: The configured proxy's URL; it is used whatever ``NO_PROXY`` contains. Empty: none.
+        source: Name of that setting, for messages.
+        environment: Environment variables. None: those of the process.
 
     Raises:
-        ConfigError: the environment's proxy is none that can be used.
+        ConfigError: the environment's proxy is unusable.
     """
     if configured:
         return Proxy(urlsplit(configured), f"proxy-url in {source}")
@@ -62,7 +68,7 @@ def proxy_for(server: SplitResult, configured: str, source: str, environment: Ma
 
 
 def is_proxy_url(text: str) -> bool:
-    """True if a connection can be made through it: a scheme of ``SCHEMES`` and a host."""
+    """True if it is a usable proxy URL: a scheme of ``SCHEMES`` and a host."""
     try:
         url = urlsplit(text)
         return url.scheme in SCHEMES and bool(url.hostname) and url.port != 0 and text.isprintable()
@@ -70,15 +76,15 @@ def is_proxy_url(text: str) -> bool:
         return False
 
 
-def not_a_proxy(where: str, shown: str) -> ConfigError:
-    """The error for a configured proxy that ``is_proxy_url`` refuses."""
-    return ConfigError(f'{where}: only {_SHOWN_SCHEMES} are supported, written as http://HOST:PORT, not "{shown}"')
+def not_a_proxy(setting: str, shown: str) -> ConfigError:
+    """Return the error for a configured proxy that ``is_proxy_url`` refuses."""
+    return ConfigError(f'{setting}: only {_SHOWN_SCHEMES} are supported, written as http://HOST:PORT, not "{shown}"')
 
 
 def _parse(value: str, name: str) -> SplitResult:
     text = value if "://" in value else f"http://{value}"
     if not is_proxy_url(text):
-        # Not the value: it may hold a password. Go ignores such a variable and connects directly, which hides the mistake.
+        # Not the value: it may contain a password. Go ignores such a variable and connects directly, which hides the mistake.
         raise ConfigError(f"{name} is no URL of a proxy that can be used; write it as http://HOST:PORT, or leave it out")
     return urlsplit(text)
 
@@ -109,7 +115,7 @@ def _uses_proxy(host: str, port: int, without: str) -> bool:
 
 
 def _is_below(host: str, entry: str) -> bool:
-    """``example.com`` is the name itself and all below it; ``.example.com`` and ``*.example.com`` are only those below."""
+    """Match an entry: ``example.com`` is the name itself and all below it; ``.example.com`` and ``*.example.com`` only names below."""
     if entry.startswith("*."):
         entry = entry[1:]
     return host.endswith(entry) if entry.startswith(".") else host == entry or host.endswith(f".{entry}")
@@ -131,14 +137,14 @@ def _network(entry: str) -> IPv4Network | IPv6Network | None:
     from ipaddress import ip_network
 
     try:
-        # "10.0.0.0/255.0.0.0" is one for Python, but not for Go.
+        # "10.0.0.0/255.0.0.0" is a network for Python, but not for Go.
         return ip_network(entry, strict=False) if entry.rpartition("/")[2].isdecimal() else None
     except ValueError:
         return None
 
 
 def _split_port(entry: str) -> tuple[str, str]:
-    """Host and port as Go's net.SplitHostPort tells them; what it refuses is all host, brackets and colons included."""
+    """Split host and port as Go's net.SplitHostPort; if that refuses, all is host, brackets and colons included."""
     if entry.startswith("["):
         name, bracket, port = entry[1:].partition("]")
         if bracket and port.startswith(":") and ":" not in port[1:]:
@@ -150,7 +156,7 @@ def _split_port(entry: str) -> tuple[str, str]:
 
 
 def _ascii(host: str) -> str:
-    """A name in other letters as it stands in a certificate or a NO_PROXY list."""
+    """Return a name with other letters in the ASCII form of certificates and NO_PROXY lists."""
     host = host.lower()
     if host.isascii():
         return host

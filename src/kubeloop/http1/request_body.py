@@ -1,6 +1,6 @@
-"""A request's body as it comes, of known length or in chunks, and no byte beyond it.
+"""Reads a request's body, of known length or in chunks, and no byte beyond it.
 
-Faults are told in the words of Go's net/http/internal/chunked.
+Errors have the words of Go's net/http/internal/chunked.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kubeloop.http1.errors import BodyMalformed, BodyTooLarge, ConnectionEnded
 from kubeloop.http1.grammar import MAX_DIGITS, is_hexadecimal
 
 _LINE_LIMIT = 4096
-#: Bytes of framing beyond what chunks of a fair size need: many small ones with long extensions are an attack.
+#: Maximum bytes of framing beyond that of chunks of a fair size: many small chunks with long extensions are an attack.
 _OVERHEAD = 16 * 1024
 
 
 class RequestBody:
-    """Read by ``read`` or ``pieces``, not by both. ``length`` None: in chunks. ``invite``: the client waits to be told to send."""
+    """A request body. Use ``read`` or ``pieces``, not both. ``length`` None: chunked. ``invite``: the client waits for 100 Continue."""
 
     def __init__(self, wire: BufferedConnection, length: int | None, *, invite: bool) -> None:
         self._wire = wire
@@ -29,21 +29,23 @@ class RequestBody:
         self._begun = False
         self._overhead = 0
         self.complete = length == 0
-        #: Nobody knows where it ends.
+        #: The end of the body is unknown.
         self.malformed = False
-        #: The client was not told to send, so that nobody knows whether it will.
+        #: No 100 Continue was sent, so the client may or may not send the body.
         self.uninvited = invite and length != 0
 
     @property
     def left(self) -> int:
-        """Bytes that are known to come still."""
+        """The known number of remaining bytes."""
         return self._left
 
     async def read(self, limit: int) -> bytes:
-        """All of it.
+        """Return the whole body.
 
         Raises:
-            BodyTooLarge, BodyMalformed, ConnectionEnded
+            BodyTooLarge: it is longer than ``limit``.
+            BodyMalformed: its framing is invalid.
+            ConnectionEnded: the client disconnected.
         """
         if self._length is not None and self._length > limit:
             raise BodyTooLarge(limit)
@@ -62,12 +64,12 @@ class RequestBody:
             yield piece
 
     async def piece(self) -> bytes:
-        """The next bytes; empty at the end."""
+        """Return the next bytes; empty at the end."""
         if self.complete:
             return b""
         if self.uninvited:
             self.uninvited = False
-            with contextlib.suppress(ConnectionEnded):  # whoever waits for the body learns it soon enough
+            with contextlib.suppress(ConnectionEnded):  # the reader of the body notices it soon enough
                 await self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if self._chunked and not self._left and not await self._next_chunk():
             return b""
@@ -80,7 +82,7 @@ class RequestBody:
         return piece
 
     async def drain(self, limit: int) -> bool:
-        """Read over what is left; whether the end was met within ``limit`` bytes."""
+        """Read and discard the remaining bytes; return whether the end came within ``limit`` bytes."""
         while not self.complete:
             try:
                 limit -= len(await self.piece())
@@ -98,13 +100,13 @@ class RequestBody:
             raise
 
     async def _to_next_chunk(self) -> bool:
-        """To the data of the next chunk; False at the last, whose trailers are read over."""
+        """Skip to the data of the next chunk; return False at the last chunk, whose trailers are skipped."""
         if self._begun:
             await self._separator()
         self._begun = True
         line = await self._line()
         self._left = _size(line)
-        # A client may spend some bytes on each chunk, but not on nothing.
+        # A client may spend some framing bytes on each chunk, but not on empty progress.
         self._overhead = max(0, self._overhead + len(line) + 2 - 16 - 2 * self._left)
         if self._overhead > _OVERHEAD:
             raise BodyMalformed("chunked encoding contains too much non-data")

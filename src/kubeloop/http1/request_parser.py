@@ -1,7 +1,7 @@
-"""A request's head: its line and its fields, and what they say of the body and of the connection.
+"""Parses a request's head: its line and its fields, including the framing of the body.
 
-What is taken, what is refused and in which words is net/http's way (Go's readRequest, textproto and net/url), so that a client that gets
-through here gets through to a kube-apiserver.
+Acceptance, refusals and their words are those of net/http (Go's readRequest, textproto and net/url), so that a client that works
+here works with a kube-apiserver.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from multidict import CIMultiDict
 
 from kubeloop.http1.grammar import FORBIDDEN_IN_VALUE, TOKEN, list_contains
 
-#: Bytes of a head at most: Go's DefaultMaxHeaderBytes and what it grants besides.
+#: Maximum bytes of a head: Go's DefaultMaxHeaderBytes and its tolerance.
 LIMIT = (1 << 20) + 4096
 
-#: Blanks within a name are noticed later than other faults, and told.
+#: Blanks within a name are reported after other faults.
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z ]+")
 _VERSION = re.compile(r"HTTP/([0-9])\.([0-9])")
 _TARGET_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -27,9 +27,9 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _NO_HOST = re.compile(r"""[\x00-\x20"#<>?\\^`{|}\x7f]""")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-#: Names of fields up to this length are remembered.
+#: Names of fields up to this length are cached.
 _LONGEST_KNOWN = 64
-#: Fields that no trailer may bring (RFC 9110, section 6.5.1).
+#: Fields that are forbidden in trailers (RFC 9110, section 6.5.1).
 _FRAMING = ("transfer-encoding", "content-length", "trailer")
 
 
@@ -42,7 +42,7 @@ class RequestRefused(Exception):
         self.text = status if text is None else text
 
     def answer(self) -> bytes:
-        """All that goes out."""
+        """Return the encoded response."""
         return f"HTTP/1.1 {self.status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{self.text}".encode()
 
 
@@ -51,7 +51,7 @@ TOO_LARGE = "431 Request Header Fields Too Large"
 
 @dataclass(slots=True)
 class RequestHead:
-    """``path`` is decoded. ``length`` None: the body comes in chunks. ``minor``: of HTTP/1.x."""
+    """A request's head. ``path`` is decoded. ``length`` None: the body is chunked. ``minor``: the x of HTTP/1.x."""
 
     method: str
     path: str
@@ -63,7 +63,7 @@ class RequestHead:
 
     @property
     def expects_continue(self) -> bool:
-        """Whether the client sends its body when it is told to (RFC 9110, section 10.1.1)."""
+        """Whether the client sends its body only after 100 Continue (RFC 9110, section 10.1.1)."""
         return list_contains(self.headers.get("Expect", ""), "100-continue")
 
     @property
@@ -72,12 +72,12 @@ class RequestHead:
 
     @property
     def is_asterisk_form(self) -> bool:
-        """``OPTIONS *``: about the server, not about anything that it has."""
+        """Whether it is ``OPTIONS *``: about the server, not about a resource."""
         return self.method == "OPTIONS" and self.path == "*"
 
 
 def end_of_head(data: bytes | bytearray, start: int) -> int:
-    """Where the body begins; -1 when the head goes on. Nothing ends before ``start``. A line may end without CR."""
+    """Return the index where the body begins; -1 if the head is incomplete. The search begins at ``start``. A line may end without CR."""
     found = -1
     for ending in (b"\n\r\n", b"\n\n"):
         at = data.find(ending, max(0, start - len(ending) + 1))
@@ -87,10 +87,10 @@ def end_of_head(data: bytes | bytearray, start: int) -> int:
 
 
 def parse_head(raw: bytes) -> RequestHead:
-    """Of all that is before the body.
+    """Parse the bytes before the body.
 
     Raises:
-        Refused
+        Refused: the head is malformed.
     """
     lines = [line.removesuffix("\r") for line in raw.decode("utf-8", "replace").split("\n")]
     method, version, path, query = _request_line(lines[0])
@@ -114,7 +114,7 @@ def parse_head(raw: bytes) -> RequestHead:
 
 
 def _request_line(line: str) -> tuple[str, str, str, str]:
-    """Method, both digits of the version, path, query."""
+    """Return method, both digits of the version, path, query."""
     method, one, rest = line.partition(" ")
     target, two, version = rest.partition(" ")
     found = _VERSION.fullmatch(version)

@@ -1,4 +1,4 @@
-"""Writes the head of a request, or refuses to: what a caller gives must never become another header or another request."""
+"""Encodes the head of a request, and refuses arguments that would inject another header or another request."""
 
 from __future__ import annotations
 
@@ -7,21 +7,29 @@ from collections.abc import Sequence
 
 from kubeloop.http1.grammar import FORBIDDEN_IN_VALUE, TOKEN
 
-# RFC 9110, sections 5.1, 5.5 and 5.6.2. Values may hold what is not ASCII (a user's name in Impersonate-User), sent as UTF-8 like Go does.
+# RFC 9110, sections 5.1, 5.5 and 5.6.2. Values may contain non-ASCII text (a user's name in Impersonate-User), sent as UTF-8 like in Go.
 _TARGET = re.compile(r"/[!-\"$-~]*")
-# Their values say how the request is framed; only the transport knows.
+# Headers that define the framing; only the transport sets them.
 _OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "trailer", "upgrade", "te"))
 
 
 def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[str, str]], length: int | None, upgrade: str = "") -> bytes:
-    """The head, empty line included. ``headers`` begin with Host. ``length`` None: no body. ``upgrade``: the protocol to change to.
+    """Encode the head, empty line included.
+
+    Args:
+        method: The HTTP method.
+        prefix: The text before the target, for a plain HTTP proxy.
+        target: Path and query.
+        headers: The fields; Host is the first.
+        length: Bytes of the body. None: no body.
+        upgrade: The protocol to change to. Empty: none.
 
     Raises:
-        ValueError: a method, path or header that cannot be sent. Values are not shown: they may be secret.
+        ValueError: the method, path or a header cannot be sent. Values are not shown: they may be secret.
     """
     if TOKEN.fullmatch(method) is None or _TARGET.fullmatch(target) is None:
         asked = _shown(method, target)
-        raise ValueError(f"a path begins with / and holds no line break or blank; percent-encode what is not ASCII ({asked})")
+        raise ValueError(f"a path begins with / and holds no line break or blank; percent-encode non-ASCII characters ({asked})")
     lines = [f"{method} {prefix}{target} HTTP/1.1"]
     for place, (name, value) in enumerate(headers):
         if TOKEN.fullmatch(name) is None or FORBIDDEN_IN_VALUE.search(value):
@@ -38,5 +46,5 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
 
 
 def _shown(method: str, target: str) -> str:
-    """Without the query, whose values may be secret."""
+    """Return the request line without the query, whose values may be secret."""
     return f"{method} {target.partition('?')[0]!r}"

@@ -1,6 +1,6 @@
-"""Reads the parts of an HTTP/1.1 answer that say how the rest is framed: its head, chunk sizes, lengths (RFC 9112).
+"""Parses the framing of an HTTP/1.1 response: its head, chunk sizes, lengths (RFC 9112).
 
-Strict where programs are known to differ: what two of them read differently can hide one answer in another.
+Strict where programs are known to differ: a text that two programs parse differently can hide one response in another.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _EXTENDED = re.compile(rb"([0-9A-Fa-f]+)[ \t]*(?:;[^\r\n\0]*)?")
 
 
 def may_begin_head(data: bytes) -> bool:
-    """False if no further bytes can make a head of this, so that waiting for them would be waiting forever."""
+    """False if no further bytes can turn the data into a head, so that waiting would never end."""
     return data.startswith(_VERSION[: len(data)]) and b"\n\n" not in data
 
 
 def parse_head(head: bytes) -> tuple[int, int, Headers]:
-    """Status, minor version and fields of an answer's head (without its empty line).
+    """Return status, minor version and fields of a response's head (without its empty line).
 
     Raises:
-        ProtocolError: malformed, or another version of HTTP.
+        ProtocolError: the head is malformed, or of another version of HTTP.
     """
     text = head.decode("latin-1")
     first, *lines = text.split("\r\n")
@@ -38,7 +38,7 @@ def parse_head(head: bytes) -> tuple[int, int, Headers]:
     headers = Headers()
     for line in lines:
         name, colon, value = line.partition(":")
-        # A name holds no blanks: folded lines, and blanks before the colon, are read differently by different programs (section 5).
+        # A name contains no blanks: programs differ about folded lines, and about blanks before the colon (section 5).
         if not colon or TOKEN.fullmatch(name) is None:
             raise ProtocolError("a malformed header line")
         headers.add(name, value.strip(" \t"))
@@ -46,13 +46,13 @@ def parse_head(head: bytes) -> tuple[int, int, Headers]:
 
 
 def chunk_size(line: bytes) -> int:
-    """The size in a chunk's first line; extensions are read over.
+    """Return the size in a chunk's first line; extensions are skipped.
 
     Raises:
-        ProtocolError: none, or one that int() would read and others not (``0x10``, ``1_0``, ``+1``).
+        ProtocolError: the size is missing, or only int() would accept it (``0x10``, ``1_0``, ``+1``).
     """
     digits = line
-    if not is_hexadecimal(line):  # not only digits; most lines are, and each event of a watch has one
+    if not is_hexadecimal(line):  # other characters than digits; most lines have none, and each event of a watch has a line
         found = _EXTENDED.fullmatch(line)
         digits = found[1] if found is not None else b""
     if not 0 < len(digits) <= MAX_DIGITS:
@@ -61,10 +61,10 @@ def chunk_size(line: bytes) -> int:
 
 
 def content_length(text: str) -> int:
-    """The value of Content-Length; the same one several times counts as one (RFC 9110, section 8.6).
+    """Return the value of Content-Length; the same value several times counts as one (RFC 9110, section 8.6).
 
     Raises:
-        ProtocolError: not a number, or several.
+        ProtocolError: the value is not a number, or there are several.
     """
     values = {value.strip(" \t") for value in text.split(",")}
     value = values.pop()

@@ -1,4 +1,4 @@
-"""The head of an answer as bytes."""
+"""Encodes the head of a response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REASONS = {one.value: one.phrase for one in HTTPStatus}
 
 
 def response_head(minor: int, status: int, fields: Iterable[tuple[str, str]]) -> bytes:
-    """Status line and fields, ``Date`` among them; line breaks within a field become blanks, so that none can begin another."""
+    """Return status line and fields, including ``Date``; line breaks within a field become blanks, so that it cannot inject another."""
     lines = [f"HTTP/1.{1 if minor else 0} {status} {_REASONS.get(status, f'status code {status}')}"]
     lines += [f"{name}: {value}" for name, value in fields]
     text = "\n".join(lines)
@@ -22,7 +22,7 @@ def response_head(minor: int, status: int, fields: Iterable[tuple[str, str]]) ->
 
 
 def has_body(status: int) -> bool:
-    """Whether answers of this status may have a body (RFC 9110, section 6.4.1)."""
+    """Whether responses with this status may have a body (RFC 9110, section 6.4.1)."""
     return status >= 200 and status not in (204, 304)
 
 

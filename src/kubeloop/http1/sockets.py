@@ -1,6 +1,6 @@
-"""Opens a TCP connection to whichever address of a host answers first (RFC 8305, "Happy Eyeballs").
+"""Opens a TCP connection to the address of a host that responds first (RFC 8305, "Happy Eyeballs").
 
-asyncio's own race (``create_connection(happy_eyeballs_delay=...)``) loses a socket that was just connected when it is cancelled; here
+asyncio's own implementation (``create_connection(happy_eyeballs_delay=...)``) leaks a just connected socket when cancelled; here
 every socket that is not returned is closed.
 """
 
@@ -15,16 +15,17 @@ from collections.abc import Callable
 from kubeloop.http1.progress import RESOLVED, reach
 from kubeloop.timing import Clock, SystemClock, TimeLimit
 
-#: Seconds after which the next address is tried beside the ones before (RFC 8305, section 5).
+#: Seconds after which the next address is tried in parallel (RFC 8305, section 5).
 HEAD_START = 0.25
 _Address = tuple[int, tuple[object, ...]]
 
 
 async def connect(host: str, port: int, resolved: Callable[[float], None] | None = None, clock: Clock | None = None) -> socket.socket:
-    """A connected socket, not blocking. ``resolved`` is told how many seconds it took to look a name up.
+    """Return a connected, non-blocking socket. ``resolved`` is called with the seconds of a name lookup.
 
     Raises:
-        OSError: no address could be reached; if they failed in different ways, the text has all of them. socket.gaierror: no address.
+        OSError: no address could be reached; if they failed in different ways, the text has all of them.
+        socket.gaierror: the name has no address.
     """
     addresses = _numeric(host, port) or await _looked_up(host, port, resolved, clock or SystemClock())
     reach(RESOLVED)
@@ -47,7 +48,7 @@ async def connect(host: str, port: int, resolved: Callable[[float], None] | None
 
 
 def _numeric(host: str, port: int) -> list[_Address]:
-    """An address needs no thread to look it up, nor the tables of international names. Empty for a name."""
+    """Parse a literal address, which needs neither a thread for lookup nor the tables of international names. Empty for a name."""
     with contextlib.suppress(socket.gaierror, UnicodeEncodeError):
         found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         return [(family, address) for family, _, _, _, address in found]
@@ -63,7 +64,7 @@ async def _looked_up(host: str, port: int, resolved: Callable[[float], None] | N
 
 
 async def _first(attempts: list[asyncio.Task[socket.socket]], seconds: float | None, clock: Clock) -> socket.socket | None:
-    """The socket of an attempt that succeeded; None if all have failed, or ``seconds`` are over."""
+    """Return the first connected socket; None if all attempts failed, or ``seconds`` are over."""
     running = {attempt for attempt in attempts if not attempt.done()}
     with contextlib.suppress(TimeoutError):  # the limit's: ``wait`` raises none
         async with TimeLimit(clock, seconds):
@@ -93,7 +94,7 @@ def _drop(attempt: asyncio.Task[socket.socket], winner: socket.socket | None) ->
 
 
 def _alternating(addresses: list[_Address]) -> list[_Address]:
-    """Families in turn, that of the first address first."""
+    """Alternate address families, beginning with that of the first address."""
     families: dict[int, list[_Address]] = {}
     for address in addresses:
         families.setdefault(address[0], []).append(address)

@@ -1,4 +1,4 @@
-"""Patches and paths over JSON trees, for clients and server alike: JSON patch, merge patch, strategic merge patch, JSONPath."""
+"""Patches and paths over JSON trees, for clients and servers: JSON patch, merge patch, strategic merge patch, JSONPath."""
 
 from kubeloop.merge.errors import PatchError
 from kubeloop.merge.json_patch import json_patch

@@ -1,4 +1,4 @@
-"""What a patch that cannot be applied says, with what an API server would answer for it."""
+"""The error of a patch that cannot be applied, with the response of an API server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from kubeloop.meta.errors import KubeloopError
 class PatchError(KubeloopError):
     """A patch is malformed or does not fit the document; the document is unchanged.
 
-    ``str()`` says why, in the words of Kubernetes' patch libraries. ``code`` is the HTTP status that an API server gives: 400 malformed,
+    ``str()`` gives the reason, in the words of Kubernetes' patch libraries. ``code`` is the HTTP status that an API server gives: 400
+    malformed,
     413 too many operations, 422 does not apply, 500 where upstream does not map the error.
     """
 
@@ -23,5 +24,5 @@ class PatchError(KubeloopError):
 
     @property
     def answer(self) -> str:
-        """The message of the Status. An API server keeps what was wrong with an inapplicable patch to itself."""
+        """The message of the Status. An API server does not publish the reason why a patch is inapplicable."""
         return "the server rejected our request due to an error in our request" if self.code == 422 else str(self)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def go_text(value: Any) -> str:
-    """``map[a:1 b:[x y]]``, ``<nil>``, ``true``."""
+    """Format as Go's %v: ``map[a:1 b:[x y]]``, ``<nil>``, ``true``."""
     match value:
         case None:
             return "<nil>"
@@ -24,7 +24,7 @@ def go_text(value: Any) -> str:
 
 
 def go_string(value: Any) -> str:
-    """As fmt's %s has it, for which only texts are right: ``%!s(int64=5)``."""
+    """Format as fmt's %s, which fits only texts: ``%!s(int64=5)``."""
     match value:
         case str():
             return value
@@ -39,7 +39,7 @@ def go_string(value: Any) -> str:
 
 
 def _float(value: float) -> str:
-    # fmt's %v is the shortest text that reads back, with an exponent below 1e-4 and from 1e6 on.
+    # fmt's %v is the shortest text that parses back, with an exponent below 1e-4 and from 1e6 on.
     exact = Decimal(repr(value)).normalize()
     power = exact.adjusted()
     if not value or -4 <= power < 6:
@@ -51,7 +51,7 @@ def _float(value: float) -> str:
 
 
 def go_type(value: Any) -> str:
-    """The type as ``reflect.TypeOf`` names it."""
+    """Return the name of the Go type as ``reflect.TypeOf`` prints it."""
     match value:
         case None:
             return "%!s(<nil>)"
@@ -70,7 +70,7 @@ def go_type(value: Any) -> str:
 
 
 def json_type(value: Any) -> str:
-    """The word of encoding/json for a value: object, array, string, number, bool."""
+    """Return encoding/json's word for a value: object, array, string, number, bool."""
     match value:
         case None:
             return "null"
@@ -87,7 +87,7 @@ def json_type(value: Any) -> str:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal as Go compares JSON trees: 1, 1.0 and true are three values."""
+    """Compare as Go compares JSON trees: 1, 1.0 and true are three values."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
@@ -98,7 +98,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def copy_tree(value: Any) -> Any:
-    """A JSON tree that shares no container with ``value``."""
+    """Return a JSON tree that shares no container with ``value``."""
     if isinstance(value, dict):
         return {key: copy_tree(child) for key, child in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""From two JSON trees to the JSON patch that makes the second of the first: the reverse of ``json_patch``."""
+"""Computes the JSON patch from one JSON tree to another: the reverse of ``json_patch``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ Operation = dict[str, Any]
 
 
 def json_diff(before: dict[str, JSON], after: dict[str, JSON]) -> list[Operation]:
-    """A patch of ``add``, ``remove`` and ``replace`` (RFC 6902) with ``json_patch(before, patch) == after``; empty if they are the same.
+    """Return a patch of ``add``, ``remove`` and ``replace`` (RFC 6902) with ``json_patch(before, patch) == after``; empty if they are the
+    same.
 
     Guarantees
-        Only what differs is named, at the deepest place where it does, so that others' changes beside it survive; 1, 1.0 and true are
-        three values. Members are in the order of ``before``, then of ``after``. Nothing is shared with the trees.
+        The patch names only differing values, at the deepest possible place, so that others' changes beside them survive; 1, 1.0 and true
+        are
+        three values. Members are in the order of ``before``, then of ``after``. The patch shares nothing with the trees.
 
     Not guaranteed
-        The shortest patch. Items of a list are paired from both its ends; an item that moved is rewritten. Where that would take more
-        operations than an API server reads (10,000), whole members of the root are replaced.
+        The patch may not be the shortest. Items of a list are paired from both its ends; an item that moved is rewritten. Where that would
+        need
+        more operations than an API server accepts (10,000), whole members of the root are replaced.
     """
     found: list[Operation] = []
     _members("", before, after, found)
@@ -68,7 +71,7 @@ def _items(path: str, before: list[JSON], after: list[JSON], found: list[Operati
     both = min(old_end, new_end)
     for at in range(start, both):
         _values(f"{path}/{at}", before[at], after[at], found)
-    # From the back, so that each index still means the item that it meant.
+    # From the back, so that each index still refers to the same item.
     found.extend({"op": "remove", "path": f"{path}/{at}"} for at in range(old_end - 1, both - 1, -1))
     found.extend({"op": "add", "path": f"{path}/{at}", "value": copy_tree(after[at])} for at in range(both, new_end))
 

@@ -17,7 +17,7 @@ JSON = Any
 
 #: An API server refuses longer patches (k8s.io/apiserver pkg/endpoints/handlers/patch.go).
 MAX_OPERATIONS = 10_000
-#: Bytes that all copies of a patch together may add, as JSON: copying a parent into its child would double it each time.
+#: Maximum bytes that all copy operations of a patch together may add, as JSON: copying a parent into its child would double it each time.
 MAX_COPIED = 3 * 1024 * 1024
 _MISSING = object()
 
@@ -29,14 +29,14 @@ class _Root:
 
 
 def json_patch(doc: JSON, patch: JSON, *, lenient: bool = False) -> JSON:
-    """``doc`` with the operations of ``patch`` applied in order; neither is changed, and the result shares nothing with them.
+    """Return ``doc`` with the operations of ``patch`` applied in order; neither is changed, and the result shares nothing with them.
 
-    ``lenient``: members of wrong types are found when the operation is applied, as the library does that an API server patches with;
-    else before, as by the check that it makes first.
+    ``lenient``: members of wrong types are found when the operation is applied, as by the patch library of an API server;
+    else before the first operation, as by the server's own check.
 
     Raises:
-        PatchError: 400 if ``patch`` is no list of operations, 413 if it has more than 10,000, 422 if one does not apply or all copies
-            together add more than 3 MiB.
+        PatchError: 400 if ``patch`` is not a list of operations, 413 if it has more than 10,000, 422 if an operation does not apply or all
+        copies together add more than 3 MiB.
     """
     operations = _loose(patch) if lenient else _operations(patch)
     if len(operations) > MAX_OPERATIONS:
@@ -63,7 +63,7 @@ def _operations(patch: JSON) -> list[dict[str, Any]]:
 
 
 def _loose(patch: JSON) -> list[dict[str, Any]]:
-    """Texts that are none are as if they were not there."""
+    """Drop members that should be texts and are not."""
     if not isinstance(patch, list):
         raise _undecodable(patch, "value of type jsonpatch.Patch", "")
     for operation in patch:
@@ -157,7 +157,7 @@ def _pointer(operation: dict[str, Any], name: str, message: str) -> str:
 
 
 def _holder(root: _Root, path: str, message: str) -> tuple[dict[str, JSON] | list[JSON], str]:
-    """The container that a path's last token is in, and the token."""
+    """Return the container of a path's last token, and the token."""
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
     if not tokens:
         raise _refuse(message)
@@ -173,10 +173,11 @@ def _holder(root: _Root, path: str, message: str) -> tuple[dict[str, JSON] | lis
 
 
 def _index(token: str, length: int) -> int:
-    """A token as an index of a list of that length.
+    """Convert a token to an index of a list of that length.
 
     Raises:
-        ValueError: no number. IndexError: out of bounds.
+        ValueError: the token is not a number.
+        IndexError: the index is out of bounds.
     """
     index = int(token) if token.lstrip("+-").isdecimal() and token.isascii() else _no_number(token)
     if not -length <= index < length:
@@ -189,7 +190,7 @@ def _no_number(token: str) -> int:
 
 
 def _read(holder: dict[str, JSON] | list[JSON], key: str, context: str) -> JSON:
-    """The value, ``_MISSING`` for a member that an object does not have."""
+    """Return the value, ``_MISSING`` for a member that an object does not have."""
     if isinstance(holder, dict):
         return holder.get(key, _MISSING)
     try:

@@ -1,7 +1,7 @@
 """JSONPath in kubectl's dialect: printer columns, wait conditions, output templates without ``range``.
 
 Source: Kubernetes documentation, "JSONPath Support"; k8s.io/client-go util/jsonpath. Not Goessner's dialect: a template is text with
-expressions in braces, ``[0]`` of a short list is an error unless told otherwise, ``$`` and ``@`` are the same.
+expressions in braces, ``[0]`` of an empty list is an error by default, ``$`` and ``@`` are the same.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kubeloop.merge.jsonpath_parser import (
-    Field,
-    Filter,
+    FilterNode,
     JSONPathError,
-    Literal,
+    LiteralNode,
+    MemberNode,
     Node,
     Recursive,
     Slice,
-    Union,
+    UnionNode,
     Wildcard,
     parse,
 )
@@ -29,13 +29,13 @@ JSON = Any
 
 
 class JSONPath:
-    """A compiled template such as ``{.status.conditions[?(@.type=="Ready")].status}``; immutable, to be used for many documents.
+    """A compiled template such as ``{.status.conditions[?(@.type=="Ready")].status}``; immutable and reusable for many documents.
 
     Without braces the whole text is one expression, and a missing first dot is added, as kubectl does. ``allow_missing``: a member or
     index that a document lacks gives no value instead of an error.
 
     Raises:
-        JSONPathError: the template is malformed, or says something that this dialect has not (``range``, functions).
+        JSONPathError: the template is malformed, or uses a feature that this dialect lacks (``range``, functions).
     """
 
     __slots__ = ("_allow_missing", "_parts", "template")
@@ -46,15 +46,15 @@ class JSONPath:
         self._parts = parse(_braced(template))
 
     def find(self, doc: JSON) -> list[list[JSON]]:
-        """The values that each part (an expression in braces, or the text between) selects, in order.
+        """Return the values that each part (an expression in braces, or the text between) selects, in order.
 
         Raises:
-            JSONPathError: something is not there (unless ``allow_missing``), or is no list where one is needed.
+            JSONPathError: a member or index is missing (unless ``allow_missing``), or a value is not a list where a list is needed.
         """
         return [_Search(self._allow_missing).follow([doc], part) for part in self._parts]
 
     def values(self, doc: JSON) -> list[JSON]:
-        """All selected values in one list.
+        """Return all selected values in one list.
 
         Raises:
             JSONPathError: as ``find``.
@@ -62,7 +62,7 @@ class JSONPath:
         return [value for part in self.find(doc) for value in part]
 
     def first(self, doc: JSON) -> JSON:
-        """The first selected value, None if there is none.
+        """Return the first selected value, None if there is none.
 
         Raises:
             JSONPathError: as ``find``.
@@ -70,7 +70,7 @@ class JSONPath:
         return next(iter(self.values(doc)), None)
 
     def render(self, doc: JSON) -> str:
-        """As ``kubectl -o jsonpath`` prints it: the values of an expression are parted by spaces.
+        """Format the selected values as ``kubectl -o jsonpath``: the values of an expression are separated by spaces.
 
         Raises:
             JSONPathError: as ``find``.
@@ -79,7 +79,7 @@ class JSONPath:
 
     @staticmethod
     def text(value: JSON) -> str:
-        """One value as kubectl prints it: strings bare, objects and lists as Go's JSON, whose keys are in order."""
+        """Format one value as kubectl prints it: strings bare, objects and lists as Go's JSON with sorted keys."""
         if isinstance(value, str):
             return value
         return go_number(value) if isinstance(value, float) else go_json(value, sort_keys=True)
@@ -96,7 +96,7 @@ def _braced(template: str) -> str:
 
 
 class _Search:
-    """Walks one document."""
+    """Evaluates a template on one document."""
 
     def __init__(self, allow_missing: bool) -> None:
         self._allow_missing = allow_missing
@@ -108,9 +108,9 @@ class _Search:
 
     def _step(self, values: list[JSON], node: Node) -> Iterator[JSON]:
         match node:
-            case Literal(value=value):
+            case LiteralNode(value=value):
                 yield value
-            case Field(name=name):
+            case MemberNode(name=name):
                 yield from self._fields(values, name)
             case Wildcard():
                 for value in values:
@@ -121,10 +121,10 @@ class _Search:
             case Slice():
                 for value in values:
                     yield from self._slice(value, node)
-            case Union(members=members):
+            case UnionNode(members=members):
                 for member in members:
                     yield from self.follow(values, member)
-            case Filter():
+            case FilterNode():
                 for value in values:
                     yield from self._filter(value, node)
 
@@ -164,7 +164,7 @@ class _Search:
             raise JSONPathError("step must be > 0")
         yield from value[start : stop : node.step]
 
-    def _filter(self, value: JSON, node: Filter) -> Iterator[JSON]:
+    def _filter(self, value: JSON, node: FilterNode) -> Iterator[JSON]:
         if not isinstance(value, list):
             raise JSONPathError(f"{JSONPath.text(value)} is not array or slice and cannot be filtered")
         lenient = _Search(True)
@@ -188,7 +188,7 @@ def _children(value: JSON) -> Iterable[JSON]:
 
 
 def _descend(value: JSON) -> Iterator[JSON]:
-    """The value and everything below that has something below itself."""
+    """Yield the value and every container below it."""
     children = list(_children(value))
     if children:
         yield value

@@ -1,4 +1,4 @@
-"""Reads JSONPath templates of kubectl's dialect into nodes. Messages are those of k8s.io/client-go util/jsonpath."""
+"""Parses JSONPath templates of kubectl's dialect into nodes. Messages are those of k8s.io/client-go util/jsonpath."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kubeloop.meta.errors import KubeloopError
 
 
 class JSONPathError(KubeloopError):
-    """A template is malformed, or a document does not have what it asks for."""
+    """A template is malformed, or a document lacks a value that it selects."""
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class LiteralNode:
     """Text between expressions, or a constant in a filter."""
 
     value: str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class MemberNode:
     """A member by name."""
 
     name: str
@@ -34,7 +34,7 @@ class Wildcard:
 
 @dataclass(frozen=True, slots=True)
 class Recursive:
-    """The value and all that is below."""
+    """Recursive descent (``..``): the value and everything below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +48,22 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
-    """``[0,2]``, ``['a','b']``: one after the other."""
+class UnionNode:
+    """``[0,2]``, ``['a','b']``: the results of several selectors, one after the other."""
 
     members: tuple[tuple[Node, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
-    """``[?(left operator right)]``; an empty operator asks whether ``left`` is there."""
+class FilterNode:
+    """``[?(left operator right)]``; an empty operator tests whether ``left`` exists."""
 
     left: tuple[Node, ...]
     operator: str = ""
     right: tuple[Node, ...] = ()
 
 
-Node: TypeAlias = Literal | Field | Wildcard | Recursive | Slice | Union | Filter
+Node: TypeAlias = LiteralNode | MemberNode | Wildcard | Recursive | Slice | UnionNode | FilterNode
 
 _QUOTED_KEY = re.compile(r"""^'([^']*)'$|^"([^"]*)"$""")
 _SLICE = re.compile(r"^(-?[\d]*)(:-?[\d]*)?(:-?[\d]*)?$")
@@ -73,10 +73,10 @@ _TERMINATORS = " \t\r\n.,[]$@{}"
 
 
 def parse(template: str, *, any_word: bool = False) -> tuple[tuple[Node, ...], ...]:
-    """The parts of a template: texts and expressions. With ``any_word`` a bare word is a text, whether or not it could be evaluated.
+    """Return the parts of a template: texts and expressions. With ``any_word`` a bare word is a text, whether or not it could be evaluated.
 
     Raises:
-        JSONPathError: malformed.
+        JSONPathError: the template is malformed.
     """
     parts: list[tuple[Node, ...]] = []
     position = 0
@@ -85,7 +85,7 @@ def parse(template: str, *, any_word: bool = False) -> tuple[tuple[Node, ...], .
         if start < 0:
             start = len(template)
         if start > position:
-            parts.append((Literal(template[position:start]),))
+            parts.append((LiteralNode(template[position:start]),))
         if start < len(template):
             reader = _Reader(template, start + 1, any_word=any_word)
             parts.append(reader.expression("}"))
@@ -95,7 +95,7 @@ def parse(template: str, *, any_word: bool = False) -> tuple[tuple[Node, ...], .
 
 
 class _Reader:
-    """One expression while it is read."""
+    """Parses one expression."""
 
     def __init__(self, text: str, position: int = 0, *, any_word: bool = False) -> None:
         self._text = text
@@ -103,7 +103,7 @@ class _Reader:
         self.position = position
 
     def expression(self, end: str) -> tuple[Node, ...]:
-        """Nodes up to ``end`` (consumed), or to the end of the text if ``end`` is empty."""
+        """Return the nodes up to ``end`` (consumed), or to the end of the text if ``end`` is empty."""
         nodes: list[Node] = []
         while True:
             character = self._peek()
@@ -123,12 +123,12 @@ class _Reader:
             elif character == "[":
                 nodes += self._brackets()
             elif character in "\"'":
-                nodes.append(Literal(self._quoted(character)))
+                nodes.append(LiteralNode(self._quoted(character)))
             elif character == ".":
                 self.position += 1
                 nodes.append(self._field())
             elif character in "+-" or character.isdigit():
-                nodes.append(Literal(self._number()))
+                nodes.append(LiteralNode(self._number()))
             elif character == "_" or character.isalnum():
                 nodes.append(self._word())
             else:
@@ -142,7 +142,7 @@ class _Reader:
         while self._peek() and self._peek() not in _TERMINATORS:
             self.position += 2 if self._peek() == "\\" else 1
         name = self._text[start : self.position]
-        return Wildcard() if name == "*" else Field(name.replace("\\", ""))
+        return Wildcard() if name == "*" else MemberNode(name.replace("\\", ""))
 
     def _recursive(self, before: list[Node]) -> list[Node]:
         if before and isinstance(before[-1], Recursive):
@@ -158,9 +158,9 @@ class _Reader:
             self.position += 1
         word = self._text[start : self.position]
         if word in ("true", "false"):
-            return Literal(word == "true")
+            return LiteralNode(word == "true")
         if self._any_word:
-            return Literal(word)
+            return LiteralNode(word)
         if word in ("range", "end"):
             raise JSONPathError(f'"{word}" is not supported here; select the values with one expression')
         raise JSONPathError(f"unrecognized identifier {word}")
@@ -198,10 +198,10 @@ class _Reader:
         inside = self._text[self.position + 1 : end]
         self.position = end + 1
         if "," in inside:
-            return [Union(tuple(tuple(_subscript(part.strip())) for part in inside.split(",")))]
+            return [UnionNode(tuple(tuple(_subscript(part.strip())) for part in inside.split(",")))]
         return _subscript(inside)
 
-    def _filter(self) -> Filter:
+    def _filter(self) -> FilterNode:
         self.position += 3
         start = self.position
         quote = ""
@@ -220,23 +220,23 @@ class _Reader:
         self.position += 1
         compared = _COMPARISON.match(text)
         if compared is None:
-            return Filter(_Reader(text, any_word=self._any_word).expression(""))
+            return FilterNode(_Reader(text, any_word=self._any_word).expression(""))
         left, operator, right = compared.groups()
         if operator not in _OPERATORS:
             raise JSONPathError(f"unrecognized filter operator {operator}")
-        return Filter(
+        return FilterNode(
             _Reader(left, any_word=self._any_word).expression(""), operator, _Reader(right, any_word=self._any_word).expression("")
         )
 
 
 def _subscript(text: str) -> list[Node]:
-    """What stands in brackets: ``*``, a quoted member, an index or a slice."""
+    """Parse the content of brackets: ``*``, a quoted member, an index or a slice."""
     if text == "*":
         return [Slice()]
     quoted = _QUOTED_KEY.match(text)
     if quoted:
-        # Dots in quoted names are escaped by kubectl's users too: ['a\.b'].
-        return [Field((quoted[1] if quoted[1] is not None else quoted[2]).replace("\\", ""))]
+        # kubectl's users escape dots in quoted names: ['a\.b'].
+        return [MemberNode((quoted[1] if quoted[1] is not None else quoted[2]).replace("\\", ""))]
     match = _SLICE.match(text)
     if match is None or not text:
         raise JSONPathError(f"invalid array index {text}")

@@ -1,7 +1,7 @@
 """JSON merge patch: null removes, objects merge, everything else replaces.
 
-Source: RFC 7386. As in the library behind kube-apiserver (evanphx/json-patch v4), nulls are also left out of objects that stand in a
-list which replaces something that was no object.
+Source: RFC 7386. As in the library behind kube-apiserver (evanphx/json-patch v4), nulls are also removed from objects within a
+list that replaces a value other than an object.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ JSON = Any
 
 
 def merge_patch(doc: JSON, patch: JSON) -> JSONObject:
-    """``doc`` with ``patch`` merged in; neither is changed, and the result shares nothing with them.
+    """Return ``doc`` with ``patch`` merged in; neither is changed, and the result shares nothing with them.
 
     Raises:
-        PatchError: 400 if ``patch`` is no object, which is all that an API server accepts.
+        PatchError: 400 if ``patch`` is not an object, because an API server accepts only objects.
     """
     if not isinstance(patch, dict):
         raise PatchError(
@@ -29,7 +29,7 @@ def merge_patch(doc: JSON, patch: JSON) -> JSONObject:
 
 
 def _merge(doc: JSONObject, patch: JSONObject) -> JSONObject:
-    # Members keep the document's order; those that the patch names are set below.
+    # Members keep the document's order; members of the patch are set below.
     result = {key: None if key in patch else copy_tree(value) for key, value in doc.items() if key not in patch or patch[key] is not None}
     for key, value in patch.items():
         if value is None:
@@ -51,14 +51,14 @@ def _without_nulls(value: JSON) -> JSON:
 
 
 def create_merge_patch(old: JSONObject, new: JSONObject) -> JSONObject:
-    """The smallest merge patch that turns ``old`` into ``new``; empty if they are equal.
+    """Return the smallest merge patch that turns ``old`` into ``new``; empty if they are equal.
 
     Guarantees
         ``merge_patch(old, create_merge_patch(old, new))`` equals ``new`` if no object in ``new`` has a null member.
 
     Not guaranteed
-        A null member in ``new`` cannot be said in a merge patch: it is taken for missing, unless ``old`` has it too.
-        A list is replaced whole.
+        A merge patch cannot express a null member in ``new``: it is treated as missing, unless ``old`` has it too.
+        A list is replaced as a whole.
     """
     patch: JSONObject = {key: None for key, value in old.items() if new.get(key) is None and (value is not None or key not in new)}
     for key, value in new.items():

@@ -1,7 +1,7 @@
-"""The order of a merged list: what the patch names in its order, the rest where it stood among them.
+"""The order of a merged list: elements of the patch in its order, the others at their old positions among them.
 
-Source: k8s.io/apimachinery pkg/util/strategicpatch (normalizeElementOrder, mergeSortedSlice). Elements are scalars, or objects that are
-known by their merge key.
+Source: k8s.io/apimachinery pkg/util/strategicpatch (normalizeElementOrder, mergeSortedSlice). Elements are scalars, or objects that
+their merge key identifies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ JSON = Any
 
 
 def element_kind(*lists: list[JSON]) -> type:
-    """The one type of all elements.
+    """Return the one type of all elements.
 
     Raises:
         PatchError: 422 for lists of lists, 500 for mixed types or no element at all.
@@ -35,10 +35,10 @@ def element_kind(*lists: list[JSON]) -> type:
 
 
 def items_equal(left: JSON, right: JSON, key: str) -> bool:
-    """Equal scalars, or objects of one merge key.
+    """Whether two scalars are equal, or two objects have the same merge key.
 
     Raises:
-        PatchError: 500, an object lacks its merge key, or is none.
+        PatchError: 500, an element is not an object or lacks its merge key.
     """
     if not key:
         return same(left, right)
@@ -46,10 +46,10 @@ def items_equal(left: JSON, right: JSON, key: str) -> bool:
 
 
 def require_objects(elements: list[JSON]) -> None:
-    """All elements are objects.
+    """Check that all elements are objects.
 
     Raises:
-        PatchError: 500, one is not.
+        PatchError: 500, an element is not an object.
     """
     for element in elements:
         if not isinstance(element, dict):
@@ -64,7 +64,7 @@ def _key_of(element: JSON, key: str) -> JSON:
 
 
 def split_by_presence(elements: list[JSON], listed: list[JSON], key: str) -> tuple[list[JSON], list[JSON]]:
-    """Those that ``listed`` has, and the others."""
+    """Split elements into those present in ``listed`` and the others."""
     places = _Places(listed, key)
     named: list[JSON] = []
     others: list[JSON] = []
@@ -74,7 +74,17 @@ def split_by_presence(elements: list[JSON], listed: list[JSON], key: str) -> tup
 
 
 def in_order(named: list[JSON], others: list[JSON], order: list[JSON], old: list[JSON], key: str, kind: type) -> list[JSON]:
-    """``named`` as in ``order``, ``others`` as in ``old``, merged: an "other" comes before the first named one that it preceded in ``old``.
+    """Return ``named``, ordered as ``order``, merged with ``others``, ordered as ``old``.
+
+    An element of ``others`` comes before the first named element that it preceded in ``old``.
+
+    Args:
+        named: The elements that the patch orders.
+        others: The other elements.
+        order: The order of the patch.
+        old: The order before the patch.
+        key: The merge key of objects.
+        kind: The type of the elements, as from ``element_kind``.
 
     Raises:
         PatchError: 500, an object of ``order`` or ``old`` lacks its merge key.
@@ -101,8 +111,8 @@ def _sorted(elements: list[JSON], order: list[JSON], key: str) -> list[JSON]:
             _key_of(element, key)
     places = _Places(order, key)
     ranked = [(places.of_element(element), element) for element in elements]
-    # Insertion, since upstream's order is none for an element that the order lacks: it goes before all that precede it, which for up to
-    # twenty elements is what its sort does.
+    # Insertion instead of sorting, because upstream's order is undefined for an element that the order lacks: it goes before all elements
+    # that it precedes, which is also the result of upstream's sort for up to twenty elements.
     for end in range(1, len(ranked)):
         position = end
         while position and (min(ranked[position][0], ranked[position - 1][0]) < 0 or ranked[position][0] < ranked[position - 1][0]):
@@ -112,7 +122,7 @@ def _sorted(elements: list[JSON], order: list[JSON], key: str) -> list[JSON]:
 
 
 class _Places:
-    """First positions in a list, by scalar or by merge key; 1, 1.0 and true are three."""
+    """First positions in a list, by scalar or by merge key; 1, 1.0 and true are three keys."""
 
     def __init__(self, elements: list[JSON], key: str) -> None:
         self._key = key
@@ -124,7 +134,7 @@ class _Places:
         return self.of(self._identity(element))
 
     def of(self, identity: JSON) -> int:
-        """-1 for what is not there."""
+        """Return the position, -1 if it is absent."""
         return self._positions.get(self._name(identity), -1)
 
     def _identity(self, element: JSON) -> JSON:

@@ -1,4 +1,4 @@
-"""What a strategic merge must know of a field: how its list merges and by which key. Reads it off the schema documents."""
+"""The merge rules of a field for strategic merge: how its list merges and by which key. Reads them from the schema documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FieldMerge(NamedTuple):
 
 
 class PatchSchema:
-    """A struct, map or element type while a patch is merged into it. Messages are those of k8s.io/apimachinery's look-up by Go type."""
+    """The schema of a struct, map or element type during a merge. Messages are those of k8s.io/apimachinery's lookup by Go type."""
 
     __slots__ = ("_name", "_node", "_schemas")
 
@@ -34,10 +34,10 @@ class PatchSchema:
         return "map" if self._node.is_map else "struct"
 
     def field(self, key: str) -> FieldMerge:
-        """How the field ``key`` merges.
+        """Return how the field ``key`` merges.
 
         Raises:
-            PatchError: 500, there is no such field, as for whatever lies inside of free-form values (a ControllerRevision's ``data``).
+            PatchError: 500, there is no such field, as inside free-form values (a ControllerRevision's ``data``).
         """
         if self._node.is_map or self._node.is_list:
             raise PatchError(f"merging an object in json but data type is not struct, instead is: {self.kind}", 500)
@@ -50,15 +50,15 @@ class PatchSchema:
         return FieldMerge(PatchSchema(child, self._schemas), strategy, child.patch_merge_key)
 
     def retains(self, key: str) -> bool:
-        """Whether a patch of the field ``key`` says which fields it keeps (patch strategy retainKeys: one of several alternatives)."""
+        """Whether a patch of the field ``key`` lists the fields that stay (patch strategy retainKeys: one of several alternatives)."""
         child = self._node.properties.get(key)
         return child is not None and "retainKeys" in child.patch_strategy.split(",")
 
     def list_field(self, key: str) -> FieldMerge:
-        """How the list ``key`` merges; ``schema`` is that of its elements.
+        """Return how the list ``key`` merges; ``schema`` is that of its elements.
 
         Raises:
-            PatchError: 500, there is no such field, or it is no list of scalars or objects.
+            PatchError: 500, there is no such field, or it is not a list of scalars or objects.
         """
         found = self.field(key)
         node = found.schema._node

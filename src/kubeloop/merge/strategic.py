@@ -1,7 +1,7 @@
-"""Strategic merge patch: a merge patch that knows from the schema which lists merge, and by which key.
+"""Strategic merge patch: a merge patch that takes from the schema which lists merge, and by which key.
 
 Source: k8s.io/apimachinery pkg/util/strategicpatch; Kubernetes' "Update API Objects in Place Using kubectl patch"; the design
-proposals "preserve-order" ($setElementOrder) and "add-new-patchStrategy" ($retainKeys). Rules stand where they act.
+proposals "preserve-order" ($setElementOrder) and "add-new-patchStrategy" ($retainKeys). Comments below give the single rules.
 """
 
 from __future__ import annotations
@@ -25,22 +25,38 @@ ELEMENT_ORDER = "$setElementOrder"
 
 
 def strategic_merge(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
-    """``doc`` with ``patch`` merged in as ``schema`` (of the whole object) says; neither is changed, the result shares nothing with them.
+    """Return ``doc`` with ``patch`` merged in by ``schema`` (of the whole object); neither is changed, the result shares nothing with them.
 
-    Directives
-        ``$patch: replace | delete`` in an object or list element, ``$retainKeys``, ``$deleteFromPrimitiveList/FIELD``,
-        ``$setElementOrder/FIELD``.
+        Directives
+            ``$patch: replace | delete`` in an object or list element, ``$retainKeys``, ``$deleteFromPrimitiveList/FIELD``,
+            ``$setElementOrder/FIELD``.
 
-    Raises:
-        PatchError: 400 for a malformed patch or directive, and for kinds without a schema (custom resources); 422 for lists of lists;
-            500, as upstream, for an element without its merge key, an unknown directive, elements of mixed types, an order that
-            leaves out an element.
+    Args:
+        doc: The object.
+        patch: The patch.
+        schema: The schema of the whole object. None: there is none.
+        schemas: The document of that schema, for references.
+
+        Raises:
+            PatchError: 400 for a malformed patch or directive, and for kinds without a schema (custom resources); 422 for lists of lists;
+                500, as upstream, for an element without its merge key, an unknown directive, elements of mixed types, an order that
+                leaves out an element.
     """
     return merge_in(doc, copy_tree(patch), schema, schemas)
 
 
 def merge_in(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
-    """As ``strategic_merge``, but takes ``patch`` apart: what is left of it is what an API server quotes when it refuses the result."""
+    """Return ``doc`` with ``patch`` merged in, as ``strategic_merge``, but consume ``patch``: an API server quotes the remainder in errors.
+
+    Args:
+        doc: The object.
+        patch: The patch; it is changed.
+        schema: The schema of the whole object. None: there is none.
+        schemas: The document of that schema, for references.
+
+    Raises:
+        PatchError: as ``strategic_merge``.
+    """
     if schema is None:
         raise PatchError("strategic merge patch format is not supported", 400)
     if not isinstance(patch, dict):
@@ -49,7 +65,7 @@ def merge_in(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: S
 
 
 def _merge_map(original: JSONObject, patch: JSONObject, schema: PatchSchema) -> JSONObject:
-    """Both are ours to change."""
+    """Merge two maps, changing both in place."""
     if DIRECTIVE in patch:
         return _directed(patch)
     _retain_keys(original, patch)
@@ -87,7 +103,7 @@ def _unknown_directive(directive: JSON, patch: JSONObject) -> PatchError:
 
 
 def _take(original: JSONObject, key: str, value: JSON) -> None:
-    """Set what the original does not have, or has in another type: without nulls, and without what a directive marks."""
+    """Set a value that the original lacks, or has in another type: without nulls, and without the elements that a directive marks."""
     _drop_nulls(value)
     if isinstance(value, dict) and DIRECTIVE in value:
         original.pop(key, None)
@@ -115,7 +131,7 @@ def _without_directives(value: JSON) -> JSON:
 
 
 def _retain_keys(original: JSONObject, patch: JSONObject) -> None:
-    """``$retainKeys`` names all that may stay: for unions, where a new member must push out the old one."""
+    """Apply ``$retainKeys``, which lists all fields that may stay: for unions, where a new member must remove the old one."""
     if RETAIN_KEYS not in patch:
         return
     retained = patch.pop(RETAIN_KEYS)
@@ -138,8 +154,9 @@ def _field_of(name: str, prefix: str, what: str) -> str:
 def _merge_ordered_lists(original: JSONObject, patch: JSONObject, schema: PatchSchema) -> None:
     """Merge the lists for which the patch gives an order, and take them out of the patch.
 
-    The order wins over that of the patch's own list, which wins over the original's; elements that only the original has keep their
-    place among their neighbours.
+    The order takes precedence over that of the patch's own list, which takes precedence over the original's; elements that only the
+    original
+    has stay beside their neighbours.
     """
     for name in [name for name in patch if name.startswith(ELEMENT_ORDER)]:
         order = _list(patch.pop(name))
@@ -166,9 +183,9 @@ def _merge_ordered_lists(original: JSONObject, patch: JSONObject, schema: PatchS
 
 
 def _places_left(old: list[JSON], merged: list[JSON], field: FieldMerge) -> list[JSON]:
-    """The old order that upstream still sees after merging: where it deleted elements, it has put as many new ones.
+    """Return the old order that upstream still sees after merging: where it deleted elements, it has put as many new ones.
 
-    It reuses the old list's memory, so those count as elements that the server had. Clients have come to see lists in this order.
+    Upstream reuses the old list's memory, so those count as elements that the server had. Clients depend on this order.
     """
     if not field.key or field.strategy != "merge":
         return old
@@ -184,7 +201,7 @@ def _list(value: JSON) -> list[JSON]:
 
 
 def _check_order(new: list[JSON], order: list[JSON], key: str) -> None:
-    """The patch's elements must stand in the order, as a subsequence; those to be deleted need not."""
+    """Check that the patch's elements appear in the order, as a subsequence; deleted elements need not."""
     if not new or not order:
         return
     if key:
@@ -192,7 +209,7 @@ def _check_order(new: list[JSON], order: list[JSON], key: str) -> None:
     wanted = deque(element for element in new if not (key and isinstance(element, dict) and element.get(DIRECTIVE) == "delete"))
     rest = deque(order)
     while wanted and rest:
-        # Elements with another directive are passed over while there is an order left to compare with, as upstream does.
+        # Elements with another directive are skipped while there is an order left to compare with, as upstream does.
         if (isinstance(wanted[0], dict) and DIRECTIVE in wanted[0]) or items_equal(wanted[0], rest.popleft(), key):
             wanted.popleft()
     if wanted:
@@ -227,7 +244,7 @@ def _distinct(values: list[JSON]) -> list[JSON]:
 
 
 def _apply_element_directives(old: list[JSON], new: list[JSON], key: str) -> tuple[list[JSON], list[JSON]]:
-    """Carry out ``$patch`` in elements; returns what is left of both lists."""
+    """Apply ``$patch`` directives of elements; return the remaining elements of both lists."""
     plain: list[JSON] = []
     replace = False
     for element in new:
@@ -240,7 +257,7 @@ def _apply_element_directives(old: list[JSON], new: list[JSON], key: str) -> tup
                     raise PatchError(f"map: {go_text(element)} does not contain declared merge key: {key}", 500)
                 old = [value for value in old if not (key in value and same(value[key], element[key]))]
             case "replace":
-                # Wherever it stands in the list; what else the patch lists becomes the list.
+                # At any position in the list; the other elements of the patch become the list.
                 replace = True
             case "merge":
                 raise PatchError("merging lists cannot yet be specified in the patch", 500)

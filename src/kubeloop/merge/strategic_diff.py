@@ -1,7 +1,8 @@
-"""The strategic merge patch between two states of an object: what ``strategic_merge`` would have to be given.
+"""Computes the strategic merge patch between two states of an object: the reverse of ``strategic_merge``.
 
-Source: k8s.io/apimachinery pkg/util/strategicpatch (CreateTwoWayMergePatch with SetElementOrder). Where merge keys do not tell the items
-of a list apart, which upstream leaves to chance, the list is replaced by directive.
+Source: k8s.io/apimachinery pkg/util/strategicpatch (CreateTwoWayMergePatch with SetElementOrder). Where merge keys do not identify the
+items
+of a list, which upstream leaves to chance, the list is replaced by directive.
 """
 
 from __future__ import annotations
@@ -19,21 +20,27 @@ JSON = Any
 
 
 class StrategicDiff(NamedTuple):
-    """``replaces``: some list is written whole, over whatever others make of it meanwhile."""
+    """A patch. ``replaces``: some list is replaced as a whole, which overwrites concurrent changes by others."""
 
     patch: JSONObject
     replaces: bool
 
 
 def create_strategic_patch(old: JSONObject, new: JSONObject, schema: TypeSchema, schemas: Schemas) -> StrategicDiff:
-    """The patch that turns ``old`` into ``new``; empty if they are equal.
+    """Return the patch that turns ``old`` into ``new``; empty if they are equal.
 
-    Guarantees
-        ``strategic_merge(old, patch)`` equals ``new`` if no object in ``new`` has a null member that ``old`` has not.
-        Items of a list with a merge key are patched one by one; those that only others know stay.
+        Guarantees
+            ``strategic_merge(old, patch)`` equals ``new`` if no object in ``new`` has a null member that ``old`` has not.
+            Items of a list with a merge key are patched one by one; items that only others added stay.
 
-    Raises:
-        PatchError: a change lies in a field that the schema does not know.
+    Args:
+        old: The object before.
+        new: The object after.
+        schema: The schema of the whole object.
+        schemas: The document of that schema, for references.
+
+        Raises:
+            PatchError: a change lies in a field that the schema does not know.
     """
     diff = _Diff()
     patch = diff.of_maps(old, new, PatchSchema(schema, schemas))
@@ -57,7 +64,7 @@ class _Diff:
             elif isinstance(value, list) and isinstance(before, list):
                 self._list_field(patch, before, value, schema.list_field(key), key, retains=schema.retains(key))
             else:
-                # Where the schema merges lists, one that others began meanwhile is merged into too.
+                # Where the schema merges lists, a list that others started meanwhile is merged too.
                 self.replaces |= isinstance(value, list) and schema.list_field(key).strategy != "merge"
                 patch[key] = copy_tree(value)
         return patch
@@ -71,7 +78,7 @@ class _Diff:
 
     @staticmethod
     def _free(old: JSONObject, new: JSONObject) -> JSONObject:
-        """Of free keys: labels, data, quantities."""
+        """Diff maps with free keys: labels, data, quantities."""
         changed = {name: copy_tree(value) for name, value in new.items() if not same(old.get(name), value)}
         if any(isinstance(value, dict | list) and name in old for name, value in changed.items()):
             raise PatchError("a map of objects or lists cannot be merged into by a strategic merge patch", 500)

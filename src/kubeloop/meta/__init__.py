@@ -1,4 +1,4 @@
-"""Core types of the Kubernetes API that are written by hand: names, metadata, selectors, quantities, errors."""
+"""Hand-written core types of the Kubernetes API: names, metadata, selectors, quantities, errors."""
 
 from kubeloop.meta.errors import (
     AlreadyExists,
@@ -37,9 +37,9 @@ from kubeloop.meta.key import ObjectKey
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.label_requirement import Operator, Requirement
 from kubeloop.meta.label_selector import LabelSelector, LabelSelectorRequirement
-from kubeloop.meta.model import IntOrString, Model, Source, replace
+from kubeloop.meta.model import DocumentSource, IntOrString, Model, replace
 from kubeloop.meta.object_meta import ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference, ShardInfo
-from kubeloop.meta.partial import Bookmark, PartialObject
+from kubeloop.meta.partial import BookmarkObject, PartialObject
 from kubeloop.meta.quantity import Quantity, QuantityFormat
 from kubeloop.meta.resource import KindInfo, Resource, custom_resource, kind_info, set_source, source_of
 from kubeloop.meta.scheme import Scheme
@@ -65,12 +65,13 @@ __all__ = [
     "AlreadyExists",
     "ApiError",
     "BadRequest",
-    "Bookmark",
+    "BookmarkObject",
     "ConfigError",
     "Conflict",
     "ConnectionRefused",
     "DeadlineError",
     "DecodeError",
+    "DocumentSource",
     "Expired",
     "FieldError",
     "FieldErrorType",
@@ -115,7 +116,6 @@ __all__ = [
     "ServerTimeout",
     "ServiceUnavailable",
     "ShardInfo",
-    "Source",
     "Status",
     "StatusCause",
     "StatusDetails",

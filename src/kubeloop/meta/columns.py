@@ -1,17 +1,17 @@
-"""Text for terminals and pipes: aligned columns and folded lines of a given width, in which no word is broken and no name cut off."""
+"""Formats text for terminals and pipes: aligned columns and folded lines of a given width, without breaking words or cutting names."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Sequence
 
-#: Columns of a terminal of the usual width, and of whatever is no terminal.
+#: Width of a usual terminal; also used when the output is not a terminal.
 WIDTH = 80
 _GAP = "  "
 
 
 def folded(text: str, width: int = WIDTH, indent: str = "") -> list[str]:
-    """The text in lines of ``width`` characters at most, folded between words.
+    """Fold the text into lines of at most ``width`` characters, between words.
 
     Args:
         text: Any text; runs of whitespace count as one space.
@@ -26,7 +26,7 @@ def folded(text: str, width: int = WIDTH, indent: str = "") -> list[str]:
 
 
 def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = (), width: int = WIDTH) -> list[list[str]]:
-    """Rows as lines in aligned columns, the headings first.
+    """Format rows as lines in aligned columns, the headings first.
 
     A name in the first column that would make the table wider than ``width`` has a line to itself, above the other cells of its row.
 
@@ -37,7 +37,7 @@ def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Co
         width: Characters of a line.
 
     Returns:
-        For the headings and for each row its lines, most often one.
+        The lines of the headings and of each row, mostly one.
     """
     every = [headings, *rows]
     widths = [max(len(row[at]) for row in every) for at in range(len(headings))]

@@ -1,6 +1,6 @@
-"""Explains why a model cannot be constructed: names the class, the field and what was probably meant.
+"""Explains why a model cannot be constructed: names the class, the field and the probably intended name.
 
-Loaded when a constructor raises. The normal path never comes here.
+Loaded when a constructor raises; successful calls never load it.
 """
 
 from __future__ import annotations
@@ -16,40 +16,42 @@ from typing import Any
 
 import msgspec
 
-#: What msgspec's constructor says.
+#: The messages of msgspec's constructor.
 _UNEXPECTED = re.compile(r"Unexpected keyword argument '(?P<name>.+)'")
 _MISSING = re.compile(r"Missing required argument '(?P<name>.+)'")
 _POSITIONAL = "Extra positional arguments provided"
 
-#: Fields that a message lists at most.
+#: Maximum number of fields in a message.
 _LISTED = 12
 
 
 class ConstructionError(TypeError):
-    """A model was constructed with wrong arguments. Catch ``TypeError``: this class only tells these errors from those of other calls."""
+    """A model was constructed with wrong arguments. Catch ``TypeError``: this class only distinguishes these errors from those of other
+    calls.
+    """
 
 
-def construction_error(cls: type[msgspec.Struct], given: Mapping[str, Any], error: TypeError) -> TypeError:
-    """The error to raise for ``error``, which the constructor of ``cls`` raised.
+def construction_error(cls: type[msgspec.Struct], arguments: Mapping[str, Any], error: TypeError) -> TypeError:
+    """Return the error to raise for ``error``, which the constructor of ``cls`` raised.
 
     Args:
         cls: The class that was called.
-        given: The keyword arguments.
+        arguments: The keyword arguments.
         error: As msgspec raised it, or the ``ConstructionError`` of a default that could not be made.
 
     Returns:
-        A ``ConstructionError``; ``error`` itself if it comes from other code, such as a default factory of the user's.
+        A ``ConstructionError``; ``error`` itself if it comes from other code, such as a user's default factory.
     """
     text = str(error)
     if isinstance(error, ConstructionError):
-        found = _default_that_fails(cls, given)
+        found = _default_that_fails(cls, arguments)
         return error if found is None else ConstructionError(_unmade(cls, *found))
     unexpected = _UNEXPECTED.fullmatch(text)
     if unexpected is not None:
-        unknown = [name for name in given if name not in cls.__struct_fields__] or [unexpected["name"]]
+        unknown = [name for name in arguments if name not in cls.__struct_fields__] or [unexpected["name"]]
         return ConstructionError("; ".join(_unknown(cls, name) for name in unknown))
     if _MISSING.fullmatch(text):
-        missing = [name for name in required_fields(cls) if name not in given]
+        missing = [name for name in required_fields(cls) if name not in arguments]
         return ConstructionError(f"{cls.__name__} needs {_joined(missing)}: {cls.__name__}({_arguments(missing)})")
     if text == _POSITIONAL:
         return ConstructionError(f"{cls.__name__} takes keyword arguments only: {cls.__name__}({_arguments(_fields(cls)[:3])})")
@@ -57,7 +59,7 @@ def construction_error(cls: type[msgspec.Struct], given: Mapping[str, Any], erro
 
 
 def required_fields(cls: type[msgspec.Struct]) -> list[str]:
-    """The Python names of the fields without a default, in the class's order."""
+    """Return the Python names of the fields without a default, in the class's order."""
     return [info.name for info in msgspec.structs.fields(cls) if info.required]
 
 
@@ -66,7 +68,7 @@ def _fields(cls: type[msgspec.Struct]) -> list[str]:
 
 
 def _unknown(cls: type[msgspec.Struct], name: str) -> str:
-    """``PodSpec has no field 'nodeName'; the Python name is node_name``."""
+    """Return a text such as ``PodSpec has no field 'nodeName'; the Python name is node_name``."""
     begin = f"{cls.__name__} has no field '{name}'"
     of_class: Any = cls
     if name in ("api_version", "apiVersion", "kind") and hasattr(of_class, "kind"):
@@ -88,7 +90,7 @@ def _unknown(cls: type[msgspec.Struct], name: str) -> str:
 
 
 def _default_that_fails(cls: type[msgspec.Struct], given: Mapping[str, Any]) -> tuple[str, type[msgspec.Struct]] | None:
-    """The first field that was not given and whose default is a class with required fields."""
+    """Return the first field that was not passed and whose default is a class with required fields."""
     for info in msgspec.structs.fields(cls):
         factory = info.default_factory
         if info.name not in given and isinstance(factory, type) and issubclass(factory, msgspec.Struct):
@@ -121,10 +123,10 @@ def _arguments(names: Iterable[str]) -> str:
 
 
 def explain_from_traceback(error: BaseException) -> None:
-    """Give an error of msgspec's constructor the text that a model's own errors have, where the traceback shows the call.
+    """Reword an error of msgspec's constructor like a model's own errors, if the traceback shows the call.
 
-    A class that was called often is constructed by msgspec alone, whose errors name neither class nor what was meant. The place in the
-    code names both, so the good path pays nothing. Any other error, and one whose source cannot be read, stays as it is.
+    A frequently called class is constructed by msgspec alone, whose errors name neither class nor the intended field. The source line
+    of the call names both, so successful calls pay nothing. Other errors, and errors whose source cannot be read, stay unchanged.
     """
     text = str(error)
     if type(error) is not TypeError or not (_UNEXPECTED.fullmatch(text) or _MISSING.fullmatch(text) or text == _POSITIONAL):
@@ -137,7 +139,7 @@ def explain_from_traceback(error: BaseException) -> None:
     if call is None or not (isinstance(cls, type) and issubclass(cls, msgspec.Struct)):
         return
     given = {keyword.arg: None for keyword in call.keywords if keyword.arg is not None}
-    complete = len(given) == len(call.keywords)  # no ** among them
+    complete = len(given) == len(call.keywords)  # no ** arguments
     unexpected, missing = _UNEXPECTED.fullmatch(text), _MISSING.fullmatch(text)
     if unexpected is not None and unexpected["name"] not in cls.__struct_fields__:
         found = construction_error(cls, given if complete else {unexpected["name"]: None}, error)
@@ -145,19 +147,19 @@ def explain_from_traceback(error: BaseException) -> None:
         missing is not None and complete and missing["name"] in set(required_fields(cls)) - given.keys()
     ):
         found = construction_error(cls, given, error)
-    else:  # of a struct that a default makes
+    else:  # a struct made by a default factory
         return
     error.args = found.args
 
 
 def _call_at(trace: TracebackType) -> ast.Call | None:
-    """The call that a frame was in when it failed, from its source."""
+    """Return the call that a frame was executing when it failed, from its source."""
     frame = trace.tb_frame
     line, end_line, column, end_column = next(itertools.islice(frame.f_code.co_positions(), trace.tb_lasti // 2, None), (None,) * 4)
     if line is None or end_line is None or column is None or end_column is None:
         return None
     lines = [linecache.getline(frame.f_code.co_filename, one, frame.f_globals).encode() for one in range(line, end_line + 1)]
-    lines[-1] = lines[-1][:end_column]  # first, since one line may be the first and the last
+    lines[-1] = lines[-1][:end_column]  # the end first, because one line may be both the first and the last
     lines[0] = lines[0][column:]
     try:
         found = ast.parse(b"(" + b"".join(lines) + b"\n)", mode="eval").body
@@ -167,7 +169,7 @@ def _call_at(trace: TracebackType) -> ast.Call | None:
 
 
 def _value_of(node: ast.expr, frame: FrameType) -> object:
-    """What a name, or an attribute of a module or class, stood for in the frame; None for other expressions."""
+    """Return the value of a name, or of an attribute of a module or class, in the frame; None for other expressions."""
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):

@@ -1,4 +1,4 @@
-"""What a person may do about an answer of an API server, where the server's own message does not say it."""
+"""Hints: the user's next step after an error response of an API server, if the server's message does not contain it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATH = re.compile(r'cannot (?P<verb>\S+) path "(?P<path>[^"]+)"')
 
 
 def way_out(error: ApiError) -> str:
-    """In a few words; empty where there is none, or the message says it."""
+    """Return a short hint; empty if there is none, or if the message contains it."""
     status = error.status
     match status.reason:
         case "Unauthorized":
@@ -29,9 +29,9 @@ def way_out(error: ApiError) -> str:
         case "Conflict" if "the object has been modified" in status.message:
             return "client.change reads, changes and repeats"
         case "" | "InternalError" if "resourceVersion should not be set on objects to be created" in status.message:
-            return "it was read from a server: give a copy metadata of its own, ObjectMeta(name=...)"
+            return "it was read from a server: give a copy new metadata, ObjectMeta(name=...)"
         case "AlreadyExists":
-            return "create_or_update and apply change what is there"
+            return "create_or_update and apply change the existing object"
         case "Expired" | "Gone":
             return "list again and go on from there"
         case "TooManyRequests" if error.retry_after:
@@ -40,7 +40,7 @@ def way_out(error: ApiError) -> str:
 
 
 def refused_access(error: ApiError) -> tuple[str, str] | None:
-    """The verb, and the resource with its group or the path, that a Forbidden refuses; None where the message does not say it."""
+    """Return the verb, and the resource with its group or the path, that a Forbidden refuses; None if the message does not name them."""
     found = _FORBIDDEN.search(error.status.message)
     if found is not None:
         return found["verb"], f"{found['resource']}.{found['group']}" if found["group"] else found["resource"]
@@ -49,7 +49,7 @@ def refused_access(error: ApiError) -> tuple[str, str] | None:
 
 
 def _grant(message: str) -> str:
-    """The command for whoever may give the permission."""
+    """Return the command that grants the permission, for an administrator."""
     found = _FORBIDDEN.search(message)
     if found is not None:
         resource, _, subresource = found["resource"].partition("/")

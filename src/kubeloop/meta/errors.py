@@ -1,6 +1,6 @@
-"""The error tree: everything that kubeloop raises on purpose is a ``KubeloopError``.
+"""The error tree: every error that kubeloop raises on purpose is a ``KubeloopError``.
 
-``ApiError`` and its children are what an API server answered, by reason; the text tells a person what happened.
+``ApiError`` and its subclasses are responses of an API server, by reason; the text says what happened.
 Source of reasons and codes: k8s.io/apimachinery pkg/apis/meta/v1/types.go (StatusReason) and pkg/api/errors.
 """
 
@@ -11,10 +11,10 @@ from typing import ClassVar
 
 from kubeloop.meta.status import Status, StatusCause
 
-#: Begin of ``ApiError.request`` for Secrets, as ``kubeloop.transport.describe`` writes it.
+#: The beginning of ``ApiError.request`` for Secrets, as ``kubeloop.transport.describe`` writes it.
 _OF_SECRETS = re.compile(r"(?:delete collection of|[\w-]+) secrets(?![\w.-])")
 # k8s.io/apimachinery pkg/util/validation/field (Error.ErrorBody), structured-merge-diff typed/helpers.go (expected ..., got ...).
-# A value that is not quoted, such as a struct, has no end that can be found: what follows is left out too.
+# An unquoted value, such as a struct, has no recognisable end: the rest of the message is left out too.
 _VALUE = re.compile(
     r"(?P<what>\b(?:Invalid|Unsupported|Duplicate) value: |\bexpected [\w ]+, got )"
     r'(?:"(?:[^"\\]|\\.)*"|[-\w.]+(?=: )|.*)',
@@ -23,7 +23,7 @@ _VALUE = re.compile(
 
 
 class KubeloopError(Exception):
-    """The root of the tree."""
+    """The base class of all errors that kubeloop raises on purpose."""
 
 
 class ConfigError(KubeloopError):
@@ -31,11 +31,11 @@ class ConfigError(KubeloopError):
 
 
 class TransportError(KubeloopError):
-    """No answer: refused, reset, timed out, not trusted."""
+    """No response arrived: the connection was refused, reset, timed out, or is not trusted."""
 
 
 class UntrustedCertificate(TransportError):
-    """The server's certificate is not signed by the authority that the configuration trusts, or is for another name."""
+    """The server's certificate is not signed by the configured authority, or is for another name."""
 
 
 class ConnectionRefused(TransportError):
@@ -43,34 +43,34 @@ class ConnectionRefused(TransportError):
 
 
 class DecodeError(KubeloopError):
-    """Bytes are not what they should be: not JSON, not the kind asked for, or a field of another type."""
+    """Data cannot be decoded: it is not JSON, has another kind, or a field of another type."""
 
 
 class NestedTooDeeply(DecodeError):
-    """A document has more levels than this Python can walk. The limit depends on Python's version (from about 1,000 levels on)."""
+    """A document has more levels than this Python can process. The limit depends on Python's version (from about 1,000 levels on)."""
 
 
 class DeadlineError(KubeloopError):
-    """A wait reached its deadline; the text says what was still missing."""
+    """A wait reached its deadline; the text names the unmet condition."""
 
 
 class WaitFailed(KubeloopError):
-    """What was waited for can no longer happen; the text says why."""
+    """The awaited condition can no longer become true; the text says why."""
 
 
 class IncompleteObject(KubeloopError):
-    """An update of an object of which only a part is known: sending it would erase the rest."""
+    """A partially known object cannot be sent as an update: it would erase the rest."""
 
 
 class UnknownKind(KubeloopError):
-    """No kind or resource of that name, here or at the server."""
+    """No kind or resource of that name is known here or at the server."""
 
 
 class ApiError(KubeloopError):
-    """An API server refused. ``status`` is its whole answer; ``request`` names what was asked (``get pods "web-0"``).
+    """An API server refused a request. ``status`` is its whole response; ``request`` describes the request (``get pods "web-0"``).
 
-    The text is one line: the server's reason and message, what was asked, and where there is one the way out. For requests about
-    Secrets it leaves out the values that the message quotes; ``status`` has them.
+    The text is one line: the server's reason and message, the request, and a hint if there is one. For requests about
+    Secrets it leaves out values that the message quotes; ``status`` contains them.
     """
 
     reason: ClassVar[str] = ""
@@ -87,7 +87,7 @@ class ApiError(KubeloopError):
 
     @property
     def retry_after(self) -> int | None:
-        """Seconds that the server asks to wait, if it says so."""
+        """The seconds that the server asks clients to wait, if it does."""
         seconds = self.status.details.retry_after_seconds if self.status.details else 0
         return seconds or None
 
@@ -96,7 +96,7 @@ class ApiError(KubeloopError):
 
     @property
     def brief(self) -> str:
-        """The text without the way out, for logs that said it before."""
+        """The text without the hint, for logs that contain the hint already."""
         name = self.status.reason or (f"HTTP {self.status.code}" if self.status.code else "Unknown")
         message = self.status.message
         if message and self._about_secret:
@@ -117,14 +117,14 @@ class ApiError(KubeloopError):
 
     @property
     def _about_secret(self) -> bool:
-        """Whether a Secret was asked for: servers quote values of the object that they refuse, a bad patch even the whole object."""
+        """Whether the request concerns a Secret: servers quote values of the refused object, with a bad patch even the whole object."""
         details = self.status.details
         resource = (details.kind, details.group) if details else ("", "")
         return resource in (("Secret", ""), ("secrets", "")) or _OF_SECRETS.match(self.request) is not None
 
     @staticmethod
     def of(status: Status, request: str = "") -> ApiError:
-        """The child that fits: by reason, and by code where the reason is empty or unknown (as upstream's IsNotFound and others do)."""
+        """Return the fitting subclass: by reason, and by code if the reason is empty or unknown (as upstream's IsNotFound and others)."""
         kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, ApiError)
         return kind(status, request)
 
@@ -134,13 +134,13 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """No credentials, or expired or unknown ones."""
+    """The credentials are missing, expired or unknown (401)."""
 
     reason, code = "Unauthorized", 401
 
 
 class Forbidden(ApiError):
-    """Authenticated, but not allowed."""
+    """The user is authenticated but not allowed to do this (403)."""
 
     reason, code = "Forbidden", 403
 
@@ -158,7 +158,7 @@ class NotAcceptable(ApiError):
 
 
 class Conflict(ApiError):
-    """Somebody else changed the object: read it again and repeat the change."""
+    """Another writer changed the object (409): read it again and repeat the change."""
 
     reason, code = "Conflict", 409
 
@@ -168,13 +168,13 @@ class AlreadyExists(ApiError):
 
 
 class Gone(ApiError):
-    """The resource is gone for good."""
+    """The resource does not exist any more, permanently (410)."""
 
     reason, code = "Gone", 410
 
 
 class Expired(Gone):
-    """A resourceVersion or continue token that the server no longer has: list again."""
+    """The server no longer has the resourceVersion or continue token (410): list again."""
 
     reason, code = "Expired", 410
 
@@ -188,7 +188,7 @@ class UnsupportedMediaType(ApiError):
 
 
 class Invalid(ApiError):
-    """The object was understood and refused; ``causes`` names each field."""
+    """The object is well-formed but invalid (422); ``causes`` names each field."""
 
     reason, code = "Invalid", 422
 
@@ -206,7 +206,7 @@ class ServiceUnavailable(ApiError):
 
 
 class ServerTimeout(ApiError):
-    """The server did not finish in time; it asks to be tried again."""
+    """The server did not finish in time (504); try again."""
 
     reason, code = "ServerTimeout", 500
 

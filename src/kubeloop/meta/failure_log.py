@@ -1,4 +1,4 @@
-"""How failures of users' code (reconciles, handlers, sources) are logged: new ones in full, repeated ones in one line with their count."""
+"""Logs failures of users' code (reconciles, handlers, sources): new ones in full, repeated ones in one line with their count."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from kubeloop.meta.tracebacks import from_user_code, user_frame
 
 K = TypeVar("K", bound=Hashable)
 
-#: Type of an error, and the places in code that it came from.
+#: The type of an error, and the code positions that it came from.
 _Origin = tuple[object, ...]
-#: What ``logging`` takes as ``exc_info``.
+#: The values that ``logging`` accepts as ``exc_info``.
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 class FailureLog(Generic[K]):
-    """Decides for each failure how much of it is logged.
+    """Decides how much of each failure is logged.
 
     Guarantees:
-        The traceback of an error is logged once for all keys that fail at the same place in the code, and again when it comes back after
-        all of them succeeded, or when a key's error changes. At level DEBUG it is logged every time.
-        The advice for a missing permission is logged once for each verb and resource.
+        The traceback of an error is logged once for all keys that fail at the same code position, and again if it returns after
+        all of them succeeded, or if a key's error changes. At level DEBUG it is logged every time.
+        The hint for a missing permission is logged once for each verb and resource.
 
     Args:
         log: The logger, whose level decides about tracebacks.
-        advised: (verb, resource) of the permissions whose advice was logged; shared by the controllers of a manager.
+        advised: (verb, resource) of the permissions whose hint was logged; shared by the controllers of a manager.
     """
 
     def __init__(self, log: logging.Logger, advised: set[tuple[str, str]] | None = None) -> None:
@@ -40,7 +40,7 @@ class FailureLog(Generic[K]):
         self._failing: Counter[_Origin] = Counter()
 
     def failed(self, key: K, error: BaseException) -> ExcInfo | None:
-        """Records a failure of ``key``; returns what to log as ``exc_info``."""
+        """Record a failure of ``key``; return the ``exc_info`` to log."""
         _explain(error)
         origin = _origin(error)
         known = self._failing[origin] > 0
@@ -53,14 +53,14 @@ class FailureLog(Generic[K]):
         return user_traceback(self._log, error)
 
     def succeeded(self, key: K) -> None:
-        """Forgets what ``key`` failed with."""
+        """Forget the failure of ``key``."""
         if self._last and (origin := self._last.pop(key, None)) is not None:
             self._failing[origin] -= 1
             if not self._failing[origin]:
                 del self._failing[origin]
 
     def text(self, error: BaseException) -> str:
-        """The error in one line, without advice that was logged before."""
+        """Return the error in one line, without a hint that was logged before."""
         _explain(error)
         if isinstance(error, Forbidden) and (access := refused_access(error)) is not None:
             if access in self._advised:
@@ -70,14 +70,14 @@ class FailureLog(Generic[K]):
 
 
 def user_traceback(log: logging.Logger, error: BaseException) -> ExcInfo:
-    """Return what to log as ``exc_info``: the traceback from the first frame of the user's code on; all of it at level DEBUG, and for an
-    error that went through no code of the user."""
+    """Return the ``exc_info`` to log: the traceback from the first frame of the user's code on; the whole one at level DEBUG, and for an
+    error that passed through no code of the user."""
     trace = error.__traceback__
     return type(error), error, trace if log.isEnabledFor(logging.DEBUG) else from_user_code(trace)
 
 
 def times(failures: int, *, in_a_row: bool = True) -> str:
-    """``" (failed 3 times in a row)"``; empty for the first failure."""
+    """Return ``" (failed 3 times in a row)"``; empty for the first failure."""
     return f" (failed {failures} times{' in a row' if in_a_row else ''})" if failures > 1 else ""
 
 
@@ -89,7 +89,7 @@ def _explain(error: BaseException) -> None:
 
 
 def _origin(error: BaseException) -> _Origin:
-    """Where it was raised, and by which line of the user's code; not all frames: an exception object that is raised again gets more."""
+    """Return where the error was raised, and the line of the user's code; not all frames, because raising it again adds frames."""
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next

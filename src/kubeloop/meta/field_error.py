@@ -1,4 +1,4 @@
-"""What is wrong with one field of an object, in the words and with the causes that Kubernetes uses.
+"""``FieldError``: the fault of one field of an object, with Kubernetes' wording and causes.
 
 Source: k8s.io/apimachinery pkg/util/validation/field/errors.go (ErrorType, ErrorBody) and pkg/api/errors NewInvalid.
 """
@@ -17,7 +17,7 @@ from kubeloop.meta.go_quote import go_quoted
 
 
 class FieldErrorType(enum.Enum):
-    """The value is what ``details.causes[].reason`` says; ``title`` what the message begins with."""
+    """The type of a fault. The value is the ``details.causes[].reason``; ``title`` begins the message."""
 
     REQUIRED = "FieldValueRequired"
     NOT_FOUND = "FieldValueNotFound"
@@ -56,18 +56,18 @@ _WITHOUT_VALUE = {
 }
 
 
-#: The ``value`` of an error whose message shows none: it would be too large.
+#: The ``value`` of an error whose message leaves the value out because of its size.
 OMITTED: Any = object()
 
 
 class Printed(msgspec.Struct, frozen=True):
-    """A ``value`` that Go prints in a way of its own, as this text."""
+    """A ``value`` with a special format in Go, as this text."""
 
     text: str
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One entry of an Invalid answer: which field, what kind of fault, the value met, and a detail for a person."""
+    """One cause of an Invalid response: the field, the type of fault, the bad value, and a detail for people."""
 
     type: FieldErrorType
     field: str
@@ -76,7 +76,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
     @property
     def body(self) -> str:
-        """The cause's message: kind of fault, value, detail (without the field)."""
+        """The cause's message: type of fault, value, detail (without the field)."""
         text = self.type.title
         if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
             text += f": {_show(self.value)}"
@@ -87,7 +87,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 def go_number(number: float) -> str:
-    """As Go's ``%v`` prints it: no ``.0``, and from a million on (or below 0.0001) an exponent of two digits: ``1e+06``."""
+    """Format a number as Go's ``%v``: no ``.0``, and from a million on (or below 0.0001) an exponent of two digits: ``1e+06``."""
     if isinstance(number, int):
         return str(number)
     if not math.isfinite(number):
@@ -104,7 +104,7 @@ def fits_int64(number: int) -> bool:
 
 
 def go_float(number: float) -> str:
-    """As Go's encoding/json writes a finite float: no ``.0``, and an exponent only from 1e21 on and below 1e-6 (``1e+21``, ``1e-7``)."""
+    """Format a finite float as Go's encoding/json: no ``.0``, and an exponent only from 1e21 on and below 1e-6 (``1e+21``, ``1e-7``)."""
     exact = Decimal(repr(number)).normalize()
     if number and not -6 <= exact.adjusted() < 21:
         digits, _, exponent = f"{exact:e}".partition("e")
@@ -113,12 +113,12 @@ def go_float(number: float) -> str:
 
 
 def go_whole(number: float) -> float:
-    """The integer that Go writes for a float below 1e21 without a fraction, with the digits that Go writes; other floats unchanged."""
+    """Return the integer that Go writes for a float below 1e21 without a fraction, with Go's digits; other floats unchanged."""
     return int(go_float(number)) if number.is_integer() and abs(number) < 1e21 else number
 
 
 def _show(value: Any) -> str:
-    """As Go prints a bad value: strings quoted, null as such, the rest as compact JSON."""
+    """Format a bad value as Go: strings quoted, null as such, the rest as compact JSON."""
     if value is None:
         return "null"
     if isinstance(value, Printed):
@@ -131,11 +131,11 @@ def _show(value: Any) -> str:
 
 
 def go_json(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
-    """As Go's json.Marshal, which makes its output safe to stand in HTML and in JavaScript.
+    """Encode as Go's json.Marshal, which makes its output safe for HTML and JavaScript.
 
     ``indent``: spaces for each level. ``sort_keys``: ``value`` is a map in Go, and no struct.
     """
-    import json  # clients that meet no such fault start without it
+    import json  # clients without such a fault start without it
 
     text = json.dumps(value, separators=(",", ": ") if indent else (",", ":"), ensure_ascii=False, indent=indent, sort_keys=sort_keys)
     return text.translate(_UNSAFE)
@@ -165,7 +165,7 @@ def not_found(field: str, value: Any) -> FieldError:
 
 
 def not_supported(field: str, value: Any, supported: list[str]) -> FieldError:
-    """``supported`` is printed sorted and quoted, as Kubernetes does."""
+    """Return the error of a value outside a set. ``supported`` is printed sorted and quoted, as in Kubernetes."""
     shown = ", ".join(_quoted(one) for one in sorted(supported))
     return FieldError(FieldErrorType.NOT_SUPPORTED, field, value, f"supported values: {shown}" if supported else "")
 
@@ -181,7 +181,7 @@ def forbidden(field: str, detail: str) -> FieldError:
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    """``limit`` in bytes."""
+    """Return the error of a too long value; ``limit`` is in bytes."""
     return FieldError(FieldErrorType.TOO_LONG, field, None, f"may not be more than {limit} byte{'' if limit == 1 else 's'}")
 
 
@@ -194,5 +194,5 @@ def too_many(field: str, actual: int, limit: int) -> FieldError:
     )
 
 
-#: What a check found, one error at a time.
+#: The result of a check: one error at a time.
 Errors = Iterator[FieldError]

@@ -1,4 +1,4 @@
-"""Text as Go's ``%q`` shows it: how Kubernetes quotes names and values in its messages."""
+"""Quotes text as Go's ``%q``, as Kubernetes quotes names and values in its messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|
 
 
 def go_quoted(text: str) -> str:
-    """In double quotes; what cannot be printed is escaped. Source: Go strconv.Quote."""
+    """Return the text in double quotes with unprintable characters escaped. Source: Go strconv.Quote."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(map(_escaped, text)) + '"'
@@ -32,7 +32,7 @@ def _escaped(character: str) -> str:
 
 
 def go_unquoted(quoted: str) -> str:
-    """The text of which ``go_quoted`` made this."""
+    """Return the text that ``go_quoted`` quoted."""
     return _ESCAPE.sub(_unescaped, quoted[1:-1])
 
 

@@ -1,6 +1,6 @@
-"""Integers in texts of strangers: what Go's strconv takes, and never a number of unbounded size.
+"""Parses integers in untrusted texts: accepts what Go's strconv accepts, and never a number of unbounded size.
 
-Python's ``int`` takes more (other digits, underscores, spaces) and refuses numbers of thousands of digits with an error of its own.
+Python's ``int`` accepts more (other digits, underscores, spaces) and refuses numbers of thousands of digits with another error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def is_digits(text: str) -> bool:
 
 
 def decimal(text: str, *, bits: int = 64, signed: bool = True) -> int | None:
-    """The number; None if the text is none, or one that the type does not hold. Source: Go, strconv.ParseInt and ParseUint in base 10."""
+    """Return the number; None if the text is no number or does not fit. Source: Go, strconv.ParseInt and ParseUint in base 10."""
     digits = text[1:] if signed and text[:1] in ("+", "-") else text
     if not is_digits(digits) or len(digits.lstrip("0")) > _LONGEST:
         return None

@@ -1,4 +1,4 @@
-"""The key of an object: which cluster, which namespace, which name."""
+"""The key of an object: cluster, namespace and name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ObjectKey(NamedTuple):
-    """Names one object of a kind. Two clusters in one process are the normal case, hence ``cluster``.
+    """Identifies one object of a kind. One process may use two clusters, therefore it includes ``cluster``.
 
     ``namespace`` is empty for cluster-scoped objects. Prints as ``namespace/name``, or ``name`` alone.
     """
@@ -17,7 +17,7 @@ class ObjectKey(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, cluster: str = "") -> ObjectKey:
-        """Read ``namespace/name`` or ``name``.
+        """Parse ``namespace/name`` or ``name``.
 
         Raises:
             ValueError: more than one slash (client-go's SplitMetaNamespaceKey).

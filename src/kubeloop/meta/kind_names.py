@@ -1,4 +1,4 @@
-"""Checks the names of a custom kind where ``@custom_resource`` declares it, by a server's rules for a CustomResourceDefinition.
+"""Validates the names of a custom kind at its ``@custom_resource`` declaration, by a server's rules for a CustomResourceDefinition.
 
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation (names, group and versions).
 """
@@ -12,18 +12,18 @@ from kubeloop.meta.kinds import GroupVersion
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _GROUP_PART = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-#: How versions of Kubernetes' own core group look, the only group without a name.
+#: The form of versions of Kubernetes' own core group, the only group without a name.
 _CORE_VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 _LONGEST_GROUP = 253
 _EXAMPLE = 'such as "example.com/v1"'
 
 
 def group_version(api_version: object) -> GroupVersion:
-    """Group and version of an ``api_version``.
+    """Return group and version of an ``api_version``.
 
     Raises:
-        TypeError: It is no text, as under a decorator without arguments.
-        ValueError: The group or the version is missing, or no server would take it.
+        TypeError: the value is not a text, as after a decorator without arguments.
+        ValueError: the group or the version is missing, or no server would accept it.
     """
     if not isinstance(api_version, str):
         raise TypeError(
@@ -49,27 +49,27 @@ def group_version(api_version: object) -> GroupVersion:
     return GroupVersion(group, version)
 
 
-def require_labels(what: str, names: Sequence[str]) -> None:
+def require_labels(description: str, names: Sequence[str]) -> None:
     """Refuse names that cannot be part of a URL.
 
     Raises:
-        TypeError: ``names`` is a text or no sequence of texts.
-        ValueError: One of them is not of lower case letters, digits and hyphens.
+        TypeError: ``names`` is a text or not a sequence of texts.
+        ValueError: a name contains other characters than lower case letters, digits and hyphens.
     """
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         wanted = f'a tuple of names, such as ("{names}",)' if isinstance(names, str) else "text"
-        raise TypeError(f"{what}={names!r}: must be {wanted}")
+        raise TypeError(f"{description}={names!r}: must be {wanted}")
     for name in names:
         if not _LABEL.fullmatch(name):
             wanted = f'lower case letters, digits and hyphens, at most 63, beginning with a letter, such as "{_suggested(name)}"'
-            raise ValueError(f'{what}="{name}": must be {wanted}')
+            raise ValueError(f'{description}="{name}": must be {wanted}')
 
 
 def require_kind_name(kind: str) -> None:
-    """Refuse a kind that no server would take.
+    """Refuse a kind that no server would accept.
 
     Raises:
-        ValueError: It is not letters, digits and hyphens, beginning with a letter, at most 63.
+        ValueError: the kind is not letters, digits and hyphens, beginning with a letter, at most 63.
     """
     if not _LABEL.fullmatch(kind.lower()) or not kind.isascii():
         suggestion = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", kind)).lstrip("0123456789") or "Foo"

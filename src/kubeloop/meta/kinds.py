@@ -1,4 +1,4 @@
-"""Names of kinds and resources: group, version, kind, resource. Plain tuples, cheap to hash and compare."""
+"""Identifiers of kinds and resources: group, version, kind, resource. Plain tuples, cheap to hash and compare."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GroupVersion(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        """As ``apiVersion`` says it: ``v1``, ``apps/v1``."""
+        """The text of the ``apiVersion`` field: ``v1``, ``apps/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -38,7 +38,7 @@ class GroupVersion(NamedTuple):
 
 
 class GroupKind(NamedTuple):
-    """A kind whatever its version."""
+    """A kind in any version."""
 
     group: str
     kind: str
@@ -48,7 +48,7 @@ class GroupKind(NamedTuple):
 
 
 class GroupResource(NamedTuple):
-    """A resource (plural, lower case) whatever its version; prints as Kubernetes' messages name it: ``deployments.apps``."""
+    """A resource (plural, lower case) in any version; prints as in Kubernetes' messages: ``deployments.apps``."""
 
     group: str
     resource: str
@@ -58,7 +58,7 @@ class GroupResource(NamedTuple):
 
 
 class GroupVersionKind(NamedTuple):
-    """What ``apiVersion`` and ``kind`` of an object say together."""
+    """The type of an object: its ``apiVersion`` and ``kind``."""
 
     group: str
     version: str
@@ -66,7 +66,7 @@ class GroupVersionKind(NamedTuple):
 
     @classmethod
     def of(cls, api_version: str, kind: str) -> GroupVersionKind:
-        """From the two fields of an object.
+        """Build it from the two fields of an object.
 
         Raises:
             ValueError: ``api_version`` is malformed.
@@ -90,7 +90,7 @@ class GroupVersionKind(NamedTuple):
 
 
 class GroupVersionResource(NamedTuple):
-    """What a URL path names: ``apps/v1``, ``deployments``."""
+    """A resource in one version, as a URL path names it: ``apps/v1``, ``deployments``."""
 
     group: str
     version: str

@@ -1,4 +1,4 @@
-"""The grammar of label selectors: a lexer and a parser that fail as Kubernetes' own do, word for word.
+"""The grammar of label selectors: a lexer and a parser with exactly Kubernetes' error messages.
 
 Source: k8s.io/apimachinery pkg/labels/selector.go (Lexer, Parser).
 """
@@ -45,10 +45,10 @@ _BINARY = "in, notin, =, ==, !=, gt, lt"
 
 
 def parse_requirements(text: str) -> list[Requirement]:
-    """The requirements in the order of the text.
+    """Return the requirements in the order of the text.
 
     Raises:
-        ValueError: in Kubernetes' words.
+        ValueError: the text is malformed; the message is Kubernetes'.
     """
     return _Parser(_scan(text)).parse()
 
@@ -60,7 +60,7 @@ def _scan(text: str) -> list[tuple[_Token, str]]:
         if text[at] in _SPACE:
             at += 1
         elif text[at] == "\0":
-            break  # upstream's lexer takes a zero byte for the end
+            break  # upstream's lexer reads a zero byte as the end
         elif text[at] in _SPECIAL:
             token, literal, at = _special(text, at)
             found.append((token, literal))
@@ -75,7 +75,7 @@ def _scan(text: str) -> list[tuple[_Token, str]]:
 
 
 def _special(text: str, at: int) -> tuple[_Token, str, int]:
-    """The longest operator at this place; all signs that follow are taken in where none is an operator."""
+    """Return the longest operator here; if there is none, all following signs."""
     best: tuple[_Token, str] | None = None
     taken = ""
     while at < len(text) and text[at] in _SPECIAL:
@@ -91,7 +91,7 @@ def _special(text: str, at: int) -> tuple[_Token, str, int]:
 
 
 class _Parser:
-    """``in`` and ``notin`` are operators only right after a key; elsewhere they are names."""
+    """Parses requirements. ``in`` and ``notin`` are operators only directly after a key; elsewhere they are names."""
 
     def __init__(self, items: list[tuple[_Token, str]]) -> None:
         self._items = items
@@ -161,7 +161,7 @@ class _Parser:
         return values
 
     def _listed(self) -> set[str]:
-        """Up to, not including, the closing parenthesis; nothing between two commas is the empty value."""
+        """Read values up to, not including, the closing parenthesis; nothing between two commas is the empty value."""
         values: set[str] = set()
         while True:
             token, literal = self._take()

@@ -18,7 +18,7 @@ _INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
 
 
 class Operator(enum.Enum):
-    """The value is how it is written between key and values."""
+    """An operator; the value is its text between key and values."""
 
     EQUALS = "="
     DOUBLE_EQUALS = "=="
@@ -38,7 +38,7 @@ _ORDER = (Operator.GREATER_THAN, Operator.LESS_THAN)
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """A missing label satisfies NOT_EQUALS, NOT_IN and DOES_NOT_EXIST, and nothing else."""
+    """A condition on one label. A missing label satisfies only NOT_EQUALS, NOT_IN and DOES_NOT_EXIST."""
 
     key: str
     operator: Operator
@@ -46,10 +46,10 @@ class Requirement(msgspec.Struct, frozen=True):
 
     @classmethod
     def checked(cls, key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:
-        """A requirement that can be.
+        """Validate and return a requirement.
 
         Raises:
-            ValueError: key, number of values or a value is wrong; in Kubernetes' words.
+            ValueError: the key, the number of values or a value is invalid; the message is Kubernetes'.
         """
         faults = [invalid("key", key, "; ".join(wrong))] if (wrong := names.qualified_name(key)) else []
         faults += _wrong_values(operator, values)
@@ -119,6 +119,6 @@ def _is_int64(value: int) -> bool:
 
 
 def aggregate(faults: list[FieldError]) -> str:
-    """One fault as it is, several in brackets, equal ones once (k8s.io/apimachinery pkg/util/errors)."""
+    """Format one fault as it is, several in brackets, equal ones once (k8s.io/apimachinery pkg/util/errors)."""
     texts = list(dict.fromkeys(map(str, faults)))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

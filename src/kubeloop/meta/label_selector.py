@@ -1,4 +1,4 @@
-"""LabelSelector as objects carry it. None selects nothing, an empty one everything.
+"""The LabelSelector in objects' specs. None selects nothing, an empty one everything.
 
 Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (LabelSelector).
 """
@@ -21,12 +21,12 @@ class LabelSelectorRequirement(Model):
     operator: str = ""
     """Wire name ``operator``, required. One of ``In``, ``NotIn``, ``Exists``, ``DoesNotExist``."""
     values: list[str] = msgspec.field(default_factory=list)
-    """Wire name ``values``, optional; empty if absent. What ``In`` and ``NotIn`` compare with, at least one; empty for the other
+    """Wire name ``values``, optional; empty if absent. The values of ``In`` and ``NotIn``, at least one; empty for the other
     operators."""
 
 
 class LabelSelector(Model):
-    """All of ``match_labels`` and of ``match_expressions`` must hold.
+    """Selects labels: all of ``match_labels`` and of ``match_expressions`` must be met.
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#labelselector-v1-meta
     """

@@ -1,7 +1,7 @@
-"""The error for a name that a package does not have: it says where the name is, and what was probably meant.
+"""The error for a name that a package does not have: it says where the name is defined, or suggests a similar name.
 
-Loaded when such an error is raised. Names are read from the ``__all__`` and the classes in the source of each module, so a name is found
-even where the extra that its module needs is not installed. Only an import statement imports that module, to name the extra.
+Loaded when such an error is raised. Names are read from ``__all__`` and the classes in the source of each module, so a name is found
+even if the extra that its module needs is not installed. Only an import statement imports that module, to name the extra.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STABLE = re.compile(r"\.v[0-9]+$")
 
 
 def missing_name(package: str, name: str) -> AttributeError | ImportError:
-    """The error that ``__getattr__`` of ``package`` raises.
+    """Return the error that ``__getattr__`` of ``package`` raises.
 
     ``from package import name`` discards the text of an AttributeError, so its error is an ImportError. Everything else, such as
     ``hasattr``, gets an AttributeError.
@@ -47,11 +47,11 @@ def missing_name(package: str, name: str) -> AttributeError | ImportError:
     caller = sys._getframe(2)
     if caller.f_code.co_name == "_handle_fromlist" and caller.f_globals.get("__name__") == "importlib._bootstrap":
         return ImportError(text + (_lack(homes[0], meant) if homes else ""), name=package)
-    return AttributeError(text, name=name)  # with a name Python adds no guess to it
+    return AttributeError(text, name=name)  # with a name, Python adds no guess to it
 
 
 def _nearest(package: str, name: str) -> str:
-    """The name that was probably meant, one of the package's own if possible; empty if none is near."""
+    """Return the most similar name, one of the package's own if possible; empty if none is similar."""
     own = [other for other, found in _promised().items() if package in found]
     for names in (own, [*_promised(), *_models()]):
         near = difflib.get_close_matches(name, (other for other in names if other[0].isupper() == name[0].isupper()), n=1, cutoff=0.75)
@@ -61,19 +61,19 @@ def _nearest(package: str, name: str) -> str:
 
 
 def homes_of(name: str) -> list[str]:
-    """Modules from which a name can be imported: those of built-in models and the package that promises it, or else the class's own."""
+    """Return the modules from which a name can be imported: of built-in models and of the package that exports it, else the class's own."""
     return _models().get(name, []) + _promised().get(name, [])[:1] or _classes().get(name, [])[:1]
 
 
 def _lack(home: str, name: str) -> str:
-    """Names the extra that ``home`` needs and that is not installed."""
+    """Return the extra that ``home`` needs and that is not installed."""
     try:
         getattr(importlib.import_module(home), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == _ROOT:
             return ""
         return f"; {importlib.import_module('kubeloop.testing.extras').not_installed(error)}"
-    except ConfigError as error:  # of a package that explains which extra it needs
+    except ConfigError as error:  # from a package that names the missing extra
         return f"; {error}"
     except Exception:  # noqa: BLE001  # this is the text of another error; the import that it proposes shows this one
         return ""
@@ -82,7 +82,7 @@ def _lack(home: str, name: str) -> str:
 
 @cache
 def _promised() -> dict[str, list[str]]:
-    """Each name in the ``__all__`` of a package to these packages, outer ones first."""
+    """Map each name in the ``__all__`` of a package to these packages, outer ones first."""
     found: dict[str, list[str]] = {}
     for module, path in _sources("__init__.py"):
         for statement in ast.parse(path.read_text("utf-8")).body:
@@ -98,7 +98,7 @@ def _promised() -> dict[str, list[str]]:
 
 @cache
 def _models() -> dict[str, list[str]]:
-    """Each built-in model to its modules; those of stable versions only, if it has one."""
+    """Map each built-in model to its modules; only to those of stable versions if it has one."""
     found = {name: homes for name, homes in _classes().items() if homes[0].startswith(f"{_ROOT}.api.")}
     return {name: [home for home in homes if _STABLE.search(home)] or homes for name, homes in found.items()}
 
@@ -113,7 +113,7 @@ def _classes() -> dict[str, list[str]]:
 
 
 def _sources(pattern: str) -> Iterator[tuple[str, Path]]:
-    """Modules and their files; those of ``kubeloop.api`` first among classes, then outer ones."""
+    """Yield modules and their files; those of ``kubeloop.api`` first among classes, then outer ones."""
     root = Path(__file__).parents[1]
     paths = sorted(root.rglob(pattern), key=lambda path: (path.parts[len(root.parts)] != "api", len(path.parts), path))
     for path in paths:

@@ -1,6 +1,6 @@
 """Model: the base of every typed part of an object. Snake case in Python, camel case on the wire.
 
-A model never refuses a field that it does not know; the document that an object was read from (``Documented``) keeps it.
+A model never refuses an unknown field; the document that an object was read from (``Documented``) preserves it.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ def _doc_of(cls: type[msgspec.Struct]) -> str:
     return doc_of(cls, own)
 
 
-#: ``__doc__`` of models: the class's own docstring, or a line with its name, and what is known of its fields. Each metaclass holds it,
-#: since a class statement gives each class a ``__doc__`` that hides the one of its base; so the metaclasses have comments instead.
+#: ``__doc__`` of models: the class's own docstring, or a line with its name, and the documentation of its fields. Each metaclass defines
+#: it, because a class statement gives each class a ``__doc__`` that hides its base's; so the metaclasses have comments instead.
 _DOC: Any = property(_doc_of, lambda cls, text: _own_doc.__set__(cls, text))
 
 
 class _KeywordOnly(msgspec.StructMeta):
-    # msgspec does not hand ``kw_only`` on to subclasses; without it a required field could not follow the base's optional ones.
+    # Subclasses do not inherit msgspec's ``kw_only``; without it a required field could not follow the base's optional ones.
     if not TYPE_CHECKING:
         __doc__ = _DOC
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **config: Any) -> _KeywordOnly:
         config.setdefault("kw_only", True)
-        # Not mcls: a subclass of a class that was called often is called for the first time.
+        # Not mcls: a subclass of a frequently called class is called for the first time.
         return super().__new__(ModelMeta, name, bases, namespace, **config)
 
 
 _construct = msgspec.StructMeta.__call__
-#: Calls of each class whose errors are explained. Explaining doubles the cost of a call (0.3 us), which is nothing for that many calls.
+#: Number of calls per class whose errors are explained. Explaining doubles the cost of a call (0.3 us), which is nothing for that many
+#: calls.
 _EXPLAINED = 10_000
 _calls: WeakKeyDictionary[type, int] = WeakKeyDictionary()
 
 
 class ModelMeta(_KeywordOnly):
-    # The metaclass of a model until it was called 10,000 times: a wrong argument ends in an error that names class and field.
+    # The metaclass of a model up to its 10,000th call: a wrong argument raises an error that names class and field.
     # Then the class becomes a plain ``_KeywordOnly``, whose instances msgspec constructs without any Python code in between.
-    # What is wrong with a call shows when that call first runs, which is early in the life of a program.
+    # A wrong call usually fails when it runs first, which is early in the life of a program.
 
     if not TYPE_CHECKING:  # type checkers know the fields, and check calls by them
         __doc__ = _DOC
@@ -74,15 +75,15 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
     """The base of nested models. Subclasses declare fields in snake case.
 
     Field types
-        ``str``, ``bool``, ``int``, ``float`` with an empty default: missing, null and empty are one.
-        ``T | None`` where Kubernetes tells missing from empty. Lists and maps are never None.
+        ``str``, ``bool``, ``int``, ``float`` with an empty default: missing, null and empty are the same.
+        ``T | None`` where Kubernetes distinguishes missing from empty. Lists and maps are never None.
         ``bytes`` is base64 on the wire. ``datetime`` is a Time, ``MicroTime`` a MicroTime. ``Quantity`` and ``IntOrString`` as named.
         A required or by-value struct has ``msgspec.field(default_factory=...)``; a pointer is ``T | None``.
 
-    ``__list_keys__`` says which lists are maps in disguise: wire name of the field -> wire names of the keys of its items
+    ``__list_keys__`` names the lists whose items have keys: wire name of the field -> wire names of the keys of its items
     (``{"containers": ("name",)}``). Changes to such a list are matched to the source document by key, wherever items move.
 
-    Not watched by the cycle collector: what JSON can say is a tree. An object made to contain itself could not be sent, and would leak.
+    The cycle collector does not track models: JSON values are trees. A cyclic object could not be sent, and would leak.
 
     Wire names that the camel rule does not give (``clusterIP``) are set with ``msgspec.field(name=...)``.
     """
@@ -93,34 +94,34 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
     # It is the one import upwards, named in the contract of the layers (pyproject.toml).
 
     def to_dict(self) -> dict[str, Any]:
-        """A tree with wire names (``{"nodeName": ...}``), fields at their defaults left out. The caller's own."""
+        """Return a new tree with wire names (``{"nodeName": ...}``), without fields at their defaults."""
         from kubeloop.codec.texts import tree_of
 
         return tree_of(self)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
-        """Read a tree with wire names.
+        """Build an instance from a tree with wire names.
 
         Raises:
-            DecodeError: another kind, or a field of another type; names it.
+            DecodeError: the tree has another kind, or a field of another type; the text names it.
         """
         from kubeloop.codec.texts import from_tree
 
         return from_tree(cls, content)
 
     def to_yaml(self, *, managed_fields: bool = False) -> str:
-        """As ``kubectl get -o yaml`` prints it; ``managed_fields`` as its ``--show-managed-fields``. Shows everything, secrets too."""
+        """Format as ``kubectl get -o yaml``; ``managed_fields`` as its ``--show-managed-fields``. Shows everything, secrets too."""
         from kubeloop.codec.texts import yaml_of
 
         return yaml_of(self, managed_fields=managed_fields)
 
     @classmethod
     def from_yaml(cls, text: str | bytes) -> Self:
-        """Read one YAML (or JSON) document.
+        """Build an instance from one YAML (or JSON) document.
 
         Raises:
-            DecodeError: not YAML, several documents, or as ``from_dict``.
+            DecodeError: the text is not YAML, has several documents, or as ``from_dict``.
         """
         from kubeloop.codec.texts import from_yaml
 
@@ -141,29 +142,29 @@ M = TypeVar("M", bound=Model)
 
 
 def replace(obj: M, /, **changes: Any) -> M:
-    """A copy with other values of some fields, as ``copy.replace`` of Python 3.13; of an object that was read, nothing is lost.
+    """Return a copy with other values of some fields, as ``copy.replace`` of Python 3.13; unknown fields of a read object are preserved.
 
     Raises:
-        TypeError: it has no such field.
+        TypeError: the model has no such field.
     """
     twin: M = obj.__replace__(**changes)
     return twin
 
 
 class Documented:
-    """A slot for what an object was read from. Not a field: never encoded, never compared.
+    """A slot for the document that an object was read from. Not a field: never encoded, never compared.
 
-    Kept outside the struct's fields so that a plain ``msgspec.json.encode(pod)`` does not send the object twice.
+    It is outside the struct's fields so that a plain ``msgspec.json.encode(pod)`` does not send the object twice.
     """
 
     __slots__ = ("_source",)
-    _source: Source
+    _source: DocumentSource
 
 
-class Source:
-    """Which class an object was read as, from which bytes, and whether they are all of it. Shared by copies; never changed.
+class DocumentSource:
+    """The class and the bytes that an object was read from. Shared by copies; never changed.
 
-    ``partial`` empty: the document is the whole object. Otherwise it says what is missing and why, for a person.
+    ``partial`` empty: the document is the whole object. Otherwise it says for people which part is missing and why.
     """
 
     __slots__ = ("cls", "document", "partial")

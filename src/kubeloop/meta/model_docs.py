@@ -1,7 +1,7 @@
-"""The documentation of models: made when ``help()`` or an editor asks for it, so that it costs nothing before.
+"""The documentation of models: built when ``help()`` or an editor requests it, so that it costs nothing before.
 
-Generated models have a stub beside their module, which says all that the schemas say of a field. Hand-written models have a string below
-each field in their module. A model with neither has what the class itself says.
+Generated models have a stub beside their module, with the schema's facts about each field. Hand-written models have a string below
+each field in their module. A model with neither has only the text of its class.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import msgspec
 _FACTS = "Wire name "
 
 
-def doc_of(cls: type[msgspec.Struct], own: str | None = None) -> str:
-    """The text of the class, and for each field its name, its type and what else is known of it.
+def doc_of(cls: type[msgspec.Struct], docstring: str | None = None) -> str:
+    """Return the text of the class, and name, type and documentation of each field.
 
     Args:
         cls: A model.
-        own: The docstring of the class. It stands alone if there is no text below any field.
+        docstring: The docstring of the class. It stands alone if there is no text below any field.
     """
     stub, *_ = nodes = [_node_of(base) for base in cls.__mro__ if issubclass(base, msgspec.Struct)]
     texts = {name: text for node in reversed(nodes) if node is not None for name, text in _field_texts(node)}
-    head = own or (ast.get_docstring(stub) if stub is not None else None) or f"{cls.__name__}."
+    head = docstring or (ast.get_docstring(stub) if stub is not None else None) or f"{cls.__name__}."
     fields = [info for info in msgspec.structs.fields(cls) if not info.name.startswith("_")]
-    if not fields or (own is not None and not (stub is not None and any(_field_texts(stub)))):
+    if not fields or (docstring is not None and not (stub is not None and any(_field_texts(stub)))):
         return head
     return "\n".join([inspect.cleandoc(head), "", "Fields:", *(_entry(info, texts.get(info.name)) for info in fields)])
 
@@ -45,7 +45,7 @@ def _entry(info: msgspec.structs.FieldInfo, known: tuple[str, str] | None) -> st
 
 
 def _node_of(cls: type[msgspec.Struct]) -> ast.ClassDef | None:
-    """The class in the stub beside its module, or else in the module; None without a source."""
+    """Return the class in the stub beside its module, or else in the module; None without a source."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return _classes_of(file).get(cls.__name__) if file and file.endswith(".py") else None
 
@@ -55,13 +55,13 @@ def _classes_of(file: str) -> dict[str, ast.ClassDef]:
     stub = Path(file).with_suffix(".pyi")
     try:
         text = (stub if stub.exists() else Path(file)).read_text("utf-8")
-    except OSError:  # in an archive
+    except OSError:  # the module is in an archive
         return {}
     return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
 
 
 def _field_texts(node: ast.ClassDef) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Name, type and docstring of each field."""
+    """Yield name, type and docstring of each field."""
     for field, below in zip(node.body, node.body[1:], strict=False):
         if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
             continue

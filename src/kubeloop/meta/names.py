@@ -1,4 +1,4 @@
-"""What names, labels and annotations may look like. Each function answers the faults in Kubernetes' words; none means valid.
+"""Validates names, labels and annotations. Each function returns the faults in Kubernetes' words; an empty list means valid.
 
 Source: k8s.io/apimachinery pkg/util/validation, pkg/api/validate/content, pkg/api/validation. Lengths are in bytes, as there.
 """
@@ -20,12 +20,12 @@ _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _ENVIRONMENT_NAME = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _HEADER_NAME = "[-A-Za-z0-9]+"
 _PERCENT = "[0-9]+%"
-#: Keys up to this length are remembered.
+#: Keys up to this length are cached.
 _SHORT = 128
 _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 ANNOTATIONS_LIMIT = 256 * 1024
-"""All annotations of an object together, keys and values, in bytes."""
+"""Limit of all annotations of an object together, keys and values, in bytes."""
 
 
 def too_long(limit: int) -> str:
@@ -37,7 +37,7 @@ def out_of_range(low: int, high: int) -> str:
 
 
 def wrong_pattern(rule: str, pattern: str, *examples: str) -> str:
-    """``rule``, examples and the pattern, as every such message of Kubernetes is put together."""
+    """Format ``rule``, examples and the pattern like Kubernetes' messages about patterns."""
     if not examples:
         return f"{rule} (regex used for validation is '{pattern}')"
     shown = " or ".join(f"'{example}', " for example in examples)
@@ -45,7 +45,7 @@ def wrong_pattern(rule: str, pattern: str, *examples: str) -> str:
 
 
 def dns1123_label(name: str, prefix: bool = False) -> list[str]:
-    """``prefix``: the name is a ``generateName`` to which a suffix will be added, so a dash may end it."""
+    """Validate a DNS label. ``prefix``: it is a ``generateName`` to which a suffix will be added, so a dash may end it."""
     name = _masked(name) if prefix else name
     faults = _length(name, 63)
     if not _matches(_DNS1123_LABEL, name):
@@ -87,20 +87,20 @@ def wildcard_dns1123_subdomain(name: str) -> list[str]:
 
 
 def path_segment(name: str, prefix: bool = False) -> list[str]:
-    """Names that only have to fit into a URL path (RBAC roles and bindings)."""
+    """Validate a name that only has to fit into a URL path (RBAC roles and bindings)."""
     if not prefix and name in {".", ".."}:
         return [f"may not be '{name}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in name]
 
 
 def qualified_name(name: str) -> list[str]:
-    """A label key, a finalizer, a resource name: an optional DNS subdomain and a slash, then up to 63 characters."""
+    """Validate a label key, a finalizer or a resource name: an optional DNS subdomain and a slash, then up to 63 characters."""
     return list(_remembered_key(name)) if len(name) <= _SHORT else _qualified_name(name)
 
 
 @lru_cache(maxsize=2048)
 def _remembered_key(name: str) -> tuple[str, ...]:
-    """The same few keys are in most objects."""
+    """Cached, because most objects contain the same few keys."""
     return tuple(_qualified_name(name))
 
 
@@ -135,23 +135,23 @@ def label_value(value: str) -> list[str]:
 
 
 def annotation_key(key: str) -> list[str]:
-    """As a label key, whatever its case."""
+    """Validate like a label key, in any case."""
     return qualified_name(key.lower())
 
 
 def annotations_size(annotations: Mapping[str, str]) -> int:
-    """Bytes that count against ``ANNOTATIONS_LIMIT``."""
+    """Return the bytes that count against ``ANNOTATIONS_LIMIT``."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
 
 
 def config_key(key: str) -> list[str]:
-    """A key of a ConfigMap or Secret: it becomes a file's name."""
+    """Validate a key of a ConfigMap or Secret, which becomes a file name."""
     rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
     return _length(key, 253) + _pattern(_CONFIG_KEY, key, rule, "key.name", "KEY_NAME", "key-name") + _dots(key)
 
 
 def environment_name(name: str) -> list[str]:
-    """The strict form, for names taken from ConfigMaps and Secrets."""
+    """Validate in the strict form, for names taken from ConfigMaps and Secrets."""
     rule = (
         "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not start with a digit"
     )
@@ -159,7 +159,7 @@ def environment_name(name: str) -> list[str]:
 
 
 def relaxed_environment_name(name: str) -> list[str]:
-    """What a container's ``env`` may be called since 1.34: printable ASCII without an equals sign."""
+    """Validate a name in a container's ``env`` by the rule since 1.34: printable ASCII without an equals sign."""
     faults = [] if name else ["environment variable name must be non-empty"]
     if any(not " " <= character <= "~" or character == "=" for character in name):
         faults.append("a valid environment variable name must consist only of printable ASCII characters other than '='")
@@ -167,7 +167,7 @@ def relaxed_environment_name(name: str) -> list[str]:
 
 
 def port_name(name: str) -> list[str]:
-    """An IANA service name (RFC 6335), lower case."""
+    """Validate an IANA service name (RFC 6335) in lower case."""
     faults = _length(name, 15)
     if not _matches("[-a-z0-9]+", name):
         faults.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
@@ -207,12 +207,12 @@ def c_identifier(name: str) -> list[str]:
 
 
 def _masked(name: str) -> str:
-    """Upstream replaces the last two characters; visible in the length of the name that is checked."""
+    """Replace the last two characters, as upstream; visible in the length of the checked name."""
     return f"{name[:-2]}a" if len(name) > 1 and name.endswith("-") else name
 
 
 def _length(text: str, limit: int, unit: str = "characters") -> list[str]:
-    """Bytes are counted whatever upstream calls them: it says "bytes" for labels and "characters" for names."""
+    """Check the length in bytes, whatever upstream calls them: "bytes" for labels and "characters" for names."""
     return [f"must be no more than {limit} {unit}"] if len(text.encode()) > limit else []
 
 

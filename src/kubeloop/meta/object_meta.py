@@ -1,4 +1,4 @@
-"""Metadata that every object, list and owner reference carries.
+"""The metadata of every object, list and owner reference.
 
 Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go.
 """
@@ -36,7 +36,7 @@ class OwnerReference(Model):
 
 
 class ManagedFieldsEntry(Model):
-    """Which fields one manager owns. ``fields_v1`` stays JSON until ``fields()`` reads it: it is a third of a typical object.
+    """The fields that one manager owns. ``fields_v1`` stays JSON until ``fields()`` decodes it: it is a third of a typical object.
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#managedfieldsentry-v1-meta
     """
@@ -58,12 +58,12 @@ class ManagedFieldsEntry(Model):
     itself."""
 
     def fields(self) -> dict[str, Any]:
-        """The owned fields as a fresh tree (``{"f:spec": {...}}``)."""
+        """Return the owned fields as a new tree (``{"f:spec": {...}}``)."""
         return msgspec.json.decode(self.fields_v1, type=dict[str, Any])
 
 
 class ObjectMeta(Documented, Model):
-    """Name, version, labels and owners of an object. ``resource_version`` is opaque except for equality and order in one resource.
+    """Name, version, labels and owners of an object. ``resource_version`` is opaque except for equality and order within one resource.
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#objectmeta-v1-meta
     """
@@ -99,8 +99,8 @@ class ObjectMeta(Documented, Model):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     """Wire name ``annotations``, optional; empty if absent. Values for programs and people, of any text; no selector matches them."""
     owner_references: list[OwnerReference] = msgspec.field(default_factory=list)
-    """Wire name ``ownerReferences``, optional; empty if absent. The garbage collector deletes the object when all of them are gone. Items
-    are told apart by ``uid``."""
+    """Wire name ``ownerReferences``, optional; empty if absent. The garbage collector deletes the object when all of them are gone. The
+    key of an item is its ``uid``."""
     finalizers: list[str] = msgspec.field(default_factory=list)
     """Wire name ``finalizers``, optional; empty if absent. Names that must be removed, each by its controller, before the server removes
     a deleted object."""
@@ -122,7 +122,7 @@ class ShardInfo(Model):
 
 
 class ListMeta(Model):
-    """Metadata of a list: the version to watch from, and where to go on reading.
+    """Metadata of a list: the version to watch from, and the token of the next page.
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#listmeta-v1-meta
     """

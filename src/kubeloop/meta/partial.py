@@ -1,4 +1,4 @@
-"""PartialObject: the metadata of an object of any kind, and nothing else."""
+"""PartialObject: only the metadata of an object of any kind."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kubeloop.meta.resource import Resource
 
 
 class PartialObject(Resource):
-    """Metadata of an object, as a server sends it for ``PartialObjectMetadata``. Never enough for an update."""
+    """An object's metadata, as a server sends it for ``PartialObjectMetadata``. Never enough for an update."""
 
 
-class Bookmark(Model):
-    """What a bookmark says: a resourceVersion to resume from, and whether the initial events have ended.
+class BookmarkObject(Model):
+    """The content of a bookmark event: a resourceVersion to resume from, and whether the initial events have ended.
 
-    Real servers fill required fields of the object with nulls; so a bookmark is never decoded as its kind.
+    Real servers fill required fields of the object with nulls; therefore a bookmark is never decoded as its kind.
     Source: Kubernetes API concepts, "Watch bookmarks"; KEP-3157.
     """
 

@@ -1,4 +1,4 @@
-"""``run``: an asyncio program that ends with a short message, not with a traceback, when the cluster or its configuration is at fault."""
+"""``run``: runs an asyncio program and prints a short message, not a traceback, for errors of the cluster or its configuration."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kubeloop.meta.tracebacks import distinct, user_frame
 
 T = TypeVar("T")
 
-#: Environment variable: set to anything, failures end with their whole traceback.
+#: Environment variable: if it is set, failures print their whole traceback.
 TRACEBACK = "KUBELOOP_TRACEBACK"
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
 
 
 def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
-    """Runs a program's coroutine as ``asyncio.run`` does, and ends the process as command-line programs end.
+    """Run a program's coroutine as ``asyncio.run`` does, and end the process as command-line programs end.
 
     ::
 
@@ -35,15 +35,16 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
 
     A ``KubeloopError`` (no kubeconfig, connection refused, Forbidden ...) becomes a message on standard error and exit status 1. Ctrl-C and
     SIGTERM cancel ``main``, wait for its end and exit with 130 and 143; ``Manager.run`` handles both signals itself. Any other exception is
-    a fault of the program and passes through with its traceback; several errors in groups of one as themselves.
+    a fault of the program and passes through with its traceback; nested groups with one error raise that error.
 
     Args:
         main: The coroutine to run, in a new event loop.
-        debug: asyncio's debug mode; None: as ``PYTHONASYNCIODEBUG`` and ``-X dev`` say. In debug mode, with ``KUBELOOP_TRACEBACK=1``, and
-            with the logger ``kubeloop`` at DEBUG the whole traceback of a ``KubeloopError`` is shown too.
+        debug: asyncio's debug mode; None: as ``PYTHONASYNCIODEBUG`` and ``-X dev`` set it. In debug mode, with ``KUBELOOP_TRACEBACK=1``,
+        and
+            with the logger ``kubeloop`` at DEBUG the whole traceback of a ``KubeloopError`` is printed too.
 
     Returns:
-        What ``main`` returns.
+        The return value of ``main``.
 
     Raises:
         SystemExit: As above.
@@ -86,7 +87,7 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
 
 
 def failure_text(error: BaseException) -> str:
-    """What a person reads of an error that ends a program: its text, and the line of the program where it happened."""
+    """Return the text for an error that ends a program: its message, and the line of the program where it happened."""
     trace = user_frame(error)
     text = str(error)
     if not text.startswith(type(error).__name__):
@@ -99,7 +100,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def _shown(path: Path) -> Path:
-    """Relative where the file is below the current folder."""
+    """Return the path relative to the current folder if the file is below it."""
     try:
         return path.relative_to(Path.cwd())
     except (ValueError, OSError):
@@ -126,7 +127,7 @@ async def _terminable(main: Coroutine[Any, Any, T], note: Callable[[], None]) ->
 
 @contextmanager
 def _cancelled_by_sigterm(note: Callable[[], None]) -> Iterator[None]:
-    """Within the block SIGTERM cancels the current task; ``note`` is called first. In other threads than the main one nothing changes."""
+    """Let SIGTERM cancel the current task within the block; ``note`` is called first. Only the main thread handles signals."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
@@ -137,7 +138,7 @@ def _cancelled_by_sigterm(note: Callable[[], None]) -> Iterator[None]:
         note()
         loop.call_soon_threadsafe(task.cancel)
 
-    # Not loop.add_signal_handler, which Windows lacks; and a manager within restores this handler by signal.signal.
+    # Not loop.add_signal_handler, which Windows lacks; a manager inside the block restores this handler by signal.signal.
     signal.signal(signal.SIGTERM, received)
     try:
         yield

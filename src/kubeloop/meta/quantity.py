@@ -30,7 +30,7 @@ Number: TypeAlias = Union["Quantity", int, Fraction, Decimal]
 
 
 class QuantityFormat(enum.Enum):
-    """How a quantity is printed: ``12M``, ``12Mi`` or ``12e6``."""
+    """The format of a quantity: ``12M``, ``12Mi`` or ``12e6``."""
 
     DECIMAL = "DecimalSI"
     BINARY = "BinarySI"
@@ -38,17 +38,18 @@ class QuantityFormat(enum.Enum):
 
 
 class Quantity:
-    """An exact number of nano-units with a way of printing it. Immutable; compares and hashes as the number it is.
+    """An exact number of nano-units with its format. Immutable; compares and hashes by its number.
 
     Guarantees
-        Arithmetic is exact; only what is finer than 1n is rounded, away from zero, as Kubernetes does.
-        ``str()`` is what an API server would answer for the same text (except that upstream prints 1000E as 1; here it stays 1000E).
+        Arithmetic is exact; only fractions of 1n are rounded, away from zero, as in Kubernetes.
+        ``str()`` is the text that an API server would return for the same input (except that upstream prints 1000E as 1; here it stays
+        1000E).
 
     Not guaranteed
-        Decimal exponents beyond 1000 are refused, where Kubernetes would compute for a long time.
+        Decimal exponents beyond 1000 are refused; Kubernetes would compute for a long time.
 
     Raises:
-        ValueError: the text is no quantity, in Kubernetes' words.
+        ValueError: the text is not a quantity; the message is Kubernetes'.
     """
 
     __slots__ = ("_format", "_nanos", "_text")
@@ -69,16 +70,16 @@ class Quantity:
         return self._format
 
     def value(self) -> int:
-        """Whole units, rounded away from zero (``Quantity("1500m").value() == 2``)."""
+        """Return whole units, rounded away from zero (``Quantity("1500m").value() == 2``)."""
         return _divide_away(self._nanos, _NANO)
 
     def milli_value(self) -> int:
-        """Thousandths, rounded away from zero (``Quantity("0.1").milli_value() == 100``)."""
+        """Return thousandths, rounded away from zero (``Quantity("0.1").milli_value() == 100``)."""
         return _divide_away(self._nanos, _NANO // 1000)
 
     @staticmethod
     def int64_scale(text: str) -> int | None:
-        """The power of ten in which upstream keeps a quantity written so, None where 64 bits do not hold it. Of a valid text only."""
+        """Return the power of ten of upstream's int64 representation of a valid text; None if 64 bits are too few."""
         match = _GRAMMAR.fullmatch(text)
         if match is None:
             return None
@@ -146,7 +147,7 @@ class Quantity:
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: int | Fraction | Decimal) -> Quantity:
-        """Rounded away from zero to 1n: a share of something is never nothing."""
+        """Divide, rounding away from zero to 1n: a share of a positive amount is never zero."""
         return _make(_round_away(self._nanos / Fraction(divisor)), self._format)
 
     def __neg__(self) -> Quantity:
@@ -156,7 +157,7 @@ class Quantity:
         return _make(abs(self._nanos), self._format)
 
     def _format_with(self, other: Number) -> QuantityFormat:
-        """Zero takes the other's format (upstream's Add and Sub)."""
+        """Return the format of a result: zero takes the other operand's format (upstream's Add and Sub)."""
         return other._format if not self._nanos and isinstance(other, Quantity) else self._format
 
 
@@ -218,14 +219,14 @@ def _parse(text: str) -> Quantity:
 
 
 def _fits_upstreams_integers(form: QuantityFormat, whole: str, fraction: str, exponent: int) -> bool:
-    """Whether upstream reads the text without big numbers, which decides two visible things: what prints as written, what is an error."""
+    """Whether upstream parses the text without big numbers, which decides two visible results: texts printed as written, and errors."""
     if form is QuantityFormat.BINARY:
         return not fraction and 15 - len(whole) - exponent * 3 // 10 - 1 >= 0
     return 18 - len(whole) - len(fraction) >= 0 and exponent - len(fraction) >= -9
 
 
 def _looks_canonical(form: QuantityFormat, digits_text: str, scale: int, digits: int) -> bool:
-    """Such a text is printed as it was written (``1.500``, ``1Ki``), though canonical form would be another."""
+    """Whether the text is printed as it was written (``1.500``, ``1Ki``), though canonical form would be another."""
     if form is QuantityFormat.BINARY:
         return bool(digits & 7)
     return scale % 3 == 0 and not digits_text.endswith("000") and not digits_text.startswith("0")

@@ -1,6 +1,6 @@
-"""How objects look to the person at the keyboard: one line for an object, its parts in full, and never what is secret.
+"""``repr`` of objects for interactive use: one line for an object, its parts in full, and never a secret.
 
-Loaded when something is first shown.
+Loaded at the first ``repr``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from kubeloop.meta.model import Model
     from kubeloop.meta.resource import Resource
 
-#: Fields that hold credentials, wherever they are.
+#: Fields with credentials, in any kind.
 _SECRET_FIELDS = frozenset({"token"})
-#: Annotations that hold the whole object, and with it what is secret of it.
+#: Annotations with a copy of the whole object, including its secrets.
 _SECRET_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
-#: Characters of one text, names of keys.
+#: Maximum number of characters of a text, and of key names.
 _TEXT, _KEYS = 200, 5
-#: Conditions that sum up an object, the one that says most first.
+#: Conditions that sum up an object, the most informative first.
 _CONDITIONS = ("Ready", "Available", "Established", "Complete", "Failed", "Approved", "Denied")
 
 
@@ -31,7 +31,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def line_of(obj: Resource) -> str:
-    """``Pod(shop/web-0, Running, node-7)``."""
+    """Return one line such as ``Pod(shop/web-0, Running, node-7)``."""
     facts = [name_of(obj), *facts_of(obj)]
     return f"{type(obj).__name__}({', '.join(facts)})"
 
@@ -45,7 +45,7 @@ def name_of(obj: Resource) -> str:
 
 
 def facts_of(obj: Resource) -> Iterator[str]:
-    """What a person would ask about it first, in a few words; nothing of it is secret."""
+    """Yield the most useful facts about an object, in a few words; none of them is secret."""
     tree: Any = getattr(obj, "content", obj)
     if _at(obj.metadata, "deletionTimestamp") is not None:
         yield "Terminating"
@@ -85,7 +85,7 @@ def _state(tree: Any) -> Iterator[str]:
 
 
 def _keys(tree: Any) -> list[str]:
-    """The names of what a ConfigMap or Secret holds."""
+    """Return the key names of a ConfigMap or Secret."""
     found: set[str] = set()
     for name in ("data", "stringData", "binaryData"):
         held = _at(tree, name)
@@ -95,7 +95,7 @@ def _keys(tree: Any) -> list[str]:
 
 
 def _at(value: Any, *path: str) -> Any:
-    """What is at a path of wire names, in a typed object or a tree; None where anything is missing."""
+    """Return the value at a path of wire names, in a typed object or a tree; None where anything is missing."""
     for name in path:
         if isinstance(value, msgspec.Struct):
             wires = value.__struct_encode_fields__
@@ -106,7 +106,7 @@ def _at(value: Any, *path: str) -> Any:
 
 
 def shown_fields(obj: Model) -> Iterator[tuple[str, str]]:
-    """The fields of a part that say something, each as text."""
+    """Yield the non-empty fields of a part, each as text."""
     for name, default in zip(obj.__struct_fields__, _defaults(type(obj)), strict=True):
         value = getattr(obj, name)
         if name.startswith("_") or value is default or value == default or _is_empty(value):
@@ -115,7 +115,7 @@ def shown_fields(obj: Model) -> Iterator[tuple[str, str]]:
 
 
 def part_of(obj: Model) -> str:
-    """``Container(name='web', image='nginx')``: fields that say nothing are left out."""
+    """Return a text such as ``Container(name='web', image='nginx')``, without empty fields."""
     return f"{type(obj).__name__}({', '.join(f'{name}={text}' for name, text in shown_fields(obj))})"
 
 
@@ -146,7 +146,7 @@ class _Hidden:
 
 
 def shown(value: Any) -> str:
-    """A value as it is shown within something: long texts cut, bytes only counted, times as Kubernetes writes them."""
+    """Format a value within another: long texts cut, bytes only counted, times as in Kubernetes."""
     if isinstance(value, _Hidden):
         return f"<{value.size} characters>"
     if isinstance(value, str):
@@ -171,7 +171,7 @@ def _time(moment: datetime) -> str:
 
 
 def pretty(obj: Model, printer: Any, cycle: bool) -> None:
-    """For IPython: a line for each field where one line does not hold them all. ``printer`` is IPython's."""
+    """Print in IPython: one line per field if one line is too short for all. ``printer`` is IPython's."""
     if cycle:
         printer.text(f"{type(obj).__name__}(...)")
         return

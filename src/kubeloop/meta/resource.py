@@ -1,4 +1,4 @@
-"""Resource: the base of every kind, typed or not, and what a class knows about its kind (``KindInfo``)."""
+"""Resource: the base class of every kind, typed or not, and the facts about a kind (``KindInfo``)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kubeloop.meta import kind_names
 from kubeloop.meta.errors import UnknownKind
 from kubeloop.meta.key import ObjectKey
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
-from kubeloop.meta.model import Documented, Model, Source
+from kubeloop.meta.model import Documented, DocumentSource, Model
 from kubeloop.meta.object_meta import ObjectMeta
 
 R = TypeVar("R", bound="Resource")
 
 
 class KindInfo(msgspec.Struct, frozen=True):
-    """What a class knows about its kind. ``plural`` and ``namespaced`` are None where only discovery can tell (``Unstructured``)."""
+    """The facts about a kind. ``plural`` and ``namespaced`` are None if only discovery knows them (``Unstructured``)."""
 
     gvk: GroupVersionKind
     plural: str | None
@@ -29,10 +29,10 @@ class KindInfo(msgspec.Struct, frozen=True):
 
     @property
     def gvr(self) -> GroupVersionResource:
-        """The resource as URLs name it.
+        """The resource as in URLs.
 
         Raises:
-            UnknownKind: the plural has to be asked from a server.
+            UnknownKind: only a server knows the plural.
         """
         if self.plural is None:
             raise UnknownKind(f"the plural of {self.gvk} is not known here; give it, or ask a server (client.mapping)")
@@ -40,17 +40,17 @@ class KindInfo(msgspec.Struct, frozen=True):
 
 
 class Resource(Documented, Model):
-    """The base of all kinds. ``api_version`` and ``kind`` belong to the class; no instance can be of another kind.
+    """The base class of all kinds. ``api_version`` and ``kind`` belong to the class; no instance can have another kind.
 
     Guarantees
-        ``copy.copy``, ``copy.deepcopy``, ``copy.replace`` and ``pickle`` carry the document that the object was read from;
-        ``msgspec.structs.replace`` does too, as long as the copy keeps the original's ``metadata``.
+        ``copy.copy``, ``copy.deepcopy``, ``copy.replace`` and ``pickle`` preserve the document that the object was read from;
+        ``msgspec.structs.replace`` does too, as long as the copy has the original's ``metadata``.
         Equality compares fields, not documents.
-        ``repr`` is one short line, without anything that is secret. ``to_yaml()`` shows all.
-        ``from_dict`` and ``from_yaml`` keep what the models do not know, as reading from a server does.
+        ``repr`` is one short line without secrets. ``to_yaml()`` shows everything.
+        ``from_dict`` and ``from_yaml`` preserve unknown fields, as decoding from a server does.
 
     Not guaranteed
-        Hashing: objects are mutable. Use ``object_key()`` or ``metadata.uid``.
+        Objects cannot be hashed, because they are mutable. Use ``object_key()`` or ``metadata.uid``.
     """
 
     __kind_info__: ClassVar[KindInfo]
@@ -70,7 +70,7 @@ class Resource(Documented, Model):
         return ObjectKey(cluster, self.metadata.namespace, self.metadata.name)
 
     def _held_metadata(self) -> ObjectMeta:
-        """The metadata as they are held: where they are a view, without bringing it up to date."""
+        """Return the metadata as stored; a view is not brought up to date."""
         return self.metadata
 
     def __hash__(self) -> int:
@@ -107,18 +107,18 @@ def _name(cls: type[Resource], info: KindInfo) -> None:
 def _restore(cls: type[R], fields: dict[str, Any], source: tuple[bytes, str] | None) -> R:
     obj = cls(**fields)
     if source is not None:
-        set_source(obj, Source(cls, *source))
+        set_source(obj, DocumentSource(cls, *source))
     return obj
 
 
 def source_parts(obj: Resource) -> tuple[bytes, str] | None:
-    """Document and what is missing of it: what a pickle carries."""
+    """Return the document and its missing parts, for pickling."""
     source = source_of(obj)
     return None if source is None else (source.document, source.partial)
 
 
-def set_source(obj: Resource, source: Source) -> None:
-    """Remember where ``obj`` was read from, beside it and beside its metadata (which ``msgspec.structs.replace`` hands on)."""
+def set_source(obj: Resource, source: DocumentSource) -> None:
+    """Store the source of ``obj`` on it and on its metadata (which ``msgspec.structs.replace`` passes on)."""
     obj._source = source
     obj._held_metadata()._source = source
 
@@ -129,15 +129,15 @@ def carry_source(obj: Resource, twin: Resource) -> None:
         twin._source = source
 
 
-def source_of(obj: Resource) -> Source | None:
-    """What ``obj`` was read from; None for an object made here.
+def source_of(obj: Resource) -> DocumentSource | None:
+    """Return the source that ``obj`` was read from; None for an object made here.
 
-    A copy made by ``msgspec.structs.replace`` is recognised by its metadata, which must still name the very same object and version.
+    A copy made by ``msgspec.structs.replace`` is recognised by its metadata, which must still have the same name and version.
     """
-    own: Source | None = getattr(obj, "_source", None)
+    own: DocumentSource | None = getattr(obj, "_source", None)
     if own is not None:
         return own
-    lent: Source | None = getattr(obj.metadata, "_source", None)
+    lent: DocumentSource | None = getattr(obj.metadata, "_source", None)
     if lent is None or lent.cls is not type(obj):
         return None
     try:
@@ -161,10 +161,10 @@ _HEAD = msgspec.json.Decoder(_Head)
 
 
 def kind_info(cls: type[Resource] | Resource) -> KindInfo:
-    """What a class (or an object's class) knows about its kind.
+    """Return the facts about the kind of a class or of an object's class.
 
     Raises:
-        UnknownKind: the class names no kind: decorate it with ``@custom_resource``.
+        UnknownKind: the class has no kind: decorate it with ``@custom_resource``.
     """
     info: KindInfo | None = getattr(cls, "__kind_info__", None)
     if info is None:
@@ -183,20 +183,23 @@ def custom_resource(
     short_names: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
 ) -> Callable[[type[R]], type[R]]:
-    """Declare a ``Resource`` subclass to be a custom kind.
+    """Declare a ``Resource`` subclass as a custom kind.
 
-    Args:
-        api_version: Group and version, such as ``"example.com/v1"``.
-        plural: The resource's name in URLs: lower case letters, digits and hyphens.
-        kind: Default: the class's name.
-        singular: Default: the kind in lower case.
-        namespaced: False for a cluster-scoped kind.
-        short_names: Names for kubectl, such as ``("ca",)``.
-        categories: Groups of kinds for kubectl, such as ``("all",)``.
+        Args:
+            api_version: Group and version, such as ``"example.com/v1"``.
+            plural: The resource's name in URLs: lower case letters, digits and hyphens.
+            kind: Default: the class's name.
+            singular: Default: the kind in lower case.
+            namespaced: False for a cluster-scoped kind.
+            short_names: Names for kubectl, such as ``("ca",)``.
+            categories: Groups of kinds for kubectl, such as ``("all",)``.
 
-    Raises:
-        ValueError: A name that no server would take; raised at the decorator.
-        TypeError: The class is no ``Resource``, or an argument is of another type.
+    Returns:
+        A class decorator.
+
+        Raises:
+            ValueError: no server would accept a name; raised at the decorator.
+            TypeError: the class is not a ``Resource``, or an argument has another type.
     """
     group_version = kind_names.group_version(api_version)
     kind_names.require_labels("plural", (plural,))

@@ -1,4 +1,4 @@
-"""Scheme: which Python class stands for which group, version and kind."""
+"""Scheme: maps group, version and kind to Python classes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Finder = Callable[[GroupVersionKind], type[Resource] | None]
 
 
 class Scheme:
-    """Maps kinds to classes. Classes added by hand win; then each finder is asked once, in order (generated modules load lazily).
+    """Maps kinds to classes. Added classes take precedence; then each finder is called once per kind, in order (generated modules load
+    lazily).
 
-    Not global: two schemes in one process may disagree. Not thread-safe while classes are added.
+    Not global: two schemes in one process may differ. Not thread-safe while classes are added.
     """
 
     def __init__(self, classes: Iterable[type[Resource]] = (), finders: Iterable[Finder] = ()) -> None:
@@ -24,15 +25,15 @@ class Scheme:
             self.add(cls)
 
     def add(self, cls: type[Resource]) -> None:
-        """Know ``cls`` from now on, in place of any class of the same kind.
+        """Register ``cls`` in place of any class of the same kind.
 
         Raises:
-            UnknownKind: the class names no kind.
+            UnknownKind: the class has no kind.
         """
         self._classes[kind_info(cls).gvk] = cls
 
     def find(self, gvk: GroupVersionKind) -> type[Resource] | None:
-        """The class of a kind; None if nobody knows one."""
+        """Return the class of a kind; None if the kind is unknown."""
         found = self._classes.get(gvk)
         if found is None:
             found = next((cls for finder in self._finders if (cls := finder(gvk)) is not None), None)
@@ -41,10 +42,10 @@ class Scheme:
         return found
 
     def class_of(self, gvk: GroupVersionKind) -> type[Resource]:
-        """The class of a kind.
+        """Return the class of a kind.
 
         Raises:
-            UnknownKind: nobody knows one.
+            UnknownKind: the kind is unknown.
         """
         found = self.find(gvk)
         if found is None:

@@ -1,6 +1,6 @@
-"""Selectors that run: parsed from text or from a LabelSelector, matched against labels or fields, printed again.
+"""Selectors: parsed from text or from a LabelSelector, matched against labels or fields, printed again.
 
-Source: k8s.io/apimachinery pkg/labels/selector.go and pkg/fields/selector.go; their grammar, their errors, their order.
+Source: k8s.io/apimachinery pkg/labels/selector.go and pkg/fields/selector.go; same grammar, errors and order.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _OPERATORS = {"In": Operator.IN, "NotIn": Operator.NOT_IN, "Exists": Operator.EX
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """All requirements must hold; none at all selects everything. ``nothing`` selects nothing, whatever the requirements.
+    """Selects labels: all requirements must hold; none select everything. ``nothing`` selects nothing, whatever the requirements.
 
-    Immutable and hashable: equal selectors share an informer. Requirements are in order of their keys.
+    Immutable and hashable: equal selectors share an informer. Requirements are sorted by key.
     """
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Missing labels count as empty ones."""
+        """Whether the labels meet all requirements. None counts as no labels."""
         if self.nothing:
             return False
         present = labels or {}
@@ -39,7 +39,7 @@ class Selector(msgspec.Struct, frozen=True):
         return not self.nothing and not self.requirements
 
     def exact_value(self, key: str) -> str | None:
-        """The one value that ``key`` must have; None if the selector does not pin it."""
+        """Return the only value that ``key`` may have; None if the selector allows several."""
         for requirement in self.requirements:
             if requirement.key == key:
                 pins = requirement.operator in (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN) and len(requirement.values) == 1
@@ -47,7 +47,7 @@ class Selector(msgspec.Struct, frozen=True):
         return None
 
     def __str__(self) -> str:
-        """As a ``labelSelector`` parameter; empty for everything, and for nothing too, which no text can say."""
+        """Return the ``labelSelector`` parameter; empty for everything, and for nothing too, which no text can express."""
         return ",".join(map(str, self.requirements))
 
 
@@ -56,19 +56,19 @@ NOTHING = Selector(nothing=True)
 
 
 def parse_label_selector(text: str) -> Selector:
-    """Read ``app=web,tier in (a,b),!old``. Empty text selects everything.
+    """Parse ``app=web,tier in (a,b),!old``. Empty text selects everything.
 
     Raises:
-        ValueError: in Kubernetes' words.
+        ValueError: the text is malformed; the message is Kubernetes'.
     """
     return Selector(_sorted(parse_requirements(text)))
 
 
 def selector_from(source: LabelSelector | Mapping[str, Any] | None) -> Selector:
-    """What a LabelSelector means, typed or as a tree: None nothing, an empty one everything.
+    """Convert a LabelSelector, typed or as a tree: None selects nothing, an empty one everything.
 
     Raises:
-        ValueError: an unknown operator, or a requirement that cannot be; in Kubernetes' words.
+        ValueError: an operator is unknown, or a requirement is invalid; the message is Kubernetes'.
     """
     if source is None:
         return NOTHING
@@ -87,7 +87,7 @@ def selector_from(source: LabelSelector | Mapping[str, Any] | None) -> Selector:
 
 
 def selector_from_labels(labels: Mapping[str, str] | None) -> Selector:
-    """Exactly these labels (a Service's or ReplicationController's selector); none select everything. Values are not checked."""
+    """Select exactly these labels (a Service's or ReplicationController's selector); none select everything. Values are not checked."""
     return Selector(_sorted(Requirement(key, Operator.EQUALS, (value,)) for key, value in (labels or {}).items()))
 
 
@@ -101,14 +101,14 @@ class FieldOperator(enum.Enum):
 
 
 class FieldTerm(msgspec.Struct, frozen=True):
-    """One comparison; ``field`` is a path in wire names."""
+    """One comparison of a field selector; ``field`` is a path in wire names."""
 
     field: str
     operator: FieldOperator
     value: str
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """A missing field counts as empty text."""
+        """Whether the fields meet the comparison. A missing field counts as empty text."""
         return (fields.get(self.field, "") == self.value) is (self.operator is FieldOperator.EQUALS)
 
     def __str__(self) -> str:
@@ -116,11 +116,11 @@ class FieldTerm(msgspec.Struct, frozen=True):
 
 
 FieldTransform: TypeAlias = Callable[[str, str], tuple[str, str]]
-"""Turns field and value of a term into those to match; two empty texts drop the term. Raises ValueError for an unknown field."""
+"""Converts field and value of a term to those to match; two empty texts drop the term. Raises ValueError for an unknown field."""
 
 
 class FieldSelector(msgspec.Struct, frozen=True):
-    """All terms must hold; none select everything."""
+    """Selects by fields: all terms must hold; none select everything."""
 
     terms: tuple[FieldTerm, ...] = ()
 
@@ -128,16 +128,16 @@ class FieldSelector(msgspec.Struct, frozen=True):
         return all(term.matches(fields) for term in self.terms)
 
     def transformed(self, transform: FieldTransform) -> FieldSelector:
-        """A server's own fields and spellings.
+        """Convert to a server's own fields and spellings.
 
         Raises:
-            ValueError: as ``transform`` does.
+            ValueError: ``transform`` refused a term.
         """
         changed = ((transform(term.field, term.value), term.operator) for term in self.terms)
         return FieldSelector(tuple(FieldTerm(field, operator, value) for (field, value), operator in changed if field or value))
 
     def exact_value(self, field: str) -> str | None:
-        """The value that ``field`` must have; None if the selector does not pin it."""
+        """Return the value that ``field`` must have; None if the selector allows several."""
         return next((term.value for term in self.terms if term.field == field and term.operator is FieldOperator.EQUALS), None)
 
     @property
@@ -149,10 +149,10 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
 
 def parse_field_selector(text: str) -> FieldSelector:
-    """Read ``metadata.name=web-0,status.phase!=Running``; ``\\,``, ``\\=`` and ``\\\\`` stand for themselves in values.
+    """Parse ``metadata.name=web-0,status.phase!=Running``; ``\\,``, ``\\=`` and ``\\\\`` are escapes in values.
 
     Raises:
-        ValueError: in Kubernetes' words.
+        ValueError: the text is malformed; the message is Kubernetes'.
     """
     terms = []
     for part in sorted(_split_terms(text)):
@@ -172,7 +172,7 @@ def escape_field_value(value: str) -> str:
 
 
 def _split_terms(text: str) -> list[str]:
-    """At commas, except those after a backslash."""
+    """Split at commas, except those after a backslash."""
     terms, start, escaped = [], 0, False
     for index, character in enumerate(text):
         if escaped:

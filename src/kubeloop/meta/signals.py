@@ -1,4 +1,4 @@
-"""Signals in an event loop, also on systems whose loops take no signal handlers (Windows)."""
+"""Signal handlers in an event loop, also on systems whose loops have none (Windows)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable
 
 
 def on_signal(number: signal.Signals, act: Callable[[], object]) -> Callable[[], None]:
-    """Calls ``act`` in the running loop whenever the signal comes.
+    """Call ``act`` in the running loop whenever the signal arrives.
 
     Args:
         number: Such as ``signal.SIGTERM``.
         act: Called without arguments, in the loop, never in the middle of other code.
 
     Returns:
-        A function that brings back the handler which was there before.
+        A function that restores the previous handler.
 
     Raises:
-        ValueError, RuntimeError: This is not the main thread, or the signal cannot be caught.
+        ValueError, RuntimeError: this is not the main thread, or the signal cannot be handled.
     """
     loop, before = asyncio.get_running_loop(), signal.getsignal(number)
     removes = True

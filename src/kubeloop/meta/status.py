@@ -1,4 +1,4 @@
-"""Status: what an API server says when it does not answer with an object.
+"""Status: the response of an API server without an object, such as an error.
 
 Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (Status, StatusDetails, StatusCause).
 """
@@ -11,7 +11,7 @@ from kubeloop.meta.model import ModelMeta
 
 
 class StatusCause(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, kw_only=True):
-    """One of several reasons; ``field`` is a path such as ``spec.replicas``.
+    """One cause of an error; ``field`` is a path such as ``spec.replicas``.
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#statuscause-v1-meta
     """
@@ -25,7 +25,7 @@ class StatusCause(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, kw_on
 
 
 class StatusDetails(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, kw_only=True):
-    """What the status is about. ``kind`` is a resource (``pods``) in most answers, as upstream fills it.
+    """The object of the status. ``kind`` is a resource (``pods``) in most responses, as upstream fills it.
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#statusdetails-v1-meta
     """
@@ -45,7 +45,7 @@ class StatusDetails(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, kw_
 
 
 class Status(msgspec.Struct, metaclass=ModelMeta, kw_only=True):
-    """``code`` is the HTTP status; ``reason`` a machine-readable word such as ``NotFound``.
+    """The result of a request. ``code`` is the HTTP status; ``reason`` a machine-readable word such as ``NotFound``.
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#status-v1-meta
     """
@@ -59,10 +59,10 @@ class Status(msgspec.Struct, metaclass=ModelMeta, kw_only=True):
     status: str = "Failure"
     """Wire name ``status``, optional; ``Failure`` if absent. One of ``Success``, ``Failure``."""
     message: str = ""
-    """Wire name ``message``, optional; empty if absent. What happened, for people."""
+    """Wire name ``message``, optional; empty if absent. A description for people."""
     reason: str = ""
     """Wire name ``reason``, optional; empty if absent. A word for programs, such as ``NotFound``; it is finer than ``code``."""
     details: StatusDetails | None = None
-    """Wire name ``details``, optional; None if absent. What the status is about, if the server says it."""
+    """Wire name ``details``, optional; None if absent. The object of the status, if the server names it."""
     code: int = 0
-    """Wire name ``code``, optional; 0 if absent. The HTTP status, such as 404; 0 if the server does not say it."""
+    """Wire name ``code``, optional; 0 if absent. The HTTP status, such as 404; 0 if the server leaves it out."""

@@ -11,17 +11,17 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 Time: TypeAlias = datetime
-"""An aware datetime; the server keeps whole seconds of it."""
+"""An aware datetime; the server stores whole seconds of it."""
 
 MicroTime: TypeAlias = Annotated[datetime, msgspec.Meta(extra={"kubernetes": "MicroTime"})]
-"""An aware datetime that is written with six digits of a second, as leases and events want it."""
+"""An aware datetime with six digits of a second on the wire, as in leases and events."""
 
 
 def parse_time(text: str) -> datetime:
-    """Read an RFC 3339 time of any precision (digits beyond a microsecond are rounded).
+    """Parse an RFC 3339 time of any precision (digits beyond a microsecond are rounded).
 
     Raises:
-        ValueError: not RFC 3339, or without an offset.
+        ValueError: the text is not RFC 3339, or has no offset.
     """
     try:
         moment = msgspec.convert(text, datetime)
@@ -35,19 +35,19 @@ def parse_time(text: str) -> datetime:
 
 
 def format_time(moment: datetime) -> str:
-    """As a Time: UTC, whole seconds (the rest is cut off, as upstream does).
+    """Format as a Time: UTC, whole seconds (the rest is truncated, as upstream does).
 
     Raises:
-        ValueError: a naive datetime, whose offset nobody knows.
+        ValueError: the datetime is naive; its offset is unknown.
     """
     return _utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ") if moment.year >= 1000 else _utc(moment).isoformat(timespec="seconds")[:19] + "Z"
 
 
 def format_micro_time(moment: datetime) -> str:
-    """As a MicroTime: UTC, exactly six digits.
+    """Format as a MicroTime: UTC, exactly six digits.
 
     Raises:
-        ValueError: a naive datetime, whose offset nobody knows.
+        ValueError: the datetime is naive; its offset is unknown.
     """
     return _utc(moment).isoformat(timespec="microseconds")[:26] + "Z"
 

@@ -1,4 +1,4 @@
-"""Tracebacks without the frames of kubeloop and asyncio, for people who look for their own line; errors out of groups of one."""
+"""Shortens tracebacks to the frames of users' code, without kubeloop and asyncio; extracts the errors of exception groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 from kubeloop.meta.errors import KubeloopError
 
 _STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
-#: Folders within it that hold other people's packages.
+#: Folders within the standard library that contain installed packages.
 _PACKAGES = tuple(f"{_STANDARD_LIBRARY}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
@@ -23,7 +23,7 @@ def is_internal(trace: TracebackType) -> bool:
 
 
 def from_user_code(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the internal frames above the first frame of the user's code; unchanged where there is none of these."""
+    """Remove the internal frames above the first frame of the user's code; unchanged without such frames."""
     found = trace
     while found is not None and is_internal(found):
         found = found.tb_next
@@ -31,7 +31,7 @@ def from_user_code(trace: TracebackType | None) -> TracebackType | None:
 
 
 def user_frame(error: BaseException) -> TracebackType | None:
-    """The innermost frame of the user's own code through which the error went."""
+    """Return the innermost frame of the user's own code that the error passed through."""
     found, trace = None, error.__traceback__
     while trace is not None:
         if not is_internal(trace):
@@ -41,9 +41,9 @@ def user_frame(error: BaseException) -> TracebackType | None:
 
 
 def shortened(error: KubeloopError) -> KubeloopError:
-    """The error with a traceback of user frames only: whoever awaits a long-running method sees their own line, not its insides.
+    """Return the error with only user frames in its traceback, so that callers of a long-running method see their own line.
 
-    An error that went through no user frame below keeps none, as its text says what happened.
+    An error that passed through no user frame below has no traceback then; its text says what happened.
     """
     frames = []
     trace = error.__traceback__
@@ -58,7 +58,7 @@ def shortened(error: KubeloopError) -> KubeloopError:
 
 
 def distinct(error: BaseException) -> list[BaseException]:
-    """The errors of a group and of groups within it, each object once; of an error that is no group, itself."""
+    """Return the errors of a group and of groups within it, each object once; an error that is not a group gives itself."""
     return list({id(leaf): leaf for leaf in _leaves(error)}.values())
 
 

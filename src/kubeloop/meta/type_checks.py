@@ -1,4 +1,4 @@
-"""Names arguments for errors and log lines without their contents, and refuses what is passed by mistake for a kind or an object."""
+"""Checks that an argument is a kind or an object, and describes arguments for errors and log lines without their contents."""
 
 from __future__ import annotations
 
@@ -8,71 +8,71 @@ from kubeloop.meta.resource import Resource
 from kubeloop.meta.unstructured import Unstructured
 
 
-def require_kind(given: object) -> None:
-    """Refuse what is not a class of objects.
+def require_kind(value: object) -> None:
+    """Refuse a value that is not a class of objects.
 
     Raises:
-        TypeError: the text says what was given, and what to give.
+        TypeError: the text describes the value, and says what to pass.
     """
-    if isinstance(given, type):
-        if issubclass(given, Resource) and given is not Unstructured:
+    if isinstance(value, type):
+        if issubclass(value, Resource) and value is not Unstructured:
             return
-        if given is Unstructured:
+        if value is Unstructured:
             text = f"Unstructured alone is no kind; say which: {_UNTYPED}"
-        elif issubclass(given, type):
+        elif issubclass(value, type):
             text = "a class was given where an object is meant"
         else:
-            text = f"{_article(given.__name__)} was given where a kind is meant: a class of kubeloop.api, your own, or {_UNTYPED}"
-    elif isinstance(given, Resource):
-        name = type(given).__name__
+            text = f"{_article(value.__name__)} was given where a kind is meant: a class of kubeloop.api, your own, or {_UNTYPED}"
+    elif isinstance(value, Resource):
+        name = type(value).__name__
         text = f"{_article(name)} object was given where a kind is meant; give the class: {name}"
-    elif isinstance(given, str):
-        shown = f'the text "{given}"' if _WORD.fullmatch(given) else described(given)
+    elif isinstance(value, str):
+        shown = f'the text "{value}"' if _WORD.fullmatch(value) else described(value)
         text = f"{shown} was given where a kind is meant: a class of kubeloop.api, your own, or {_UNTYPED}"
     else:
-        text = f"{_article(type(given).__name__)} was given where a kind is meant: a class of kubeloop.api, your own, or {_UNTYPED}"
+        text = f"{_article(type(value).__name__)} was given where a kind is meant: a class of kubeloop.api, your own, or {_UNTYPED}"
     raise TypeError(text)
 
 
-def require_object(given: object) -> None:
-    """Refuse what is not an object of some kind.
+def require_object(value: object) -> None:
+    """Refuse a value that is not an object of some kind.
 
     Raises:
-        TypeError: the text says what was given, and what to give.
+        TypeError: the text describes the value, and says what to pass.
     """
-    if isinstance(given, Resource):
+    if isinstance(value, Resource):
         return
-    if isinstance(given, dict):
+    if isinstance(value, dict):
         raise TypeError("a dict was given where an object is meant; make one of it: Unstructured.from_dict(tree), or KIND.from_dict(tree)")
-    if isinstance(given, type):
-        raise TypeError(f"the class {given.__name__} was given where an object is meant; make one: {given.__name__}(metadata=...)")
-    raise TypeError(f"{_article(type(given).__name__)} was given where an object is meant")
+    if isinstance(value, type):
+        raise TypeError(f"the class {value.__name__} was given where an object is meant; make one: {value.__name__}(metadata=...)")
+    raise TypeError(f"{_article(type(value).__name__)} was given where an object is meant")
 
 
-def described(given: object) -> str:
-    """Names an argument for an error or a log line, without its contents: they may be secret.
+def described(value: object) -> str:
+    """Describe an argument for an error or a log line, without its contents, which may be secret.
 
-    Numbers and None are shown as they are; of objects and trees the kind and the name; of everything else, texts too, the type and size.
-    It never raises: an error that describes an argument must be able to do so.
+    Numbers and None are shown as they are; objects and trees by kind and name; everything else, texts too, by type and size.
+    It never raises, because errors call it.
 
     Example:
         >>> described({"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "..."}})
         'a dict (Secret shop/login)'
     """
     try:
-        return _described(given)
+        return _described(value)
     except Exception:  # noqa: BLE001 - methods of the argument's own class may raise anything
-        return _article(type(given).__name__)
+        return _article(type(value).__name__)
 
 
-def described_word(given: object) -> str:
-    """As ``described``, but a short word is shown: for arguments that take a name or a value of an enumeration, which may be misspelt.
+def described_word(value: object) -> str:
+    """Describe as ``described``, but show a short word: for arguments that take a name or a value of an enumeration, which may be misspelt.
 
     Example:
         >>> described_word("merg")
         "'merg'"
     """
-    return repr(str(given)) if isinstance(given, str) and _WORD.fullmatch(given) else described(given)
+    return repr(str(value)) if isinstance(value, str) and _WORD.fullmatch(value) else described(value)
 
 
 def _described(given: object) -> str:
@@ -116,7 +116,7 @@ def _place(namespace: object, name: object) -> str:
 
 
 def _name(given: object) -> str:
-    """A kind or a name as it is; "" for anything else."""
+    """Return a kind or a name as it is; "" for anything else."""
     return str(given) if isinstance(given, str) and len(given) <= _LONGEST_NAME and given.isprintable() else ""
 
 
@@ -126,9 +126,9 @@ def _counted(count: int, what: str) -> str:
 
 #: A text that may be a name or a value of an enumeration.
 _WORD = re.compile(r"[\w./+:-]{1,63}")
-#: Names of Kubernetes have at most so many characters.
+#: Maximum length of names in Kubernetes.
 _LONGEST_NAME = 253
-#: Size of a whole number that is shown.
+#: Limit of whole numbers that are shown.
 _BITS = 128
 _UNTYPED = 'Unstructured.of("v1", "Pod")'
 

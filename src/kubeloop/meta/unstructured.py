@@ -1,4 +1,4 @@
-"""Unstructured: an object of any kind as the tree that it is on the wire, with typed metadata over it."""
+"""Unstructured: an object of any kind as a JSON tree, with typed metadata over it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
-from kubeloop.meta.model import Source
+from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.resource import KindInfo, Resource, set_source, source_parts
 
@@ -17,7 +17,7 @@ _CLASSES: dict[tuple[str, str, str | None, bool | None], type[Unstructured]] = {
 
 
 class Unstructured(Resource):
-    """A kind without a class of its own: ``Deployment = Unstructured.of("apps/v1", "Deployment")``.
+    """An object of a kind without a generated class: ``Deployment = Unstructured.of("apps/v1", "Deployment")``.
 
     Guarantees
         ``obj["spec"]["replicas"]`` reads and writes the tree; ``obj.metadata`` is a typed view of ``obj["metadata"]`` that reads and
@@ -25,22 +25,28 @@ class Unstructured(Resource):
         The same arguments give the same class, so that informers and mappings are shared.
 
     Not guaranteed
-        Identity of ``obj["metadata"]`` or of lists inside ``obj.metadata`` across changes made on the other side: read them again.
+        The identity of ``obj["metadata"]`` or of lists inside ``obj.metadata`` after changes made on the other side: read them again.
     """
 
     content: dict[str, Any] = msgspec.field(default_factory=dict)
     _seen_typed: bytes = b"{}"
     _seen_tree: bytes = b""
-    #: The typed view while it has not been made: nobody has seen it, so the tree alone counts. Most trees are read without it.
+    #: The typed view, before the first use: it does not exist yet, so the tree alone counts. Most trees are read without it.
     _unread: ObjectMeta | None = None
-    #: The object's text while nobody has looked into it: a tree takes several times its memory, and much that is listed is never read.
+    #: The object's text, before the first access: a tree takes several times its memory, and many listed objects are never read.
     _text: bytes = b""
 
     __plain__: ClassVar[tuple[str, str, str | None, bool | None]]
 
     @staticmethod
     def of(api_version: str, kind: str, *, plural: str | None = None, namespaced: bool | None = None) -> type[Unstructured]:
-        """The class of a kind. Without ``plural`` and ``namespaced`` a client asks the server's discovery.
+        """Return the class of a kind.
+
+        Args:
+            api_version: Group and version, such as ``apps/v1``.
+            kind: The kind, such as ``Deployment``.
+            plural: The resource's name in URLs. None: a client asks the server's discovery.
+            namespaced: Whether objects have a namespace. None: a client asks the server's discovery.
 
         Raises:
             ValueError: ``api_version`` is malformed.
@@ -59,7 +65,7 @@ class Unstructured(Resource):
         """Wrap a tree (not copied). On ``Unstructured`` itself the tree's ``apiVersion`` and ``kind`` choose the class.
 
         Raises:
-            DecodeError: no kind, or not this class's.
+            DecodeError: the tree has no kind, or not this class's.
         """
         api_version, kind = content.get("apiVersion"), content.get("kind")
         target: type[Any] = cls
@@ -80,16 +86,17 @@ class Unstructured(Resource):
 
     @classmethod
     def from_text(cls, text: bytes) -> Self:
-        """An object of a kind that is known, as JSON; the tree is made when somebody first looks into the object.
+        """Build an object of a known kind from JSON; the tree is made at the first access to the object.
 
         Raises:
-            DecodeError: not an object, metadata that are no object, or another kind. What only a whole reading finds (text that is no
-                UTF-8) is raised by the first look.
+            DecodeError: the text is not an object, its metadata is not an object, or it has another kind. The first access raises errors
+            that
+                only a full decode finds (text that is not UTF-8).
         """
         try:
             head = _HEAD.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return cls.from_dict(_read_tree(text, cls.kind))  # says what is wrong
+            return cls.from_dict(_read_tree(text, cls.kind))  # raises the error
         if (head.api_version or cls.api_version, head.kind or cls.kind) != (cls.api_version, cls.kind):
             return cls.from_dict(_read_tree(text, cls.kind))
         obj = cls()
@@ -126,17 +133,17 @@ class Unstructured(Resource):
         _METADATA.__set__(self, value)
 
     def _read(self) -> None:
-        """Make the typed view, unless it is there."""
+        """Make the typed view, unless it exists."""
         if self._unread is None:
             return
         if self._unread is self._typed:
             self._pull()
-        else:  # a copy with other metadata: they are a change of what the tree says
+        else:  # a copy with other metadata: they replace the tree's
             self._seen_typed = msgspec.json.encode(_read_metadata(self.content.get("metadata"), self.kind))
         self._unread = None
 
     def synchronize(self) -> None:
-        """Bring typed metadata and tree together (done by every access; call it before reading ``content`` directly)."""
+        """Synchronise typed metadata and tree (every access does it; call it before reading ``content`` directly)."""
         if self._unread is not None:
             if self._unread is self._typed:
                 return
@@ -184,7 +191,7 @@ class Unstructured(Resource):
         self._seen_typed = msgspec.json.encode(live)
 
     def to_dict(self) -> dict[str, Any]:
-        """The tree itself (not a copy), with ``apiVersion`` and ``kind``."""
+        """Return the tree itself (not a copy), with ``apiVersion`` and ``kind``."""
         self.synchronize()
         if self.content.get("apiVersion") != self.api_version or self.content.get("kind") != self.kind:
             rest = {key: value for key, value in self.content.items() if key not in {"apiVersion", "kind"}}
@@ -209,7 +216,7 @@ class Unstructured(Resource):
         return key in self.content
 
     def get(self, *path: str, default: Any = None) -> Any:
-        """The value at ``path`` (``obj.get("spec", "replicas")``); ``default`` where any part is missing or null."""
+        """Return the value at ``path`` (``obj.get("spec", "replicas")``); ``default`` where any part is missing or null."""
         self.synchronize()
         at: Any = self.content
         for key in path:
@@ -229,7 +236,7 @@ class Unstructured(Resource):
         return list(self.content)
 
     def __copy__(self) -> Self:
-        self._read()  # twins share the view
+        self._read()  # both copies share the view
         return super().__copy__()
 
     def __replace__(self, **changes: Any) -> Self:
@@ -250,12 +257,12 @@ def _restore(plain: tuple[str, str, str | None, bool | None], content: dict[str,
     api_version, kind, plural, namespaced = plain
     obj = Unstructured.of(api_version, kind, plural=plural, namespaced=namespaced).from_dict(content)
     if source is not None:
-        set_source(obj, Source(type(obj), *source))
+        set_source(obj, DocumentSource(type(obj), *source))
     return obj
 
 
 class _AnyObject(msgspec.Struct):
-    """Whatever an object holds."""
+    """Any content of an object."""
 
 
 class _Head(msgspec.Struct):
@@ -279,13 +286,13 @@ _METADATA_READER = msgspec.json.Decoder(ObjectMeta)
 
 
 def _read_metadata(tree: Any, kind: str) -> ObjectMeta:
-    """Leniently: nulls and fields of another type count as missing, so that any tree can be held."""
+    """Decode leniently: nulls and fields of another type count as missing, so that every tree is accepted."""
     if tree is None:
         return ObjectMeta()
     if not isinstance(tree, dict):
         raise DecodeError(f"{kind}: metadata is not an object")
     try:
-        return _METADATA_READER.decode(msgspec.json.encode(tree))  # through bytes: managed fields are kept as bytes
+        return _METADATA_READER.decode(msgspec.json.encode(tree))  # through bytes: managed fields stay bytes
     except msgspec.ValidationError:
         pass
     kept = ObjectMeta()

@@ -1,4 +1,4 @@
-"""A certificate authority of one's own, as small as loopback TLS needs."""
+"""A minimal certificate authority for loopback TLS."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class IssuedCertificate:
 
 
 class CertificateAuthority:
-    """Issues certificates that whoever trusts ``certificate`` accepts. Keys are EC P-256; validity is counted in days from ``now``:
-    the time of the machine unless given (aware).
+    """Issues certificates that clients accept if they trust ``certificate``. Keys are EC P-256; validity is counted in days from ``now``:
+    the machine's time unless given (aware).
 
-    The start of validity lies five minutes back, so that clocks a little behind accept it.
+    The validity starts five minutes in the past, so that clocks a little behind accept it.
     """
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
@@ -37,7 +37,7 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, common_name: str, *, days: float = 365, now: datetime | None = None) -> CertificateAuthority:
-        """A new, self-signed authority."""
+        """Return a new, self-signed authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         builder = (
@@ -50,10 +50,10 @@ class CertificateAuthority:
 
     @classmethod
     def load(cls, certificate: bytes, key: bytes) -> CertificateAuthority:
-        """From PEM.
+        """Load an authority from PEM.
 
         Raises:
-            ValueError: not PEM, or not an EC key.
+            ValueError: the text is not PEM, or the key is not an EC key.
         """
         loaded = serialization.load_pem_private_key(key, None)
         if not isinstance(loaded, ec.EllipticCurvePrivateKey):
@@ -62,21 +62,21 @@ class CertificateAuthority:
 
     @property
     def certificate(self) -> bytes:
-        """PEM, to be given to everybody who shall trust what is issued."""
+        """The certificate as PEM, for everyone who shall trust the issued certificates."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def key(self) -> bytes:
-        """PEM, unencrypted: keep it in files of mode 0600 only."""
+        """The key as PEM, unencrypted: store it only in files of mode 0600."""
         return _pem(self._key)
 
     @property
     def expires(self) -> datetime:
-        """Nothing that it issues is valid any longer than this."""
+        """The end of the authority's validity; no issued certificate is valid longer."""
         return self._certificate.not_valid_after_utc
 
     def certify(self, builder: x509.CertificateBuilder) -> bytes:
-        """What ``builder`` describes, issued and signed (PEM). All but the issuer is the caller's to say."""
+        """Set the issuer on ``builder``, sign it, and return the certificate as PEM. The caller sets everything else."""
         builder = builder.issuer_name(self._certificate.subject)
         key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = builder.add_extension(key_id, critical=False).sign(self._key, hashes.SHA256())
@@ -94,10 +94,23 @@ class CertificateAuthority:
         days: float = 365,
         now: datetime | None = None,
     ) -> IssuedCertificate:
-        """A certificate for a client, a server, or both. To Kubernetes, ``common_name`` is the user and ``organizations`` its groups.
+        """Issue a certificate for a client, a server, or both.
+
+        Args:
+            common_name: The user name for Kubernetes, or the name of a server.
+            organizations: The groups of the user.
+            dns_names: Host names that the server is reached by.
+            ip_addresses: IP addresses that the server is reached by.
+            client: Allow client authentication.
+            server: Allow server authentication.
+            days: Validity from ``now``; never beyond the authority's own.
+            now: The start (aware). None: the machine's time.
+
+        Returns:
+            The certificate and its new private key.
 
         Raises:
-            ValueError: neither ``client`` nor ``server``, or a malformed address.
+            ValueError: ``client`` and ``server`` are both False, or an address is malformed.
         """
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH] * client + [ExtendedKeyUsageOID.SERVER_AUTH] * server
         if not usages:

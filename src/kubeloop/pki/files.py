@@ -1,4 +1,4 @@
-"""Files that hold secrets: readable by their owner only, and never half-written; among them an authority that outlives its process."""
+"""Writes files that hold secrets: readable by their owner only, and never half-written; loads authorities and keys from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def write_secret(path: Path, content: bytes) -> None:
     """Write ``content`` to ``path`` with mode 0600, atomically: readers see the old file or the whole new one.
 
     Raises:
-        OSError: the folder does not exist or is not writable; nothing is left behind then.
+        OSError: the folder does not exist or is not writable; no partial file stays.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp creates with mode 0600
     try:
@@ -30,10 +30,11 @@ def write_secret(path: Path, content: bytes) -> None:
 
 
 def kept_authority(folder: Path, common_name: str) -> CertificateAuthority:
-    """The authority in ``folder`` (``ca.crt`` and ``ca.key``); made and written there, mode 0600, the first time.
+    """Load the authority in ``folder`` (``ca.crt`` and ``ca.key``); create and write it, mode 0600, if it is missing.
 
     Raises:
-        ConfigError: the files hold no authority; the text names them. OSError: they cannot be read or written.
+        ConfigError: the files hold no authority; the text names them.
+        OSError: the files cannot be read or written.
     """
     certificate, key = folder / "ca.crt", folder / "ca.key"
     if certificate.exists() and key.exists():
@@ -51,16 +52,17 @@ def kept_authority(folder: Path, common_name: str) -> CertificateAuthority:
 
 
 def kept_signing_key(folder: Path) -> SigningKey:
-    """The key in ``folder`` (``sa.key``) that signs tokens of service accounts; made and written there, mode 0600, the first time.
+    """Load the key in ``folder`` (``sa.key``) that signs service account tokens; create and write it, mode 0600, if it is missing.
 
     Raises:
-        ConfigError: the file holds no key; the text names it. OSError: it cannot be read or written.
+        ConfigError: the file holds no key; the text names it.
+        OSError: the file cannot be read or written.
     """
     file = folder / "sa.key"
     if file.exists():
         try:
             return SigningKey.load(file.read_bytes())
-        except (ValueError, TypeError) as error:  # TypeError: it needs a password
+        except (ValueError, TypeError) as error:  # TypeError: the key needs a password
             raise ConfigError(f"{file} is no key that signs tokens: {error}; remove it, and a new one is made") from None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = SigningKey.create()

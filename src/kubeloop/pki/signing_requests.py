@@ -1,4 +1,4 @@
-"""Certificate signing requests (PKCS #10): read, and answered with a certificate.
+"""Reads and signs certificate signing requests (PKCS #10).
 
 Source: Kubernetes pkg/controller/certificates/authority (PermissiveSigningPolicy); RFC 2986, RFC 5280.
 """
@@ -15,9 +15,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
 from kubeloop.pki.authority import CertificateAuthority
 
-#: Certificates begin so much before now, for clocks that lag behind.
+#: Certificates begin this long before now, for clocks that lag behind.
 _BACKDATE = timedelta(minutes=5)
-#: Those that live shorter than this do not end so much earlier.
+#: Certificates with a shorter lifetime than this are not shortened by that time.
 _SHORT = timedelta(hours=8)
 
 _KEY_USAGES: Final = {
@@ -50,11 +50,11 @@ _EXTENDED: Final = {
 
 
 class SigningRefused(ValueError):
-    """A request that no certificate is made of; the text says why."""
+    """A certificate signing request was refused; the text says why."""
 
 
 def read_request(pem: bytes) -> x509.CertificateSigningRequest:
-    """Raises SigningRefused: not PEM of a request, or its signature is not by its own key."""
+    """Parse a request. Raises SigningRefused if it is not the PEM of a request, or was not signed with its own key."""
     try:
         request = x509.load_pem_x509_csr(pem)
         signed = request.is_signature_valid
@@ -66,7 +66,7 @@ def read_request(pem: bytes) -> x509.CertificateSigningRequest:
 
 
 def alternative_names(request: x509.CertificateSigningRequest) -> x509.SubjectAlternativeName:
-    """Of the request; empty where it has none."""
+    """Return the subject alternative names of the request; empty if it has none."""
     try:
         return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -78,12 +78,22 @@ def alternative_names(request: x509.CertificateSigningRequest) -> x509.SubjectAl
 def sign(
     authority: CertificateAuthority, request: x509.CertificateSigningRequest, usages: Iterable[str], lifetime: timedelta, now: datetime
 ) -> bytes:
-    """A certificate (PEM) with the request's subject, key and names, for ``usages`` (Kubernetes' words); never one of an authority.
+    """Issue a certificate (PEM) with the request's subject, key and names; never the certificate of an authority.
 
-    It ends with the authority's own at the latest. Other extensions that the request asks for are left out.
+        It ends at the latest with the authority's own. Other extensions of the request are left out.
 
-    Raises:
-        SigningRefused: a usage that there is not, a key of another kind than RSA, EC and Ed25519, or the authority has expired.
+        Args:
+            authority: Signs the certificate.
+            request: The request; its signature was checked by ``read_request``.
+            usages: Key usages by their Kubernetes names, such as ``client auth``.
+            lifetime: Validity from ``now``.
+            now: The present time (aware).
+
+    Returns:
+        The certificate as PEM.
+
+        Raises:
+            SigningRefused: a usage is unknown, the key is neither RSA, EC nor Ed25519, or the authority has expired.
     """
     key = request.public_key()
     if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
@@ -108,7 +118,7 @@ def sign(
         builder = builder.add_extension(x509.ExtendedKeyUsage(extended), critical=False)
     names = alternative_names(request)
     if list(names):
-        # Without a subject the names are all that there is, and must not be overlooked (RFC 5280, 4.2.1.6).
+        # Without a subject the certificate is identified only by its names, so clients must not ignore them (RFC 5280, 4.2.1.6).
         builder = builder.add_extension(names, critical=not list(request.subject))
     return authority.certify(builder)
 

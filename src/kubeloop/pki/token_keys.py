@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from kubeloop.types import JSONObject
 
-#: Curve by its name in ``cryptography``: its name in RFC 7518, the algorithm, bytes of a coordinate.
+#: Name of a curve in ``cryptography`` -> its name in RFC 7518, the algorithm, and the bytes of a coordinate.
 _CURVES: Final = {"secp256r1": ("P-256", "ES256", 32), "secp384r1": ("P-384", "ES384", 48), "secp521r1": ("P-521", "ES512", 66)}
-#: What an RSA key may have signed with. Never anything symmetric: a public key is no secret.
+#: Algorithms accepted for an RSA key. Never a symmetric one: a public key is no secret.
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 
@@ -31,12 +31,12 @@ _Public = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 
 
 class SignatureInvalid(Exception):
-    """The token was not signed with this key, or with an algorithm that is not the key's."""
+    """The token was not signed with this key, or with an algorithm that does not belong to the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyingKey:
-    """A public key. ``key_id`` is a hash of it; ``algorithm`` that of tokens that its private key signs here."""
+    """A public key. ``key_id`` is its hash; ``algorithm`` belongs to the tokens that its private key signs here."""
 
     key: _Public
     key_id: str
@@ -44,7 +44,7 @@ class VerifyingKey:
 
     @classmethod
     def of(cls, key: Any) -> VerifyingKey:
-        """Raises ValueError for a kind of key or a curve that Kubernetes does not sign with."""
+        """Wrap a public key. Raises ValueError for a kind of key or a curve that Kubernetes does not sign with."""
         if isinstance(key, rsa.RSAPublicKey):
             algorithm = "RS256"
         elif isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
@@ -55,10 +55,10 @@ class VerifyingKey:
         return cls(key, _base64(hashlib.sha256(der).digest()), algorithm)
 
     def verify(self, token: str) -> bytes:
-        """The payload of a token in compact form.
+        """Return the payload of a token in compact form, after checking its signature.
 
         Raises:
-            SignatureInvalid
+            SignatureInvalid: the signature does not fit.
         """
         from jwt import PyJWS, PyJWTError
 
@@ -70,7 +70,7 @@ class VerifyingKey:
         return payload
 
     def web_key(self) -> JSONObject:
-        """As a JSON Web Key."""
+        """Return the key as a JSON Web Key."""
         known: JSONObject = {"use": "sig", "kty": "RSA", "kid": self.key_id, "alg": self.algorithm}
         if isinstance(self.key, rsa.RSAPublicKey):
             numbers = self.key.public_numbers()
@@ -82,7 +82,7 @@ class VerifyingKey:
 
 
 class SigningKey:
-    """A private key. ``repr`` does not show it."""
+    """A private key that signs tokens. ``repr`` does not show it."""
 
     def __init__(self, key: _Private) -> None:
         self._key = key
@@ -93,15 +93,15 @@ class SigningKey:
 
     @classmethod
     def create(cls) -> SigningKey:
-        """A new one: EC P-256."""
+        """Return a new EC P-256 key."""
         return cls(ec.generate_private_key(ec.SECP256R1()))
 
     @classmethod
     def load(cls, pem: bytes) -> SigningKey:
-        """The first private key in PEM.
+        """Load the first private key in PEM.
 
         Raises:
-            ValueError: there is none that can be read, or it is of a kind that Kubernetes does not sign with.
+            ValueError: no readable key is in the text, or Kubernetes does not sign with keys of its kind.
         """
         for found in _PEM.finditer(pem):
             if found[1].endswith(b"PRIVATE KEY"):
@@ -113,11 +113,11 @@ class SigningKey:
 
     @property
     def pem(self) -> bytes:
-        """Unencrypted: keep it in files of mode 0600 only."""
+        """Return the key as PEM, unencrypted: store it only in files of mode 0600."""
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def sign(self, claims: Mapping[str, Any]) -> str:
-        """A token in compact form that says ``claims``."""
+        """Return a signed token in compact form with the given claims."""
         from jwt import PyJWS
 
         headers = {"kid": self.public.key_id, "typ": None}
@@ -125,7 +125,7 @@ class SigningKey:
 
 
 def verifying_keys(pem: bytes) -> list[VerifyingKey]:
-    """All RSA and EC keys in PEM: public, private, or of certificates. What cannot be read is passed over."""
+    """Return all RSA and EC keys in PEM: from public keys, private keys and certificates. Unreadable blocks are skipped."""
     found = []
     for block in _PEM.finditer(pem):
         try:
@@ -142,7 +142,7 @@ def verifying_keys(pem: bytes) -> list[VerifyingKey]:
 
 
 def legacy_token(key: SigningKey, account: JSONObject, secret: JSONObject) -> str:
-    """The token that a Secret of type ``kubernetes.io/service-account-token`` holds for its account: without audience and end.
+    """Return the token of a Secret of type ``kubernetes.io/service-account-token`` for its account: without audience and expiry.
 
     Source: k8s.io/kubernetes pkg/serviceaccount/legacy.go.
     """

@@ -1,4 +1,4 @@
-"""Files that may be replaced while they are in use."""
+"""Files that may be replaced while they are in use: change detection."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kubeloop.meta.errors import ConfigError
 
 
 class WatchedFile:
-    """A file by path; ``flag`` names it in errors. Whether it changed costs one look at its inode, not its content.
+    """A file by path; ``flag`` names it in errors. Detecting a change costs one ``stat``, not a read.
 
-    Replacing it (rename) and writing into it are both seen, unless length, inode and time of change all stay.
+    Both a replacement (rename) and an in-place write are detected, unless length, inode and modification time all stay.
     """
 
     def __init__(self, path: Path, flag: str) -> None:
@@ -20,7 +20,7 @@ class WatchedFile:
         self.flag = flag
 
     def mark(self) -> tuple[int, int, int] | None:
-        """Another one for another content; None: there is no such file now."""
+        """Return a mark that differs for other content; None if the file does not exist."""
         try:
             found = os.stat(self._text)  # noqa: PTH116 - half the price, with every request
         except OSError:
@@ -28,7 +28,7 @@ class WatchedFile:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def read(self) -> bytes:
-        """Raises ConfigError."""
+        """Return the content. Raises ConfigError if the file cannot be read."""
         try:
             return self.path.read_bytes()
         except OSError as fault:

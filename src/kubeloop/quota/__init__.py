@@ -1,4 +1,6 @@
-"""Resource quotas: what an object uses of them, by resource. For who enforces quotas and for who counts what is used."""
+"""Resource quotas: computes how much of each resource an object uses. For the admission plugin that enforces quotas and the controller that
+counts.
+"""
 
 from kubeloop.quota.amounts import Amounts, amounts_of, masked, plus, texts_of
 from kubeloop.quota.evaluators import EVALUATED, Evaluator, count_name, evaluator_of

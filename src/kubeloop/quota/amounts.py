@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kubeloop.meta.quantity import Quantity
 
-#: Never changed in place.
+#: Instances are never changed in place.
 Amounts = dict[str, Quantity]
 
 ZERO = Quantity(0)
@@ -14,7 +14,7 @@ ONE = Quantity(1)
 
 
 def amounts_of(texts: Mapping[str, str] | None) -> Amounts:
-    """Of a list of an object: ``status.used``, ``resources.requests`` ..."""
+    """Parse a resource list of an object: ``status.used``, ``resources.requests`` ..."""
     return {name: Quantity(text) for name, text in (texts or {}).items()}
 
 
@@ -27,7 +27,7 @@ def plus(first: Amounts, second: Amounts) -> Amounts:
 
 
 def larger(*several: Amounts) -> Amounts:
-    """By resource, the greatest."""
+    """Return the greatest amount of each resource."""
     found: Amounts = {}
     for one in several:
         for name, amount in one.items():
@@ -37,7 +37,7 @@ def larger(*several: Amounts) -> Amounts:
 
 
 def less_at_least_zero(first: Amounts, second: Amounts) -> Amounts:
-    """The difference, nothing where it would be negative."""
+    """Return the difference of two amounts, zero where it would be negative."""
     found = dict.fromkeys(second, ZERO)
     for name, amount in first.items():
         rest = amount - second[name] if name in second else amount

@@ -1,4 +1,6 @@
-"""Which resources of a quota each kind uses, and how much. Source: pkg/quota/v1/evaluator/core, k8s.io/apiserver pkg/quota/v1/generic."""
+"""Evaluators: which quota resources each kind uses, and how much. Source: pkg/quota/v1/evaluator/core, k8s.io/apiserver
+pkg/quota/v1/generic.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +12,46 @@ from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.quantity import Quantity
 from kubeloop.quota.amounts import ONE, ZERO, Amounts, larger, plus
 from kubeloop.quota.pods import is_pod_name, pod_usage, unsaid
-from kubeloop.quota.scopes import Scope, claim_meets, is_terminating, pod_meets, scopes_of
+from kubeloop.quota.scopes import QuotaScope, claim_meets, is_terminating, pod_meets, scopes_of
 from kubeloop.types import JSONObject
 
 _CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
 _CLAIM_NAMES = ("persistentvolumeclaims", "requests.storage")
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 _DEVICES = ".deviceclass.resource.k8s.io/devices"
-#: Devices that a claim for all of a class counts as, upstream's limit of devices in an allocation.
+#: The number of devices that a claim for all devices of a class counts as: upstream's limit of devices in an allocation.
 _MOST_DEVICES = 32
 
 
 def count_name(resource: GroupResource) -> str:
-    """``count/deployments.apps``: the name by which a quota limits how many there are."""
+    """Return ``count/deployments.apps``: the resource name by which a quota limits the number of objects."""
     return f"count/{resource}"
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """One kind of object. ``usage`` is told the time."""
+    """Computes what the objects of one kind use. ``usage`` takes the object and the present time."""
 
     resource: GroupResource
     is_used: Callable[[str], bool]
     usage: Callable[[JSONObject, datetime], Amounts]
-    #: Whether an update of this subresource may change what is used (``old`` and ``new`` given).
+    #: Whether an update of this subresource may change the usage (takes ``old`` and ``new``).
     minds_update: Callable[[str, JSONObject, JSONObject], bool] = lambda _subresource, _old, _new: False
-    meets: Callable[[Scope, JSONObject], bool] = lambda _scope, _obj: False
-    #: What the object must say to be counted, of these resources; a message or nothing.
+    meets: Callable[[QuotaScope, JSONObject], bool] = lambda _scope, _obj: False
+    #: The fields an object must set to be counted for these resources; a message if one is missing.
     unsaid: Callable[[list[str], JSONObject], str] = lambda _names, _obj: ""
 
     def names(self, hard: Iterable[str]) -> list[str]:
-        """Those of a quota's resources that this kind uses, sorted."""
+        """Return the resources of a quota that this kind uses, sorted."""
         return sorted(name for name in hard if self.is_used(name))
 
     def counts(self, quota: JSONObject, obj: JSONObject) -> bool:
-        """Whether ``quota`` counts ``obj``, by its scopes."""
+        """Whether the scopes of ``quota`` select ``obj``."""
         return all(self.meets(scope, obj) for scope in scopes_of(quota))
 
 
 def evaluator_of(resource: GroupResource) -> Evaluator:
-    """Of any kind; of one without rules of its own objects are counted."""
+    """Return the evaluator of a kind; a kind without special rules is counted by the number of its objects."""
     return EVALUATED.get(resource) or _counted(resource)
 
 
@@ -130,7 +132,7 @@ def _always_main(subresource: str, _old: JSONObject, _new: JSONObject) -> bool:
     return not subresource
 
 
-#: Kinds that use more than a place in storage, or have an older name for that.
+#: Kinds that use more than the number of objects, or have an older name for that number.
 EVALUATED: dict[GroupResource, Evaluator] = {
     one.resource: one
     for one in (

@@ -1,4 +1,4 @@
-"""What a pod uses of a quota. Source: pkg/quota/v1/evaluator/core/pods.go; k8s.io/component-helpers resource/helpers.go."""
+"""Computes a pod's usage of a quota. Source: pkg/quota/v1/evaluator/core/pods.go; k8s.io/component-helpers resource/helpers.go."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kubeloop.types import JSONObject
 _PLAIN = ("cpu", "memory", "ephemeral-storage")
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 POD_NAMES = frozenset({"count/pods", "pods", *_PLAIN, *(f"requests.{name}" for name in _PLAIN), *(f"limits.{name}" for name in _PLAIN)})
-#: Resources that each container must name where a quota limits them.
+#: Resources that each container must specify where a quota limits them.
 _MUST_SAY = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 
 
 def is_pod_name(name: str) -> bool:
-    """Whether pods use the resource of a quota."""
+    """Whether pods use the quota resource ``name``."""
     if name in POD_NAMES or name.startswith(("hugepages-", "requests.hugepages-")):
         return True
     if not name.startswith("requests."):
@@ -27,7 +27,7 @@ def is_pod_name(name: str) -> bool:
 
 
 def unsaid(names: list[str], pod: JSONObject) -> str:
-    """What containers must specify and do not, as a message; empty: nothing."""
+    """Return a message with the resources that containers must specify and do not; empty if they specify all."""
     spec = pod.get("spec") or {}
     if _has_pod_level(spec):
         return ""
@@ -43,7 +43,7 @@ def unsaid(names: list[str], pod: JSONObject) -> str:
 
 
 def pod_usage(pod: JSONObject, now: datetime) -> Amounts:
-    """A pod that should be gone by ``now`` uses nothing but its place in storage."""
+    """Return a pod's usage. A pod that should be gone by ``now`` uses only its object count."""
     counted = {"count/pods": ONE}
     if not _is_alive(pod, now):
         return counted
@@ -51,7 +51,7 @@ def pod_usage(pod: JSONObject, now: datetime) -> Amounts:
 
 
 def pod_requests(pod: JSONObject) -> Amounts:
-    """Return what a pod needs of a node as a whole: of its containers, or of itself where it says so, and its overhead."""
+    """Return the requests of a pod as a whole: the pod's own if set, else the sum of its containers; plus overhead."""
     return _needs(pod, "requests")
 
 
@@ -93,7 +93,7 @@ def _has_pod_level(spec: JSONObject) -> bool:
 
 
 def _needs(pod: JSONObject, part: str) -> Amounts:
-    """What a pod needs as a whole (``part``: requests or limits): of its containers, or of itself where it says so, and its overhead."""
+    """Return requests or limits (``part``) of a pod as a whole: the pod's own if set, else those of its containers; plus overhead."""
     spec = pod.get("spec") or {}
     found = _of_containers(pod, part)
     for name, amount in amounts_of((spec.get("resources") or {}).get(part)).items():
@@ -106,7 +106,7 @@ def _needs(pod: JSONObject, part: str) -> Amounts:
 
 
 def _of_containers(pod: JSONObject, part: str) -> Amounts:
-    """Init containers run one after the other, but sidecars run on beside all that follow."""
+    """Sum up the containers. Init containers run one after the other, but sidecars keep running beside all later containers."""
     spec = pod.get("spec") or {}
     total: Amounts = {}
     for container in spec.get("containers") or ():
@@ -124,7 +124,7 @@ def _of_containers(pod: JSONObject, part: str) -> Amounts:
 
 
 def _effective(pod: JSONObject, container: JSONObject, part: str) -> Amounts:
-    """While a container is resized it uses the larger of what it has, what it was promised, and what it asks for."""
+    """Return a container's amounts; during a resize the larger of actual, allocated and requested amounts."""
     wanted = amounts_of((container.get("resources") or {}).get(part))
     status = next((one for one in _statuses(pod) if one.get("name") == container["name"]), None)
     if status is None or status.get("resources") is None:

@@ -1,4 +1,4 @@
-"""Scopes of a quota: which pods and claims it counts. Source: pkg/quota/v1/evaluator/core (podMatchesScopeFunc, pvcMatchesScopeFunc)."""
+"""Scopes of a quota: select the counted pods and claims. Source: pkg/quota/v1/evaluator/core (podMatchesScopeFunc, pvcMatchesScopeFunc)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubeloop.meta.quantity import Quantity
 from kubeloop.types import JSONObject
 
 
-class Scope(NamedTuple):
+class QuotaScope(NamedTuple):
     """One condition. ``operator``: Exists, DoesNotExist, In, NotIn."""
 
     name: str
@@ -17,17 +17,17 @@ class Scope(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-def scopes_of(quota: JSONObject) -> list[Scope]:
-    """All that an object must meet to be counted by ``quota``."""
+def scopes_of(quota: JSONObject) -> list[QuotaScope]:
+    """Return all conditions that an object must meet to be counted by ``quota``."""
     spec = quota.get("spec") or {}
     selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     return [
-        *(Scope(name) for name in spec.get("scopes") or ()),
-        *(Scope(one.get("scopeName", ""), one.get("operator", ""), tuple(one.get("values") or ())) for one in selected),
+        *(QuotaScope(name) for name in spec.get("scopes") or ()),
+        *(QuotaScope(one.get("scopeName", ""), one.get("operator", ""), tuple(one.get("values") or ())) for one in selected),
     ]
 
 
-def pod_meets(scope: Scope, pod: JSONObject) -> bool:
+def pod_meets(scope: QuotaScope, pod: JSONObject) -> bool:
     spec = pod.get("spec") or {}
     match scope.name:
         case "Terminating":
@@ -46,7 +46,7 @@ def pod_meets(scope: Scope, pod: JSONObject) -> bool:
     return False
 
 
-def claim_meets(scope: Scope, claim: JSONObject) -> bool:
+def claim_meets(scope: QuotaScope, claim: JSONObject) -> bool:
     if scope.name != "VolumeAttributesClass":
         return False
     status = claim.get("status") or {}
@@ -59,13 +59,13 @@ def claim_meets(scope: Scope, claim: JSONObject) -> bool:
 
 
 def is_terminating(pod: JSONObject) -> bool:
-    """Whether the pod ends by itself, by a deadline."""
+    """Whether the pod has a deadline (activeDeadlineSeconds)."""
     deadline = (pod.get("spec") or {}).get("activeDeadlineSeconds")
     return deadline is not None and deadline >= 0
 
 
 def is_best_effort(spec: JSONObject) -> bool:
-    """Whether nobody asks for cpu or memory."""
+    """Whether no container sets requests or limits of cpu or memory."""
     whole = spec.get("resources")
     parts = [whole] if whole is not None else [one.get("resources") or {} for one in _containers(spec)]
     asked = ((part.get(kind) or {}).get(name) for part in parts for kind in ("requests", "limits") for name in ("cpu", "memory"))
@@ -77,8 +77,8 @@ def _containers(spec: JSONObject) -> Iterator[JSONObject]:
     yield from spec.get("containers") or ()
 
 
-def _selects(scope: Scope, names: Collection[str]) -> bool:
-    """``names``: what the object has of the scope; one that is selected suffices."""
+def _selects(scope: QuotaScope, names: Collection[str]) -> bool:
+    """``names``: the object's values for the scope; one selected value suffices."""
     match scope.operator:
         case "Exists":
             return bool(names)

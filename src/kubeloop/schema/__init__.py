@@ -1,4 +1,4 @@
-"""Schemas of built-in kinds and of custom resources: one node type, one shipped document, read on demand."""
+"""Schemas of built-in kinds and custom resources: one node type, and one shipped document that is read on demand."""
 
 from kubeloop.schema.document import (
     GroupInfo,

@@ -1,10 +1,10 @@
-"""Short descriptions of the fields that people touch most, in our own words; for ``kubectl explain`` where nothing was imported."""
+"""Short descriptions of the most used fields, in our own words; for ``kubectl explain`` while no descriptions are imported."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Definitions by their last names, fields indented below them.
+#: Definitions by the last part of their names, fields indented below them.
 _TEXTS: Final = """
 io.k8s.apimachinery.pkg.apis.meta.v1
 ObjectMeta: What every stored object has besides its content: its name, its owners, its history.
@@ -15,7 +15,7 @@ ObjectMeta: What every stored object has besides its content: its name, its owne
     annotations: Texts by key for people and programs. Selectors do not see them.
     uid: Identifies this object for ever, also after another one takes its name. The server sets it.
     resourceVersion: Changes with each write. An update that names an old one is refused with a conflict.
-    generation: Counts changes of what is wanted, so that a controller knows which state it has seen.
+    generation: Counts changes of the desired state, so that a controller knows which state it has seen.
     creationTimestamp: When the server stored the object first.
     deletionTimestamp: When the deletion was asked for. The object stays until its finalizers are gone.
     deletionGracePeriodSeconds: Seconds that the object has to end, once its deletion was asked for.
@@ -23,7 +23,7 @@ ObjectMeta: What every stored object has besides its content: its name, its owne
     ownerReferences: Objects that this one belongs to. When all of them are gone, the garbage collector deletes it.
     managedFields: Which writer owns which fields. Server-side apply maintains it.
 OwnerReference: Points to an object that owns another, in the same namespace or in none.
-    controller: Whether this owner is the one that controls the object.
+    controller: Whether this owner controls the object.
     blockOwnerDeletion: Whether a foreground deletion of the owner waits for the object.
 LabelSelector: Selects objects whose labels meet all that it says; an empty one selects all objects.
     matchLabels: Labels that an object must have, with these values.
@@ -54,7 +54,7 @@ PodSpec: What a pod runs, and where and how.
     priorityClassName: How important the pod is when nodes are full.
     hostNetwork: Whether the pod uses the network of its node.
     activeDeadlineSeconds: Seconds after which the pod is ended, counted from its start.
-PodStatus: What is known of a pod that runs, or has run.
+PodStatus: The observed state of a pod that runs, or has run.
     phase: Pending, Running, Succeeded, Failed or Unknown.
     conditions: Scheduled, initialized, ready: with reasons.
     podIP: The pod's address in the cluster's network.
@@ -70,7 +70,7 @@ Container: One program in a pod, with its image, its settings and its limits.
     env: Environment variables: values, or where to take them from.
     envFrom: ConfigMaps and Secrets all of whose keys become environment variables.
     ports: Ports that the program listens on. They are open whether they are listed or not.
-    resources: CPU, memory and other resources: what is reserved, and the limit.
+    resources: CPU, memory and other resources: the reserved amounts and the limits.
     volumeMounts: Which volumes appear at which paths.
     livenessProbe: A check whose failure restarts the container.
     readinessProbe: A check whose failure takes the pod out of its services.
@@ -172,7 +172,7 @@ NetworkPolicy: Says which traffic pods may send and receive.
 io.k8s.api.rbac.v1
 Role: Rights within a namespace.
     rules: Which verbs are allowed on which resources.
-ClusterRole: Rights in all namespaces, and on what is in none.
+ClusterRole: Rights in all namespaces, and on cluster-scoped objects.
     rules: Which verbs are allowed on which resources.
 RoleBinding: Gives a role's rights to users, groups and service accounts, in one namespace.
     subjects: Who gets the rights.
@@ -194,13 +194,13 @@ OF_KINDS: Final = {
     "apiVersion": "The API group and version in which the object is written, such as apps/v1.",
     "kind": "The type of the object, such as Deployment.",
     "metadata": "The object's name, namespace, labels and the like.",
-    "spec": "What is wanted.",
-    "status": "What is, as controllers report it.",
+    "spec": "The desired state.",
+    "status": "The observed state, as controllers report it.",
 }
 
 
 def common_descriptions() -> dict[str, dict[str, str]]:
-    """Texts by definition and field; the definition's own text has the empty name."""
+    """Return texts by definition and field; the definition's own text has the empty name."""
     found: dict[str, dict[str, str]] = {}
     prefix, fields = "", dict[str, str]()
     for line in _TEXTS.strip().splitlines():

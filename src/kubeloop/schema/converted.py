@@ -1,6 +1,6 @@
-"""Trees that never were JSON: how apimachinery turns the maps that a strategic merge made into the Go type of a built-in kind.
+"""Converts trees as apimachinery does after a strategic merge: from the merged map to the Go type of a built-in kind.
 
-Source: k8s.io/apimachinery pkg/runtime/converter.go (DefaultUnstructuredConverter), as the server answers.
+Source: k8s.io/apimachinery pkg/runtime/converter.go (DefaultUnstructuredConverter), with the server's messages.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from kubeloop.types import JSONObject
 
 Convert = Callable[[Any], Any]
 
-#: What the processor makes of a float that no integer holds.
+#: The processor's result for a float beyond every integer.
 _NO_INTEGER = -(1 << 63)
 
 
 def converted(obj: Mapping[str, Any], gvk: GroupVersionKind) -> JSONObject:
-    """``obj`` with the numbers that its fields hold: a new tree, to be conformed (``strict.conform``).
+    """Return ``obj`` with numbers converted to the types of its fields: a new tree, to be passed to ``strict.conform``.
 
     Guarantees
-        Integers are cut off to the bits of their field, and fractions without a remainder are integers. Unknown fields, nulls and
-        empty values stay, for they are conformed as those of any body. The kind is not looked at.
+        Integers are truncated to the bits of their field, and fractions without a remainder become integers. Unknown fields, nulls and
+        empty values stay, because ``conform`` handles them as in any body. The kind is not checked.
 
     Raises:
-        DecodeError: a value of the wrong type; the first in the order of the type's fields, in the words of Go's converter.
+        DecodeError: a value has the wrong type; reports the first in the order of the type's fields, in the words of Go's converter.
         KeyError: ``gvk`` is not a built-in kind.
     """
     index = wire_types().kind(gvk)
@@ -63,12 +63,12 @@ def _converter(index: int) -> Convert:
 
 
 def _kind(value: Any) -> str:
-    """The ``reflect.Kind`` of a value in an unstructured tree."""
+    """Return the ``reflect.Kind`` of a value in an unstructured tree."""
     match value:
         case bool():
             return "bool"
         case int():
-            # What 64 bits do not hold was read as a float.
+            # An integer beyond 64 bits was read as a float.
             return "int64" if fits(value, "int64") else "float64"
         case float():
             return "float64"
@@ -101,7 +101,7 @@ def _map(kind: WireType) -> Convert:
         if not isinstance(value, dict):
             raise DecodeError(f"cannot restore map from {_kind(value)}")
         element = _converter(kind.element)
-        # Go goes through a map in any order.
+        # Go iterates over a map in any order.
         return {name: element(value[name]) for name in sorted(value)}
 
     return convert
@@ -137,7 +137,7 @@ def _scalar(kind: WireType) -> Convert:
         if value is None or _kind(value) in accepted:
             return value
         if kind.category == "string" and _kind(value) == "int64":
-            # Go's language converts a number to a text (of one letter), JSON does not: hence other words than for a bool.
+            # Go converts a number to a text of one letter, JSON does not: hence other words than for a bool.
             raise DecodeError(f"cannot convert int64 to {kind.name}")
         raise DecodeError(f"unrecognized type: {kind.category}")
 
@@ -160,7 +160,7 @@ def _whole(value: Any, category: str, name: str) -> Any:
 
 
 def _own_reader(index: int) -> Convert:
-    """Types that read JSON by themselves (times, quantities, CRD schemas): the path to their field is not known to them."""
+    """Convert types with a special JSON decoder (times, quantities, CRD schemas): their errors do not know the path of the field."""
 
     def convert(value: Any) -> Any:
         strict.read(index, value)

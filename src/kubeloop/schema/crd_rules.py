@@ -1,6 +1,7 @@
-"""Rules for each node of a CRD's ``openAPIV3Schema`` beyond being structural: types, list types, what OpenAPI has and CRDs do not.
+"""Validation rules for the nodes of a CRD's ``openAPIV3Schema`` beyond being structural: types, list types, features that CRDs do not
+allow.
 
-Source: apiextensions-apiserver validation of CustomResourceDefinitions (messages and order are its).
+Source: apiextensions-apiserver validation of CustomResourceDefinitions (same messages and order).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _META: Final = ("metadata", "kind", "apiVersion")
 _UNSUPPORTED: Final = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
 _REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
-#: With a status subresource, the root may say no more than this: the schema of the status is cut out of it.
+#: With a status subresource, the root may have only these keys, because the status schema is cut out of it.
 _ROOT_WITH_STATUS: Final = (
     "Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum", "MaxLength", "MinLength",
     "Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties", "ExternalDocs", "Example",
@@ -35,9 +36,13 @@ _ROOT_WITH_STATUS: Final = (
 
 
 def check_schema(schema: JSONObject, path: str, *, has_status: bool, metadata_rules: MetadataRules) -> list[FieldError]:
-    """Every fault of the ``openAPIV3Schema`` at ``path`` (``spec.versions[0].schema.openAPIV3Schema``).
+    """Return every fault of the ``openAPIV3Schema`` at ``path`` (``spec.versions[0].schema.openAPIV3Schema``).
 
-    ``metadata_rules`` judge metadata of resources in defaults.
+    Args:
+        schema: The schema as JSON.
+        path: Its path, for errors.
+        has_status: Whether the version has a status subresource.
+        metadata_rules: Validates the metadata of resources in defaults.
     """
     faults: list[FieldError] = []
     if has_status:
@@ -53,7 +58,7 @@ def check_schema(schema: JSONObject, path: str, *, has_status: bool, metadata_ru
 
 
 def unrecognised_formats(schema: Any) -> Iterator[str]:
-    """Formats that are stored and ignored; Kubernetes warns of each when the CRD is written."""
+    """Yield formats that are stored and ignored; Kubernetes warns about each when the CRD is written."""
     if not isinstance(schema, dict):
         return
     name = schema.get("format")
@@ -88,7 +93,7 @@ def _root_with_status(schema: JSONObject, path: str) -> Iterator[FieldError]:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What an ancestor forbids: ``no_defaults`` says why (with a leading space), ``in_metadata`` that this describes object metadata."""
+    """Restrictions from ancestors: ``no_defaults`` is the reason (with a leading space); ``in_metadata``: within object metadata."""
 
     no_defaults: str | None = None
     in_metadata: bool = False
@@ -238,7 +243,7 @@ def _set_and_map_items(schema: JSONObject, path: str) -> Iterator[FieldError]:
 
 
 def _rules(schema: JSONObject, path: str) -> Iterator[FieldError]:
-    """The form of CEL rules; their expressions are checked by the server, with what it knows of their costs."""
+    """Check the form of CEL rules; the server checks their expressions and costs."""
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or []):
         at = f"{path}.x-kubernetes-validations[{index}]"
         text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
@@ -274,7 +279,7 @@ def _leads_somewhere(schema: JSONObject, field_path: str) -> bool:
 
 
 class _Defaults:
-    """Defaults must be valid where they stand, and hold no field that would be pruned."""
+    """Checks that defaults are valid at their position, and contain no field that would be pruned."""
 
     def __init__(self, path: str, metadata_rules: MetadataRules) -> None:
         self.path = path

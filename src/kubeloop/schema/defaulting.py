@@ -1,6 +1,6 @@
-"""Defaulting: missing fields, and nulls where null is not allowed, get the default that the schema gives.
+"""Defaulting: sets the schema's default for missing fields, and for nulls where null is not allowed.
 
-Runs on requests and on what is read from storage alike. Source: Kubernetes documentation "Defaulting".
+Runs both on requests and on stored objects. Source: Kubernetes documentation "Defaulting".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubeloop.schema.structural import default_of
 
 
 def apply_defaults(value: Any, schema: TypeSchema | None) -> None:
-    """Fill in the defaults below ``value``, in place. A default of an object applies before the defaults inside that object."""
+    """Set the defaults below ``value``, in place. The default of an object applies before the defaults inside that object."""
     if schema is None:
         return
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
 """Descriptions of built-in definitions and their fields: our own short ones, or those imported from an OpenAPI document.
 
-The project carries none of Kubernetes' prose. Whoever wants it imports it (``kubeloop descriptions import``) into a file of the user's.
+The project carries none of Kubernetes' prose. Users may import it (``kubeloop descriptions import``) into a file of theirs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAVE: Final = "save one with: kubectl get --raw /openapi/v2"
 
 
 class _File(msgspec.Struct):
-    """What is written: texts of definitions, and nothing else of the server that they come from."""
+    """The content of the file: texts of definitions, without other data of their server."""
 
     definitions: Texts
     version: int = 1
@@ -49,11 +49,11 @@ class Descriptions:
 
     @cached_property
     def digest(self) -> str:
-        """Identifies the texts."""
+        """A hash that identifies the texts."""
         return hashlib.sha256(msgspec.json.encode(self._texts, order="sorted")).hexdigest()
 
     def describe(self, name: str, tree: JSONObject) -> JSONObject:
-        """Set the descriptions of a definition, in version 2 or 3; in place. A reference that stands alone stays so."""
+        """Set the descriptions of a definition, OpenAPI version 2 or 3, in place. A lone reference stays as it is."""
         texts = self._texts.get(name, {})
         own = texts.get("", "")
         if not self._imported:
@@ -68,10 +68,10 @@ class Descriptions:
 
 
 def texts_of(document: Any, name: str) -> Texts:
-    """The descriptions in an OpenAPI document, version 2 or 3. ``name`` says in errors which document it is.
+    """Return the descriptions in an OpenAPI document, version 2 or 3. ``name`` names the document in errors.
 
     Raises:
-        ConfigError: it is no OpenAPI document, or none of its definitions has a description.
+        ConfigError: the document is not OpenAPI, or none of its definitions has a description.
     """
     if not isinstance(document, dict):
         raise ConfigError(f"{name}: expected an OpenAPI document, a JSON object, found {type(document).__name__}; {_SAVE}")
@@ -100,13 +100,13 @@ def _texts_in(schema: Any, place: str) -> Iterator[tuple[str, str]]:
 
 
 def cache_file() -> Path:
-    """Where imported descriptions are: ``$XDG_CACHE_HOME/kubeloop/descriptions.json``, or below ``~/.cache``."""
+    """Return the path of imported descriptions: ``$XDG_CACHE_HOME/kubeloop/descriptions.json``, or below ``~/.cache``."""
     folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (folder if folder.is_absolute() else Path.home() / ".cache") / "kubeloop" / "descriptions.json"
 
 
 def save(texts: Texts, path: Path) -> None:
-    """Write texts, in one step, readable by the user alone.
+    """Write texts atomically to a file that only the user can read.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -128,10 +128,10 @@ def save(texts: Texts, path: Path) -> None:
 
 
 def load(path: Path) -> Texts:
-    """Texts that ``save`` wrote; empty where nothing was imported.
+    """Return the texts that ``save`` wrote; empty if none were imported.
 
     Raises:
-        ConfigError: the file is something else.
+        ConfigError: the file has another format.
     """
     try:
         data = path.read_bytes()

@@ -1,7 +1,7 @@
-"""The schema document that ships with the package: every definition of Kubernetes' API, and what a default server serves.
+"""The schema document that ships with the package: every definition of Kubernetes' API, and the resources of a default server.
 
-Made by ``kubeloop generate schema`` from a server's OpenAPI documents and discovery; carries no descriptions. Definitions are
-decoded when first asked for.
+``kubeloop generate schema`` makes it from a server's OpenAPI documents and discovery; it has no descriptions. Definitions are
+decoded at the first use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SubresourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
 
 
 class ResourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A resource in one version, as discovery tells it."""
+    """A resource in one version, as discovery lists it."""
 
     gvr: GroupVersionResource
     kind: str
@@ -40,11 +40,11 @@ class ResourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[SubresourceInfo, ...] = ()
-    #: Fields that selectors of this resource may name, in the server's words; empty where it was not tried (create-only resources).
+    #: Fields that selectors of this resource may name, in the server's words; empty where it is unknown (create-only resources).
     selectable_fields: tuple[str, ...] = ()
-    #: As legacy discovery shows it, to clients that guess from it whether the stored encoding changed.
+    #: The storage version hash of legacy discovery, from which clients guess whether the stored encoding changed.
     storage_version_hash: str = ""
-    #: Whether a default server serves it; alpha and beta versions are known but off.
+    #: Whether a default server serves it; alpha and beta versions are known but disabled.
     served: bool = True
 
     @property
@@ -70,12 +70,12 @@ class GroupInfo(msgspec.Struct, frozen=True, rename="camel"):
         return GroupVersion(self.name, self.versions[0])
 
 
-class Document(msgspec.Struct, rename="camel"):
-    """The document as it lies in its file."""
+class SchemaDocument(msgspec.Struct, rename="camel"):
+    """The content of the file."""
 
-    #: Of the Kubernetes release it was made from: "1.36".
+    #: The Kubernetes release it was made from: "1.36".
     version: str
-    #: In the order in which discovery lists them, the core group first.
+    #: The groups in the order of discovery, the core group first.
     groups: tuple[GroupInfo, ...]
     resources: tuple[ResourceInfo, ...]
     #: "GROUP/VERSION/KIND" to definition name.
@@ -88,35 +88,35 @@ class Schemas:
     """Definitions by name and by kind, and the resources that serve them.
 
     Guarantees
-        The same node object for the same definition, always. Reading never fails for a name that ``names()`` yields.
+        The same definition always gives the same node object. Reading never fails for a name that ``names()`` yields.
 
     Not guaranteed
-        Descriptions: there are none. Defaults and enums of versions that a default server does not serve.
+        Descriptions are missing, and so are defaults and enums of versions that a default server does not serve.
 
     Raises
-        KeyError: from ``definition`` and ``resolve``, for a name that the document does not have.
+        KeyError: ``definition`` and ``resolve`` raise it for a name that the document does not have.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: SchemaDocument) -> None:
         self._document = document
         self._nodes: dict[str, TypeSchema] = {}
         self._decoder = msgspec.json.Decoder(TypeSchema)
 
     @classmethod
     def decode(cls, data: bytes) -> Schemas:
-        """From the bytes of a (decompressed) document.
+        """Decode the bytes of a (decompressed) document.
 
         Raises:
-            msgspec.DecodeError: not a schema document.
+            msgspec.DecodeError: the bytes are not a schema document.
         """
-        return cls(msgspec.json.decode(data, type=Document))
+        return cls(msgspec.json.decode(data, type=SchemaDocument))
 
     @property
     def version(self) -> str:
         return self._document.version
 
     def names(self) -> Iterator[str]:
-        """Names of all definitions, sorted."""
+        """Yield the names of all definitions, sorted."""
         return iter(self._document.definitions)
 
     def __contains__(self, name: object) -> bool:
@@ -132,13 +132,15 @@ class Schemas:
         return node
 
     def resolve(self, node: TypeSchema) -> TypeSchema:
-        """The definition that a reference names; any other node itself. What stands beside a reference (its default) stays on ``node``."""
+        """Return the definition that a reference names; other nodes are returned as they are. Siblings of a reference (its default) stay on
+        ``node``.
+        """
         while node.ref:
             node = self.definition(node.ref)
         return node
 
     def kind_name(self, gvk: GroupVersionKind) -> str | None:
-        """Name of the definition of a kind (lists and options too), None for one that is not built in."""
+        """Return the name of the definition of a kind (lists and options too), None for a kind that is not built in."""
         return self._document.kinds.get("/".join(gvk))
 
     def kind(self, gvk: GroupVersionKind) -> TypeSchema | None:
@@ -146,32 +148,32 @@ class Schemas:
         return None if name is None else self.definition(name)
 
     def kinds(self) -> Iterator[tuple[GroupVersionKind, str]]:
-        """Every kind with the name of its definition."""
+        """Yield every kind with the name of its definition."""
         for key, name in self._document.kinds.items():
             group, version, kind = key.rsplit("/", 2)
             yield GroupVersionKind(group, version, kind), name
 
     def groups(self) -> tuple[GroupInfo, ...]:
-        """Served groups in discovery's order."""
+        """Return the served groups in discovery's order."""
         return self._document.groups
 
     def resources(self) -> tuple[ResourceInfo, ...]:
-        """What a default server serves, in discovery's order."""
+        """Return the resources of a default server, in discovery's order."""
         return tuple(resource for resource in self._document.resources if resource.served)
 
     def all_resources(self) -> tuple[ResourceInfo, ...]:
-        """With the alpha and beta ones that a default server leaves off."""
+        """Return all resources, including the alpha and beta ones that a default server disables."""
         return self._document.resources
 
 
 def _read(name: str) -> bytes:
-    # The gzip module costs more to import than the document costs to read.
+    # Importing the gzip module costs more than reading the document.
     return zlib.decompress(Path(__file__).with_name(name).read_bytes(), wbits=zlib.MAX_WBITS | 16)
 
 
 @cache
 def builtin() -> Schemas:
-    """The schemas of Kubernetes' own kinds; read once for each process."""
+    """Return the schemas of Kubernetes' own kinds; read once per process."""
     return Schemas.decode(_read(DOCUMENT))
 
 
@@ -181,15 +183,15 @@ def _paths() -> dict[str, msgspec.Raw]:
 
 
 def openapi_paths() -> Mapping[str, msgspec.Raw]:
-    """``paths`` of each OpenAPI v3 document of a default server (``api/v1``, ``apis/apps``, ``version`` ...), without descriptions.
+    """Return ``paths`` of each OpenAPI v3 document of a default server (``api/v1``, ``apis/apps``, ``version`` ...), without descriptions.
 
-    Read on demand and kept: about 1.2 MB of JSON. Decode one with ``openapi_paths_of``.
+    Read on demand and cached: about 1.2 MB of JSON. Decode one with ``openapi_paths_of``.
     """
     return _paths()
 
 
 def openapi_paths_of(document: str) -> dict[str, Any]:
-    """A fresh tree of the paths of one OpenAPI v3 document.
+    """Return a new tree of the paths of one OpenAPI v3 document.
 
     Raises:
         KeyError: a default server has no such document.

@@ -15,17 +15,21 @@ from kubeloop.meta.names import dns1035_label
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.object_metadata import by_name, conform_metadata
 
-#: What is wrong with an ObjectMeta that stands at a path.
+#: Validates an ObjectMeta at a path; returns its faults.
 MetadataRules: TypeAlias = Callable[[dict[str, Any], str], Iterable[FieldError]]
 
 
 def coerce_metadata(value: Any, schema: TypeSchema, path: str = "", *, drop_malformed: bool = False) -> list[str]:
-    """Bring ``metadata`` of embedded resources into the form of its Go type, in place; returns the paths of unknown fields, which go.
+    """Convert ``metadata`` of embedded resources to its Go type, in place; return the paths of unknown fields, which are removed.
 
-    ``drop_malformed``: what is malformed goes too, instead of being an error.
+    Args:
+        value: The object, or a part of it.
+        schema: Its schema.
+        path: Its path, for the result.
+        drop_malformed: Remove malformed fields, too, instead of raising an error.
 
-    Raises:
-        DecodeError: apiVersion or kind is no string, or a field of metadata has another type.
+        Raises:
+            DecodeError: apiVersion or kind is not a string, or a field of metadata has another type.
     """
     unknown: list[str] = []
     _coerce(value, schema, path, unknown, drop_malformed)
@@ -67,7 +71,14 @@ def _coerce_resource(value: dict[str, Any], dot: str, unknown: list[str], drop: 
 
 
 def check_metadata(value: Any, schema: TypeSchema, rules: MetadataRules, path: str = "") -> list[FieldError]:
-    """Faults of apiVersion, kind and metadata of every embedded resource below ``value``; the root is one only if the schema says so."""
+    """Return the faults of apiVersion, kind and metadata of every embedded resource below ``value``.
+
+    Args:
+        value: The object, or a part of it; it counts itself only if the schema says so.
+        schema: Its schema.
+        rules: Validates the metadata.
+        path: Its path, for errors.
+    """
     return list(_value(value, schema, rules, path))
 
 
@@ -115,5 +126,5 @@ def _metadata(given: Any, rules: MetadataRules, path: str) -> Iterator[FieldErro
     except DecodeError as exc:
         yield invalid(path, by_name(given), str(exc))
         return
-    # A template's object has no name yet, and what has no namespace is not in one.
+    # A template's object has no name yet, and without a namespace it is in none.
     yield from rules(metadata if metadata.get("name") else {**metadata, "name": "fakename"}, path)

@@ -17,14 +17,14 @@ _LETTERS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class FieldPathError(ValueError):
-    """The path cannot be, or points at nothing; the text is what Kubernetes says."""
+    """The path is malformed or leads to no field; the text is Kubernetes' message."""
 
 
 def normalise(path: str, schema: TypeSchema) -> str:
-    """The path as field errors print it: ``spec.names[a.b]``.
+    """Return the path as field errors print it: ``spec.names[a.b]``.
 
     Raises:
-        FieldPathError: it does not lead to a field of the schema.
+        FieldPathError: the path does not lead to a field of the schema.
     """
     pieces = iter(_PIECE.findall(path))
     shown = ""

@@ -1,6 +1,6 @@
-"""String formats that custom resource schemas may ask for, checked as the Kubernetes API server checks them.
+"""String formats of custom resource schemas, checked as the Kubernetes API server checks them.
 
-A format not listed here is ignored, as there. Source: apiextensions-apiserver's list of supported formats, kube-openapi strfmt.
+Unlisted formats are ignored, as there. Source: apiextensions-apiserver's list of supported formats, kube-openapi strfmt.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _uri(text: str) -> bool:
 
 def _ip(version: int) -> Callable[[str], bool]:
     def check(text: str) -> bool:
-        # Go's sloppy parser takes octets with leading zeros for decimal.
+        # Go's lenient parser reads octets with leading zeros as decimal.
         plain = ".".join(part.lstrip("0") or "0" if part.isdigit() else part for part in text.split(".")) if version == 4 else text
         try:
             return ipaddress.ip_address(plain).version == version and "%" not in text
@@ -160,7 +160,7 @@ def _matches(pattern: str) -> Callable[[str], bool]:
     return lambda text: compiled.fullmatch(text) is not None
 
 
-#: By name without dashes: ``date-time`` and ``datetime`` are one format.
+#: Formats by name without dashes: ``date-time`` and ``datetime`` are one format.
 _CHECKS: dict[str, Callable[[str], bool]] = {
     "bsonobjectid": _matches(r"[0-9a-fA-F]{24}"),
     "uri": _uri,
@@ -200,6 +200,6 @@ def is_recognised(type_: str, format_: str) -> bool:
 
 
 def matches(format_: str, text: str) -> bool:
-    """Whether ``text`` has the format; true for formats that are not known."""
+    """Whether ``text`` has the format; true for unknown formats."""
     check = _CHECKS.get(format_.replace("-", ""))
     return check is None or check(text)

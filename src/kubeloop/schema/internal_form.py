@@ -1,4 +1,4 @@
-"""A CRD schema as Kubernetes' messages print it: Go's internal struct, with every field, in its order.
+"""Formats a CRD schema as Kubernetes' messages print it: Go's internal struct, with every field, in its order.
 
 Source: apiextensions-apiserver pkg/apis/apiextensions/types_jsonschema.go, printed by encoding/json.
 """
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kubeloop.types import JSONObject
 
-#: Go's field name, the name on the wire, what an absent field prints as.
+#: Go's field name, the wire name, and the output for an absent field.
 _FIELDS: Final[tuple[tuple[str, str, Any], ...]] = (
     ("ID", "id", ""),
     ("Schema", "$schema", ""),
@@ -67,17 +67,17 @@ _RULE: Final[tuple[tuple[str, str, Any], ...]] = (
 
 
 def internal_form(schema: JSONObject) -> JSONObject:
-    """A new tree; encode it without sorting."""
+    """Return the schema in internal form as a new tree; encode it without sorting."""
     return {go: _value(wire, schema[wire]) if schema.get(wire) is not None else absent for go, wire, absent in _FIELDS}
 
 
 def rule_form(rule: JSONObject) -> JSONObject:
-    """The same of one CEL rule."""
+    """Return one CEL rule in internal form."""
     return {go: rule.get(name, absent) for go, name, absent in _RULE}
 
 
 def go_field(wire: str) -> str:
-    """Go's name of a field of a schema; the name itself for one it does not have."""
+    """Return Go's name of a schema field; the name itself for an unknown field."""
     return next((go for go, name, _ in _FIELDS if name == wire), wire)
 
 

@@ -1,6 +1,6 @@
-"""Values as kube-apiserver's messages quote them: it validates internal types, and encodes those, not what clients send.
+"""Formats values as kube-apiserver's messages quote them: it validates and prints internal types, not the JSON that clients send.
 
-Their fields bear Go's names, stand in Go's order, and are there whether set or not. Facts of reflection (``tools/internaltypes``).
+Their fields have Go's names and order, and appear whether set or not. Facts from reflection (``tools/internaltypes``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ABSENT: dict[str, Any] = {"string": "", "bool": False, "int": 0, "float": 0, "q
 
 
 class InternalField(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One field in the order in which it is printed.
+    """One field, in the order of printing.
 
     ``wire``: its name for clients; "metadata.name" and the like in embedded metadata, "^name" beside the struct, "." the struct itself,
     empty if it has none. ``omit``: "e" omitempty, "z" omitzero.
@@ -43,11 +43,11 @@ class _Document(msgspec.Struct):
 
 
 class UnlikeType(ValueError):
-    """A value that is not of the type that it is said to have."""
+    """A value does not have its declared type."""
 
 
 class InternalTypes:
-    """What a tree in the form of clients is as an internal object."""
+    """Converts client JSON to the JSON of internal objects."""
 
     def __init__(self, document: _Document) -> None:
         self._raw = document.types
@@ -55,11 +55,11 @@ class InternalTypes:
         self._types: dict[int, tuple[str, Any]] = {}
 
     def named(self, name: str) -> int:
-        """A struct by Go's name, as ``core.PodSpec``."""
+        """Return the index of a struct by Go's name, as ``core.PodSpec``."""
         return self._names[name]
 
     def at(self, kind: GroupKind, path: str) -> int | None:
-        """The type of the field at a path as messages write it (``spec.ports[0]``); None where there is none."""
+        """Return the type of the field at a path as messages write it (``spec.ports[0]``); None if there is none."""
         found = self._kinds.get(f"{kind.group}/{kind.kind}")
         prefix = ""
         for name, _ in _STEP.findall(path):
@@ -78,12 +78,12 @@ class InternalTypes:
         return None if prefix else found
 
     def shown(self, index: int, tree: Any, sent: Any = None) -> Any:
-        """``tree`` as encoding/json prints the internal value; encode it without sorting.
+        """Return ``tree`` as encoding/json prints the internal value; encode it without sorting.
 
-        ``sent``: the same part of the request's body, which tells an empty list or map from none.
+        ``sent``: the same part of the request's body, which distinguishes an empty list or map from a missing one.
 
         Raises:
-            UnlikeType
+            UnlikeType: a value does not have its declared type.
         """
         return self._shown(index, tree, sent, {})
 
@@ -151,7 +151,7 @@ class InternalTypes:
         return found
 
     def _moved_into(self, index: int) -> set[str]:
-        """Fields beside this one on the wire that are its own inside."""
+        """Return the sibling fields on the wire that are inside this field internally."""
         category, fields = self._plain(index)
         return {field.wire[1:] for field in fields if field.wire.startswith("^")} if category == "struct" else set()
 
@@ -173,7 +173,7 @@ def internal_types() -> InternalTypes:
 
 
 def internal_value(struct: str, tree: Any, sent: Any = None) -> Any:
-    """``tree``, of the struct with this name in Go or a list of such, as messages show it. For values that stand at no field's path."""
+    """Return ``tree``, a struct with this Go name or a list of such, as messages show it. For values without a field path."""
     types = internal_types()
     index = types.named(struct)
     return [types.shown(index, one) for one in tree] if isinstance(tree, list) else types.shown(index, tree, sent)

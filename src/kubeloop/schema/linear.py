@@ -1,7 +1,7 @@
-"""Regular expressions run in time linear in the text, whatever the pattern: all ways to match are followed at once.
+"""Runs regular expressions in time linear in the text, whatever the pattern: all alternatives are followed at once.
 
-For patterns that Python's ``re``, which tries one way after the other, may take exponential time over. It reads what ``regular``
-translates from Go's syntax, and nothing else. Source: R. Cox, "Regular Expression Matching: the Virtual Machine Approach".
+For patterns on which Python's backtracking ``re`` may take exponential time. It reads only patterns that ``regular`` translated from
+Go's syntax. Source: R. Cox, "Regular Expression Matching: the Virtual Machine Approach".
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-#: Steps of a program; beyond it a pattern takes too much memory (Go and RE2 have limits of that kind too).
+#: Maximum steps of a program; a longer pattern takes too much memory (Go and RE2 have similar limits).
 MOST_STEPS: Final = 50_000
-#: Characters that one leaf remembers, and places that one pattern does: whoever chooses pattern and text could fill the memory with them.
+#: Cache limits: characters per leaf, positions per pattern. Without them a user who chooses pattern and text could fill the memory.
 _MOST_CHARACTERS: Final = 256
 _MOST_PLACES: Final = 8192
-#: What remembering a step costs besides its places.
+#: The cost of caching a step, besides its positions.
 _ENTRY: Final = 8
 
 #: ("char", leaf, next) | ("split", [next, ...] by preference) | ("assert", what, next) | ("match",)
@@ -28,12 +28,12 @@ _ASSERTIONS: Final = {r"\A": "begin", r"\Z": "end", "^": "line", r"(?=\n|\Z)": "
 
 
 class TooLarge(ValueError):
-    """The pattern, written out, is too large to be run."""
+    """The expanded pattern is too large to be run."""
 
 
 @dataclass(slots=True)
 class Leaf:
-    """One character or class; what it says of a character is remembered."""
+    """One character or class; it caches which characters it matches."""
 
     pattern: re.Pattern[str]
     known: dict[str, bool] = field(default_factory=dict)
@@ -48,19 +48,19 @@ class Leaf:
 
 
 class LinearPattern:
-    """A compiled pattern. Guarantees: the time is at most proportional to the text times the size of the pattern."""
+    """A compiled pattern. Guarantee: the time is at most proportional to the text times the size of the pattern."""
 
     def __init__(self, translated: str) -> None:
         """
         Raises:
-            TooLarge
+            TooLarge: the pattern is too large.
         """
         self._steps = _Compiler(translated).run()
         self._known: dict[tuple[tuple[int, ...], str, str], tuple[bool, tuple[int, ...]]] = {}
         self._places = 0
 
     def is_in(self, text: str) -> bool:
-        """Whether there is a match anywhere."""
+        """Whether the pattern matches anywhere."""
         threads: tuple[int, ...] = ()
         before = ""
         for character in text:
@@ -71,7 +71,7 @@ class LinearPattern:
         return self._advance((*threads, 0), before, "")[0]
 
     def find(self, text: str, start: int = 0) -> tuple[int, int] | None:
-        """The first match from ``start`` on, the one that a backtracking matcher would prefer, as begin and end."""
+        """Return begin and end of the first match from ``start`` on, the same match that a backtracking matcher prefers."""
         best: tuple[int, int] | None = None
         threads: list[tuple[int, int]] = []
         for at in range(start, len(text) + 1):
@@ -95,12 +95,12 @@ class LinearPattern:
                         taken.add(after)
                         following.append((after, began))
                 if stop:
-                    break  # those behind are preferred less
+                    break  # the alternatives after this one are preferred less
             threads = following
         return best
 
     def _advance(self, threads: tuple[int, ...], before: str, character: str) -> tuple[bool, tuple[int, ...]]:
-        """Whether a match ends before ``character`` (empty: the end of the text), and where all ways are behind it."""
+        """Whether a match ends before ``character`` (empty: the end of the text), and the positions of all threads after it."""
         key = threads, before, character
         known = self._known.get(key)
         if known is not None:
@@ -126,7 +126,7 @@ class LinearPattern:
         return result
 
     def _closure(self, step: int, before: str, after: str, seen: set[int]) -> list[int]:
-        """The characters (and the match) that can be reached without taking one, most preferred first."""
+        """Return the characters (and the match) reachable without consuming one, most preferred first."""
         found: list[int] = []
         left = [step]
         while left:
@@ -165,7 +165,7 @@ def _is_word(character: str) -> bool:
 
 
 class _Compiler:
-    """From the translated pattern to steps. Pieces are lists of steps with places relative to their own begin."""
+    """Compiles the translated pattern to steps. Pieces are lists of steps with positions relative to their beginning."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -184,7 +184,7 @@ class _Compiler:
         made = pieces.pop()
         while pieces:
             one = pieces.pop()
-            # Try one; behind it, jump over the others.
+            # Try one; after it, jump over the others.
             jump = 1 + len(one) + 1
             made = [("split", [1, jump], 0), *_moved(one, 1), ("split", [jump + len(made)], 0), *_moved(made, jump)]
             self._check(made)

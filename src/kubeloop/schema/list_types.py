@@ -13,12 +13,12 @@ from kubeloop.meta.field_error import FieldError, duplicate, invalid
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.object_metadata import by_name
 
-#: Stands for the key of an item without one; no JSON scalar is equal to it.
+#: The key of an item without one; it equals no JSON scalar.
 _NO_KEY: Final[list[Any]] = []
 
 
 def check_lists(value: Any, schema: TypeSchema, path: str = "") -> list[FieldError]:
-    """Duplicates in sets, and in maps by their keys; each duplicated value is named once, at its second occurrence."""
+    """Find duplicates in sets, and in maps by their keys; each duplicated value is reported once, at its second occurrence."""
     return list(_value(value, schema, path))
 
 
@@ -52,7 +52,7 @@ def _map(value: list[Any], schema: TypeSchema, path: str) -> Iterator[FieldError
 
 
 def _repeated(values: list[Any]) -> Iterator[int]:
-    """Upstream compares numbers with their Go types, so that 1.0 is not 1, but lists and maps as JSON, where it is."""
+    """Yield repeats. Upstream compares numbers with their Go types, so that 1.0 is not 1, but lists and maps as JSON, where it is."""
     times: dict[str, int] = {}
     for index, one in enumerate(values):
         text = json.dumps(_comparable(one) if isinstance(one, dict | list) else one, sort_keys=True)
@@ -62,7 +62,7 @@ def _repeated(values: list[Any]) -> Iterator[int]:
 
 
 def _comparable(value: Any) -> Any:
-    """As Go writes it: 1.0 is 1."""
+    """Return a comparable form of a value; as in Go's JSON, 1.0 is 1."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""One node of a schema: a built-in definition or a CRD's structural schema, in the same words.
+"""One node of a schema: the same class for built-in definitions and for a CRD's structural schema.
 
 Attribute names are Python's, wire names are OpenAPI's with Kubernetes' extensions, so a node encodes as the schema it came from.
 """
@@ -50,26 +50,27 @@ class TypeSchema(
         "not_": "not",
     },
 ):
-    """What one value may look like and how lists and maps of it merge.
+    """Describes one value: its type and rules, and how lists and maps of it merge.
 
-    Immutable and shared: never change the containers it holds; copy ``default`` before use. Compared and hashed by identity, so that
-    it can key caches. Built-in nodes refer to other definitions by ``ref``, the bare definition name; follow it with ``Schemas.resolve``.
+    Immutable and shared: never change its containers; copy ``default`` before use. Compared and hashed by identity, so that
+    it can be a cache key. Built-in nodes refer to other definitions by ``ref``, the bare definition name; follow it with
+    ``Schemas.resolve``.
     """
 
     #: "object", "array", "string", "integer", "number", "boolean"; empty for any value, a reference, or int-or-string.
     type: str = ""
-    #: "int32", "int64", "double", "date-time", "byte", "int-or-string", "quantity" ... as the schema says.
+    #: "int32", "int64", "double", "date-time", "byte", "int-or-string", "quantity" ... as in the schema.
     format: str = ""
-    #: Name of a definition (``io.k8s.api.core.v1.PodSpec``); siblings such as ``default`` add to what it says.
+    #: Name of a definition (``io.k8s.api.core.v1.PodSpec``); siblings such as ``default`` add to it.
     ref: str = ""
     description: str = ""
     properties: dict[str, TypeSchema] = {}
     required: tuple[str, ...] = ()
-    #: Of an array: its elements.
+    #: The elements of an array.
     items: TypeSchema | None = None
-    #: Of a map (``additionalProperties``): its values.
+    #: The values of a map (``additionalProperties``).
     values: TypeSchema | None = None
-    #: Of an object: ``additionalProperties: false``, only the named properties are allowed. No built-in definition says so.
+    #: ``additionalProperties: false``: only the named properties are allowed. No built-in definition has it.
     closed: bool = False
     #: "atomic", "set", "map"; empty means atomic.
     list_type: str = ""
@@ -79,7 +80,7 @@ class TypeSchema(
     #: "merge", "replace", "retainKeys" or "merge,retainKeys"; empty means replace for lists, merge for maps.
     patch_strategy: str = ""
     patch_merge_key: str = ""
-    #: JSON value; UNSET when there is none, since null is a default too.
+    #: JSON value; UNSET if there is no default, because null is a default too.
     default: JSON | UnsetType = UNSET
     enum: list[JSON] | None = None
     nullable: bool = False
@@ -103,16 +104,16 @@ class TypeSchema(
     any_of: tuple[TypeSchema, ...] = ()
     one_of: tuple[TypeSchema, ...] = ()
     not_: TypeSchema | None = None
-    #: CEL rules (``rule``, ``message``, ``messageExpression``, ``reason``, ``fieldPath``, ``optionalOldSelf``), kept as data.
+    #: CEL rules (``rule``, ``message``, ``messageExpression``, ``reason``, ``fieldPath``, ``optionalOldSelf``), as data.
     validations: list[dict[str, JSON]] = []
     #: Discriminated unions, as data.
     unions: list[dict[str, JSON]] = []
-    #: Of a kind's definition: ``{"group", "version", "kind"}``; several for kinds that every group shares (DeleteOptions).
+    #: ``{"group", "version", "kind"}`` of a kind's definition; several for kinds that every group shares (DeleteOptions).
     kinds: tuple[dict[str, str], ...] = ()
 
     @property
     def is_object(self) -> bool:
-        """Fields by name; not a map of free keys."""
+        """Whether it has fields by name and is not a map of free keys."""
         return bool(self.properties)
 
     @property

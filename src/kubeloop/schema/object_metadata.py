@@ -1,4 +1,4 @@
-"""``metadata`` of objects that have no Go type of their own (custom resources, and resources embedded in them), as ObjectMeta has it.
+"""Converts ``metadata`` of objects without a Go type (custom and embedded resources) to the form of ObjectMeta.
 
 Source: apiextensions-apiserver schema/objectmeta (GetObjectMetaWithOptions).
 """
@@ -23,19 +23,20 @@ _UNKNOWN: Final = "unknown field "
 
 @dataclass(frozen=True, slots=True)
 class ConformedMetadata:
-    """``unknown`` are paths of fields that went, from ``metadata`` on, in the order in which Go reads a map: sorted."""
+    """``unknown`` are the paths of removed fields, from ``metadata`` on, sorted, as Go reads a map."""
 
     metadata: dict[str, Any]
     unknown: list[str]
 
 
 def conform_metadata(metadata: Any, *, drop_malformed: bool = False) -> ConformedMetadata:
-    """A fresh tree in the form of Go's type; null and nothing give an empty one.
+    """Return a new tree in the form of Go's type; null and no value give an empty one.
 
-    ``drop_malformed`` leaves out fields of the wrong type, as is done with what is stored already.
+    ``drop_malformed`` leaves out fields of the wrong type, as for stored objects.
 
     Raises:
-        DecodeError: a field has another type; Go's text, with names from ObjectMeta on. What is no map at all is malformed in any case.
+        DecodeError: a field has another type; the text is Go's, with names from ObjectMeta on. A value that is not a map is always
+        malformed.
     """
     try:
         return _conform(metadata)
@@ -64,7 +65,7 @@ def _conform(metadata: Any) -> ConformedMetadata:
 
 
 def by_name(value: Any) -> Any:
-    """The same tree with the names of each map in order, as Go writes maps."""
+    """Return the same tree with the keys of each map sorted, as Go writes maps."""
     if isinstance(value, dict):
         return {name: by_name(one) for name, one in sorted(value.items())}
     return [by_name(one) for one in value] if isinstance(value, list) else value

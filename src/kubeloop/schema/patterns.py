@@ -1,6 +1,6 @@
-"""Go's regular expressions as its ``regexp`` runs them: what it finds, in time that no pattern can blow up.
+"""Go's regular expressions with the results of Go's ``regexp``, in linear time for every pattern.
 
-A pattern in which at most one character or class repeats is run by Python's ``re``, any other by ``linear``.
+Python's ``re`` runs patterns in which at most one character or class repeats; ``linear`` runs all others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kubeloop.schema.linear import LinearPattern, TooLarge
 from kubeloop.schema.regular import PatternError, compile_go
 
 _REPEATS: Final = re.compile(r"(?<!\\)(?:\\\\)*[*+{]")
-#: Characters of a pattern that is kept when it has been compiled.
+#: Maximum length of a pattern that is cached after compiling.
 _LONGEST: Final = 512
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 
@@ -34,11 +34,11 @@ class GoPattern:
                 raise PatternError("expression too large", pattern) from None
 
     def is_in(self, text: str) -> bool:
-        """Whether there is a match anywhere."""
+        """Whether the pattern matches anywhere."""
         return self._simple.search(text) is not None if self._linear is None else self._linear.is_in(text)
 
     def matches(self, text: str) -> Iterator[str]:
-        """What matches, one after the other. An empty match right behind another one does not count, as in Go."""
+        """Yield all matches. An empty match directly after another match does not count, as in Go."""
         at, end = 0, -1
         while at <= len(text):
             found = self._find(text, at)
@@ -60,7 +60,7 @@ class GoPattern:
 def go_pattern(pattern: str) -> GoPattern:
     """
     Raises:
-        PatternError: not in Go's syntax, in Go's words.
+        PatternError: the pattern is not in Go's syntax; the text is Go's.
     """
     return _kept(pattern) if len(pattern) <= _LONGEST else GoPattern(pattern)
 

@@ -1,4 +1,4 @@
-"""Pruning: fields that a structural schema does not name are removed, and named to whoever asked to know.
+"""Pruning: removes fields that a structural schema does not name, and returns their paths.
 
 Source: Kubernetes documentation "Field pruning"; apiextensions-apiserver schema/pruning, schema/defaulting (nulls), schema/objectmeta.
 """
@@ -16,15 +16,15 @@ _META: Final = frozenset(("apiVersion", "kind", "metadata"))
 
 
 def prune(obj: dict[str, Any], schema: TypeSchema) -> list[str]:
-    """Remove unknown fields of a custom object, in place; returns their paths (``spec.ports[0].junk``), sorted.
+    """Remove unknown fields of a custom object, in place; return their paths (``spec.ports[0].junk``), sorted.
 
-    apiVersion, kind and metadata are kept at the root and in embedded resources; fields inside them are not looked at.
+    apiVersion, kind and metadata stay at the root and in embedded resources; the fields inside metadata are not checked.
     """
     return prune_value(obj, as_resource(schema))
 
 
 def prune_value(value: Any, schema: TypeSchema) -> list[str]:
-    """The same for any part of an object (a default)."""
+    """Do the same for any part of an object (a default)."""
     removed: list[str] = []
     _prune(value, schema, "", removed)
     removed.sort()
@@ -56,7 +56,7 @@ def _prune(value: Any, schema: TypeSchema | None, path: str, removed: list[str])
 
 
 def _prune_known(value: Any, schema: TypeSchema | None, path: str, removed: list[str]) -> None:
-    """Below preserve-unknown-fields: what is specified is pruned by its own schema, the rest kept as it is."""
+    """Below preserve-unknown-fields: specified fields are pruned by their own schema, other fields stay."""
     if schema is None:
         return
     if isinstance(value, list):
@@ -72,7 +72,7 @@ def _prune_known(value: Any, schema: TypeSchema | None, path: str, removed: list
 
 
 def drop_nulls(value: Any, schema: TypeSchema | None) -> None:
-    """Remove nulls where the schema allows neither null nor has a default, in place; others wait for their default."""
+    """Remove nulls where the schema neither allows null nor has a default, in place; defaulting replaces the other nulls."""
     if isinstance(value, dict):
         for name in list(value):
             below = schema.properties.get(name, schema.values) if schema is not None else None

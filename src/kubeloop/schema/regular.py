@@ -1,6 +1,6 @@
-"""Regular expressions as Go writes them (RE2 syntax), in Python's syntax. ``patterns`` runs them in linear time.
+"""Translates regular expressions from Go's syntax (RE2) to Python's. ``patterns`` runs them in linear time.
 
-Patterns of CRD schemas are Go's. What RE2 refuses is refused here, with Go's words.
+Patterns of CRD schemas are Go's. A pattern that RE2 refuses is refused here, in Go's words.
 Source: https://github.com/google/re2/wiki/Syntax, Go regexp/syntax.
 """
 
@@ -40,17 +40,17 @@ _SCRIPTS: Final = {"Greek": "GREEK", "Latin": "LATIN", "Cyrillic": "CYRILLIC", "
 
 
 class PatternError(ValueError):
-    """Go would not compile the pattern; the text is what Go says."""
+    """Go would not compile the pattern; the text is Go's message."""
 
     def __init__(self, what: str, piece: str = "") -> None:
         super().__init__(f"error parsing regexp: {what}: `{piece}`")
 
 
 def compile_go(pattern: str) -> re.Pattern[str]:
-    """A pattern that finds what Go's ``regexp.MustCompile(pattern)`` would find; use ``search``.
+    """Return a pattern that finds the same as Go's ``regexp.MustCompile(pattern)``; call ``search``.
 
     Raises:
-        PatternError: not in Go's syntax.
+        PatternError: the pattern is not in Go's syntax.
     """
     translated = _Translator(pattern).run()
     try:
@@ -64,14 +64,14 @@ class _Translator:
         self.pattern = pattern
         self.at = 0
         self.out: list[str] = []
-        #: Flags in force, saved at each group.
+        #: Active flags, saved at each group.
         self.flags = ""
         self.groups: list[tuple[str, int]] = []
-        #: Scoped-flag groups that Python needs where Go sets flags in the middle of a group; closed with it.
+        #: Open scoped-flag groups, which Python needs where Go sets flags in the middle of a group.
         self.opened = 0
 
     def run(self) -> str:
-        #: Whether something that can be repeated stands before.
+        #: Whether a repeatable item precedes.
         atom = False
         while self.at < len(self.pattern):
             character = self.pattern[self.at]
@@ -212,7 +212,7 @@ class _Translator:
         return f"[{inside}]"
 
     def _set_escape(self) -> str:
-        """An escape, as what stands between the brackets of a Python class."""
+        """Translate an escape within the brackets of a Python class."""
         kind = self.pattern[self.at + 1 : self.at + 2]
         rest = self.pattern[self.at :]
         if kind.lower() in _PERL and kind:
@@ -290,7 +290,7 @@ class _Translator:
 
 
 def _inline(flags: str) -> str:
-    """Of Go's flags only ``i`` and ``m`` are left to Python; ``s`` and ``U`` are written out by the translator."""
+    """Return the flags left to Python, ``i`` and ``m``; the translator expands ``s`` and ``U``."""
     kept = "".join(flag for flag in flags if flag in "im")
     dropped = "".join(flag for flag in "im" if flag not in kept)
     return kept + (f"-{dropped}" if dropped else "")
@@ -312,7 +312,7 @@ def _point(item: str) -> int:
 
 @lru_cache(maxsize=64)
 def _property(name: str, negated: bool) -> str | None:
-    """Ranges of a Unicode category or script; None when Go does not know the name (or, for rarer scripts, we do not)."""
+    """Return the ranges of a Unicode category or script; None for names that Go does not know (or, for rarer scripts, that we do not)."""
     if name == "Any":
         return _ranges([]) if negated else r"\x00-\U0010FFFF"
     categories = {"L", "M", "N", "P", "S", "Z", "C"}

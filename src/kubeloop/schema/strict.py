@@ -1,4 +1,4 @@
-"""What Go's typed decoding and encoding makes of the body of a built-in kind: unknown fields, types, nulls, zero values.
+"""Does the same as Go's typed decoding and encoding to the body of a built-in kind: unknown fields, types, nulls, zero values.
 
 Source: encoding/json as patched in sigs.k8s.io/json (strict errors with paths), apimachinery pkg/runtime/serializer/json, and the
 JSON tags of Kubernetes' API modules (``strict_types``).
@@ -18,20 +18,20 @@ from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.quantity import Quantity
-from kubeloop.schema.strict_scalars import Literal, decode_base64, decode_time, fits, is_integer, number_text, plain, whole
+from kubeloop.schema.strict_scalars import JsonNumber, decode_base64, decode_time, fits, is_integer, number_text, plain, whole
 from kubeloop.schema.strict_types import WireField, WireType, wire_types
 from kubeloop.types import JSONObject
 
-#: Digits. No integer type holds nearly as many.
+#: Maximum digits of an integer. No integer type has nearly as many.
 _LONGEST_INTEGER = 1000
-#: Go stops counting unknown and duplicate fields here.
+#: Go reports at most this many unknown and duplicate fields.
 _MOST_PROBLEMS = 100
-#: A field that is not written at all, as opposed to null.
+#: Marks a field that is left out, as opposed to null.
 _ABSENT: Any = object()
 
 
 class RepeatedKeys(dict[str, Any]):
-    """A JSON object in which a key stood more than once; the last one counts. ``repeated`` in order of appearance."""
+    """A JSON object in which a key occurred more than once; the last one counts. ``repeated`` is in order of appearance."""
 
     __slots__ = ("repeated",)
 
@@ -40,34 +40,36 @@ class RepeatedKeys(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Conformed:
-    """The body as Kubernetes would hold it, and what strict decoding says: ``unknown field "spec.foo"``, ``duplicate field "data.a"``."""
+    """The body as Kubernetes would store it, and the messages of strict decoding: ``unknown field "spec.foo"``, ``duplicate field
+    "data.a"``.
+    """
 
     obj: JSONObject
     problems: list[str]
 
 
 def parse_json(data: bytes) -> Any:
-    """JSON as the server reads it, with repeated keys remembered (``RepeatedKeys``) and fractions as written (``Literal``).
+    """Decode JSON as the server does, with repeated keys (``RepeatedKeys``) and fractions as written (``JsonNumber``).
 
-    As Go does it, what is no Unicode inside a text becomes U+FFFD, whether bytes or half of a surrogate pair.
+    As in Go, invalid Unicode inside a text becomes U+FFFD, whether bytes or half of a surrogate pair.
 
     Raises:
-        ValueError: not JSON.
-        RecursionError: nested too deep.
+        ValueError: the data is not JSON.
+        RecursionError: the data nests too deeply.
     """
     if b"\\ud" in data or b"\\uD" in data:
         data = _ESCAPE.sub(_paired, data)
     text = data.decode(errors="replace")
     try:
-        return json.loads(text, object_pairs_hook=_pairs, parse_float=Literal, parse_constant=_no_number)
+        return json.loads(text, object_pairs_hook=_pairs, parse_float=JsonNumber, parse_constant=_no_number)
     except json.JSONDecodeError:
         raise
     except ValueError:
-        # An integer of thousands of digits. Asked for only then, for it makes every other number slower.
-        return json.loads(text, object_pairs_hook=_pairs, parse_float=Literal, parse_constant=_no_number, parse_int=_long_integer)
+        # An integer of thousands of digits. Checked only after a failure, because the check makes every other number slower.
+        return json.loads(text, object_pairs_hook=_pairs, parse_float=JsonNumber, parse_constant=_no_number, parse_int=_long_integer)
 
 
-#: An escape of a text: half a surrogate pair by itself, or anything else.
+#: An escape in a text: half a surrogate pair by itself, or anything else.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
@@ -81,8 +83,8 @@ def _no_number(name: str) -> Any:
     raise json.JSONDecodeError(f"{name} is no JSON", name, 0)
 
 
-def _long_integer(text: str) -> int | Literal:
-    return int(text) if len(text) < _LONGEST_INTEGER else Literal(text)
+def _long_integer(text: str) -> int | JsonNumber:
+    return int(text) if len(text) < _LONGEST_INTEGER else JsonNumber(text)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def conform(obj: Mapping[str, Any], gvk: GroupVersionKind) -> Conformed:
-    """``obj`` as a typed server would hold and write it: a new tree; ``obj`` stays as it is.
+    """Return ``obj`` as a typed server would store and write it: a new tree; ``obj`` is unchanged.
 
     Guarantees
         Known fields only, in Go's order, maps by key; nulls, empty lists and maps, and zero values left out where Go leaves them out,
@@ -110,7 +112,7 @@ def conform(obj: Mapping[str, Any], gvk: GroupVersionKind) -> Conformed:
         Defaults and validity.
 
     Raises:
-        DecodeError: a value of the wrong type; Go's text, for use after ``Pod in version "v1" cannot be handled as a Pod:``.
+        DecodeError: a value has the wrong type; the text is Go's, for use after ``Pod in version "v1" cannot be handled as a Pod:``.
         KeyError: ``gvk`` is not a built-in kind.
     """
     index = wire_types().kind(gvk)
@@ -124,10 +126,10 @@ def conform(obj: Mapping[str, Any], gvk: GroupVersionKind) -> Conformed:
 
 
 def read(index: int, value: Any) -> Any:
-    """``value`` as one type (``wire_types``) by itself holds it.
+    """Convert ``value`` to one type (``wire_types``).
 
     Raises:
-        DecodeError: of the wrong type; Go's text, which names no field.
+        DecodeError: the value has the wrong type; the text is Go's and names no field.
     """
     state = _State()
     result = decoder(index)(value, state)
@@ -141,10 +143,10 @@ def is_builtin(gvk: GroupVersionKind) -> bool:
 
 
 def zero(gvk: GroupVersionKind, name: str) -> Any:
-    """What Go writes for an empty field of a kind (``status`` of a Deployment: ``{}``); None where it writes nothing or null.
+    """Return Go's output for an empty field of a kind (``status`` of a Deployment: ``{}``); None if it is left out or null.
 
     Raises:
-        KeyError: no such kind or field.
+        KeyError: the kind or the field does not exist.
     """
     index = wire_types().kind(gvk)
     if index is None:
@@ -158,7 +160,7 @@ def zero(gvk: GroupVersionKind, name: str) -> Any:
 
 @dataclass(slots=True)
 class _State:
-    """Where decoding stands, for error texts: ``path`` as strict errors show it, ``fields`` and ``struct`` as type errors do."""
+    """The position of decoding, for error texts: ``path`` for strict errors, ``fields`` and ``struct`` for type errors."""
 
     path: list[str] = field(default_factory=list)
     fields: list[str] = field(default_factory=list)
@@ -168,19 +170,19 @@ class _State:
     #: Inside a hand-written decoder upstream is not strict.
     lenient: bool = False
 
-    def mistyped(self, met: str, wanted: str) -> None:
-        """Only the first is told, but decoding goes on, for an error of a special type takes precedence."""
+    def mistyped(self, actual: str, expected: str) -> None:
+        """Record the first type error; decoding continues, because an error of a special type takes precedence."""
         if not self.fault:
-            self.fault = self.type_error(met, wanted)
+            self.fault = self.type_error(actual, expected)
 
-    def type_error(self, met: str, wanted: str) -> str:
+    def type_error(self, actual: str, expected: str) -> str:
         where = f"Go struct field {self.struct}.{'.'.join(self.fields)}" if self.struct or self.fields else "Go value"
-        return f"json: cannot unmarshal {met} into {where} of type {wanted}"
+        return f"json: cannot unmarshal {actual} into {where} of type {expected}"
 
-    def problem(self, what: str, name: str) -> None:
+    def problem(self, description: str, name: str) -> None:
         if not self.lenient and len(self.problems) < _MOST_PROBLEMS:
             whole = "".join(self.path) + "." + name if self.path else name
-            self.problems[f"{what} field {go_quoted(whole)}"] = None
+            self.problems[f"{description} field {go_quoted(whole)}"] = None
 
     def step(self, name: str) -> None:
         self.path.append(f".{name}" if self.path else name)
@@ -191,7 +193,7 @@ Decode = Callable[[Any, _State], Any]
 
 @cache
 def decoder(index: int) -> Decode:
-    """Reads one type; what it returns for null is the type's zero value, None where that is Go's nil."""
+    """Return the decoder of one type; for null it returns the type's zero value, None where that is Go's nil."""
     kind = wire_types().type(index)
     match kind.category:
         case "pointer":
@@ -209,7 +211,7 @@ def decoder(index: int) -> Decode:
 
 
 def _met(value: Any) -> str:
-    """The kind of a JSON value in Go's words."""
+    """Return Go's word for the kind of a JSON value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
@@ -225,7 +227,7 @@ def _pointer(kind: WireType) -> Decode:
     def decode(value: Any, state: _State) -> Any:
         if value is None:
             return None
-        # Structs refer to themselves through pointers, so these are looked up when first met.
+        # Structs refer to themselves through pointers, so these are looked up at the first use.
         return (element or decoder(kind.element))(value, state)
 
     return decode
@@ -256,7 +258,7 @@ def _map(kind: WireType) -> Decode:
                 state.mistyped(_met(value), kind.name)
             return None
         element = decoder(kind.element)
-        # Stored objects went through protobuf, which knows no null among bytes.
+        # Stored objects went through protobuf, which has no null among bytes.
         null = "" if wire_types().type(kind.element).category == "bytes" else element(None, state)
         if isinstance(value, RepeatedKeys):
             for name in value.repeated:
@@ -325,7 +327,7 @@ def _read_fields(
 
 
 def _drops_zero(one: WireField) -> bool:
-    """Whether a zero of this field is left out though it was given: Go cannot tell it from an absent one."""
+    """Whether a given zero of this field is left out: Go cannot distinguish it from an absent one."""
     return (one.omitempty and _category(one) in _FALSY) or (one.omitzero and _category(one) != "pointer")
 
 
@@ -338,7 +340,7 @@ _FALSY = {"string", "bool", "int32", "int64", "int", "float64", "bytes", "slice"
 
 
 def _empty(one: WireField) -> Any:
-    """A maker of what is written for a field that was not given; _ABSENT when nothing is."""
+    """Return a factory of the output for a missing field; _ABSENT if it is left out."""
     kind = wire_types().type(one.type)
     if one.omitzero or (one.omitempty and (kind.category in _FALSY or kind.category == "pointer")):
         return _ABSENT
@@ -346,7 +348,7 @@ def _empty(one: WireField) -> Any:
 
 
 def _raw(kind: WireType) -> Decode:
-    """Any JSON; within CRD schemas, where upstream's decoders are hand-written, schemas are still read as such but not strictly."""
+    """Decode any JSON; within CRD schemas, where upstream's decoders are hand-written, schemas are decoded, but not strictly."""
     if kind.name == "v1.JSON":
         return lambda value, _: whole(value)
     if not kind.name.startswith("v1.JSONSchemaPropsOr"):
@@ -458,7 +460,8 @@ def _quantity(_kind: WireType) -> Decode:
         else:
             text = json.dumps(value)
         try:
-            # Printed twice, as on its way through a real server: a binary quantity that is no multiple of 1024 turns decimal in between.
+            # Formatted twice, as on its way through a real server: a binary quantity that is not a multiple of 1024 turns decimal in
+            # between.
             return str(Quantity(str(Quantity(text))))
         except ValueError as fault:
             raise DecodeError(str(fault)) from None

@@ -1,4 +1,4 @@
-"""Scalars with a reader of their own: times, base64, numbers; with the words that Go has for what it cannot read."""
+"""Scalars with special decoders: times, base64, numbers; with the error messages of Go."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kubeloop.meta.field_error import fits_int64, go_whole
 _RFC3339 = "2006-01-02T15:04:05Z07:00"
 _RFC3339_MICRO = "2006-01-02T15:04:05.000000Z07:00"
 _INT_BITS = {"int32": 32, "int64": 64, "int": 64, "int16": 16, "int8": 8, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
-#: Letters of a time with all that one may say; longer texts are not worth remembering.
+#: Length of the longest reasonable time; longer texts are not cached.
 _SHORT_TIME = 40
 _ALPHABET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
-class Literal(float):
-    """A JSON number with a fraction or an exponent, which remembers how it was written."""
+class JsonNumber(float):
+    """A JSON number with a fraction or an exponent, which stores its spelling."""
 
     __slots__ = ("text",)
 
@@ -35,13 +35,13 @@ class Literal(float):
 
 
 def number_text(value: float) -> str:
-    """A number as it stood in the request."""
-    return value.text if isinstance(value, Literal) else json.dumps(value)
+    """Return a number as it was written in the request."""
+    return value.text if isinstance(value, JsonNumber) else json.dumps(value)
 
 
 def plain(value: Any) -> Any:
-    """JSON that nobody reads further, its ``Literal`` numbers replaced by floats, which encoders know; the same object if it has none."""
-    if isinstance(value, Literal):
+    """Return JSON with its ``JsonNumber`` numbers replaced by floats, which encoders know; the same object if it has none."""
+    if isinstance(value, JsonNumber):
         return float(value)
     if isinstance(value, dict):
         changed = {key: new for key, one in value.items() if (new := plain(one)) is not one}
@@ -53,7 +53,7 @@ def plain(value: Any) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """JSON that Go decodes and encodes again: ``plain``, with floats that int64 holds as integers and keys in order."""
+    """Return JSON as after a Go decode and encode: ``plain``, with floats that fit int64 as integers and sorted keys."""
     if isinstance(value, float):
         found = go_whole(float(value))
         return found if isinstance(found, int) and fits_int64(found) else float(value)
@@ -63,7 +63,7 @@ def whole(value: Any) -> Any:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether ``value`` is a number that Go's ``kind`` holds without loss."""
+    """Whether ``value`` is a number that fits Go's ``kind`` without loss."""
     bits = _INT_BITS[kind]
     if type(value) is not int:
         return False
@@ -71,7 +71,7 @@ def fits(value: Any, kind: str) -> bool:
 
 
 def cut(value: int, kind: str) -> int:
-    """``value`` converted to Go's ``kind`` as the language does it: the low bits remain."""
+    """Convert ``value`` to Go's ``kind`` as the language does: the low bits remain."""
     bits = _INT_BITS[kind]
     low = value & (1 << bits) - 1
     return low - (1 << bits) if not kind.startswith("u") and low >> bits - 1 else low
@@ -82,10 +82,10 @@ def is_integer(kind: str) -> bool:
 
 
 def decode_base64(text: str) -> str:
-    """``text`` as Go writes it after reading.
+    """Return ``text`` as Go writes it after decoding.
 
     Raises:
-        DecodeError: with the offset that Go reports.
+        DecodeError: the text is not base64; gives the offset that Go reports.
     """
     try:
         return base64.b64encode(base64.b64decode(text, validate=True)).decode()
@@ -98,7 +98,7 @@ def decode_base64(text: str) -> str:
 
 
 def _base64_fault(text: str) -> int | None:
-    """Offset of the first fault by the rules of Go's encoding/base64 (StdEncoding), None if there is none."""
+    """Return the offset of the first fault by the rules of Go's encoding/base64 (StdEncoding), None if there is none."""
     at, size = 0, len(text)
     while True:
         digits = 0
@@ -139,7 +139,7 @@ class _TimeFault(Exception):
 
 
 def _quoted(text: str) -> str:
-    """As Go's time package quotes in its errors: byte by byte, ASCII only."""
+    """Quote as Go's time package does in its errors: byte by byte, ASCII only."""
     shown = [chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}" for byte in text.encode()]
     return '"' + "".join(f"\\{each}" if each in ('"', "\\") else each for each in shown) + '"'
 
@@ -159,7 +159,7 @@ def _ranged(text: str, low: int, high: int, what: str) -> int:
 
 
 def _go_time(text: str, micro: bool) -> datetime.datetime:
-    """time.Parse of RFC 3339, with six digits of fraction where ``micro``."""
+    """Parse as time.Parse of RFC 3339, with six digits of fraction if ``micro``."""
     year, rest = _take(text, r"\d{4}", "2006")
     _, rest = _take(rest, "-", "-")
     month_text, rest = _take(rest, r"\d{2}", "01")
@@ -182,7 +182,7 @@ def _go_time(text: str, micro: bool) -> datetime.datetime:
         fraction, rest = _take(rest, r"[.,]\d+", "")
     zone, rest = _take(rest, r"Z|[+-]\d{2}:\d{2}", "Z07:00")
     if zone != "Z":
-        # Some write offsets of 24 hours or 60 minutes, and are understood.
+        # Some texts have offsets of 24 hours or 60 minutes, which Go accepts.
         _ranged(zone[1:3], 0, 24, "time zone offset hour")
         _ranged(zone[4:6], 0, 60, "time zone offset minute")
     if rest:
@@ -198,17 +198,17 @@ def _go_time(text: str, micro: bool) -> datetime.datetime:
 
 
 def decode_time(text: str, micro: bool) -> str:
-    """A Time (seconds) or MicroTime in UTC as Kubernetes writes it.
+    """Return a Time (seconds) or MicroTime in UTC as Kubernetes writes it.
 
     Raises:
-        DecodeError: not RFC 3339; the text is Go's.
+        DecodeError: the text is not RFC 3339; the message is Go's.
     """
     return _remembered_time(text, micro) if len(text) <= _SHORT_TIME else _decode_time(text, micro)
 
 
 @lru_cache(maxsize=2048)
 def _remembered_time(text: str, micro: bool) -> str:
-    """An object holds the same few times again and again, and is read again with each change."""
+    """Cached, because an object contains the same few times repeatedly, and is decoded again with each change."""
     return _decode_time(text, micro)
 
 

@@ -1,4 +1,4 @@
-"""How Go reads and writes each built-in type: field order, Go type names, and which zero values are left out.
+"""Go's encoding of each built-in type: field order, Go type names, and which zero values are left out.
 
 Facts of reflection over Kubernetes' API modules (``tools/wiretypes``); OpenAPI does not carry them.
 """
@@ -48,12 +48,12 @@ class WireType(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def struct_name(self) -> str:
-        """Without its package, as decoding errors name it."""
+        """The name without its package, as decoding errors show it."""
         return self.name.rpartition(".")[2]
 
 
 class _Row(msgspec.Struct, array_like=True):
-    """A type as it lies in the file; ``rest`` is an element's index or a struct's fields, and is read when asked for."""
+    """A type as the file stores it; ``rest`` is an element's index or a struct's fields, decoded on demand."""
 
     name: str
     category: str
@@ -75,11 +75,11 @@ class WireTypes:
         self.schema_props = next(at for at, row in enumerate(self._raw) if row.name == "v1.JSONSchemaProps")
 
     def kind(self, gvk: GroupVersionKind) -> int | None:
-        """The type of a built-in kind, None for any other."""
+        """Return the type of a built-in kind, None for any other."""
         return self._kinds.get("/".join(gvk))
 
     def kinds(self) -> Iterator[tuple[GroupVersionKind, int]]:
-        """Every built-in kind with its type."""
+        """Yield every built-in kind with its type."""
         for key, index in self._kinds.items():
             yield GroupVersionKind(*key.rsplit("/", 2)), index
 
@@ -103,7 +103,7 @@ def wire_types() -> WireTypes:
 
 
 def in_go_order(value: Any, index: int) -> Any:
-    """``value`` with its fields as its Go type declares them, and maps by key; what the type does not know comes last."""
+    """Return ``value`` with its fields in the order of its Go type, and maps by key; unknown fields come last."""
     kind = wire_types().type(index)
     if kind.category == "pointer":
         return in_go_order(value, kind.element)

@@ -1,6 +1,6 @@
-"""Structural schemas of custom resources: from a CRD's ``openAPIV3Schema`` to the same nodes that built-in kinds use.
+"""Structural schemas of custom resources: converts a CRD's ``openAPIV3Schema`` to the same nodes that built-in kinds use.
 
-Parsing expects a schema that ``structural_rules.check`` found faultless. Source: Kubernetes documentation "Specifying a structural schema".
+Parsing expects a schema without faults (``structural_rules.check``). Source: Kubernetes documentation "Specifying a structural schema".
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from msgspec import UNSET
 from kubeloop.schema.node import TypeSchema
 from kubeloop.types import JSONObject
 
-#: ``additionalProperties: true``: any value, but objects below it keep no fields.
+#: ``additionalProperties: true``: any value, but objects below it lose all fields.
 ANY_VALUE: Final = TypeSchema()
-#: ``additionalProperties: false``: no field that is not a property. Compared by identity.
+#: ``additionalProperties: false``: only named properties. Compared by identity.
 NO_OTHER: Final = TypeSchema()
 
 _PLAIN: Final = {
@@ -48,9 +48,10 @@ _JUNCTORS: Final = {"allOf": "all_of", "anyOf": "any_of", "oneOf": "one_of"}
 
 
 def parse(schema: JSONObject | None) -> TypeSchema:
-    """The node of a schema; of None, an object that keeps nothing but its metadata.
+    """Return the node of a schema; for None, an object with only its metadata.
 
-    Keeps references into ``schema`` (enums, defaults): do not change it afterwards. Ignores what CRDs may not use (``$ref`` ...).
+    The node references ``schema`` (enums, defaults): do not change it afterwards. Features that CRDs must not use (``$ref`` ...) are
+    ignored.
     """
     fields: JSONObject = {}
     for name, value in (schema or {}).items():
@@ -76,18 +77,18 @@ def parse(schema: JSONObject | None) -> TypeSchema:
 
 
 def as_resource(schema: TypeSchema) -> TypeSchema:
-    """The same schema as the root of an object: its apiVersion, kind and metadata are kept although the schema does not name them."""
+    """Return the same schema as the root of an object: apiVersion, kind and metadata are allowed although the schema does not name them."""
     return schema if schema.embedded_resource else msgspec.structs.replace(schema, embedded_resource=True)
 
 
 def has_rules(schema: TypeSchema) -> bool:
-    """Whether the schema or a part of it carries CEL rules (``x-kubernetes-validations``)."""
+    """Whether the schema or a part of it has CEL rules (``x-kubernetes-validations``)."""
     below = [*schema.properties.values(), *schema.all_of, *(one for one in (schema.items, schema.values) if one is not None)]
     return bool(schema.validations) or any(map(has_rules, below))
 
 
 def default_of(schema: TypeSchema | None) -> Any:
-    """A default that is not null, or UNSET: to these rules a null default is none."""
+    """Return a default that is not null, or UNSET: these rules do not count a null default."""
     if schema is None or schema.default is None:
         return UNSET
     return schema.default

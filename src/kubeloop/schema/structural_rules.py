@@ -1,6 +1,6 @@
-"""What makes a CRD's ``openAPIV3Schema`` structural, checked with the messages of the Kubernetes API server.
+"""The rules of a structural ``openAPIV3Schema``, with the messages of the Kubernetes API server.
 
-Works on the schema as JSON, since a faulty one cannot be parsed. Source: Kubernetes documentation "Specifying a structural schema",
+Works on the schema as JSON, because a faulty one cannot be parsed. Source: Kubernetes documentation "Specifying a structural schema",
 apiextensions-apiserver schema/validation.go and schema/complete.go.
 """
 
@@ -19,7 +19,7 @@ _EMPTY_TYPE: Final = {
     "item": "must not be empty for specified array items",
     "field": "must not be empty for specified object fields",
 }
-#: What a junctor's schema may not say: name on the wire, and how the message puts it.
+#: Keys that are forbidden inside anyOf, oneOf, allOf and not: the wire name, and its wording in the message.
 _NOT_NESTED: Final = (
     ("type", "must be empty to be structural"),
     ("additionalProperties", "must be undefined to be structural"),
@@ -39,7 +39,7 @@ _JUNCTORS: Final = ("anyOf", "allOf", "oneOf")
 
 
 def check_structural(schema: JSONObject, path: str) -> list[FieldError]:
-    """Every way in which the schema is not structural, sorted by text as upstream sorts them."""
+    """Return every violation of the structural rules, sorted by text as upstream sorts them."""
     faults: list[FieldError] = []
     _node(schema, "root", path, faults)
     _complete(schema, schema, path, path, faults)
@@ -145,7 +145,7 @@ def _nested(schema: JSONObject, skip_any: bool, path: str, faults: list[FieldErr
 
 
 def _complete(validation: JSONObject, schema: JSONObject | None, path: str, at: str, faults: list[FieldError]) -> None:
-    """Whatever a junctor (at ``at``) restricts must be specified outside of junctors too (at ``path``)."""
+    """Check that every part restricted inside a junctor (at ``at``) is also specified outside (at ``path``)."""
     if schema is None:
         faults.append(required(path, f"because it is defined in {at}"))
         return

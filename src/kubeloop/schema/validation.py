@@ -1,6 +1,6 @@
-"""Validation of JSON values against a schema, with the messages and causes of the Kubernetes API server.
+"""Validates JSON values against a schema, with the messages and causes of the Kubernetes API server.
 
-Covers what structural schemas may say, without CEL rules. Source: kube-openapi validation/validate, apiextensions-apiserver validation.
+Covers structural schemas without CEL rules. Source: kube-openapi validation/validate, apiextensions-apiserver validation.
 """
 
 from __future__ import annotations
@@ -21,22 +21,26 @@ _NOTHING: Final = object()
 _NO_FIELD: Final = "<nil>"
 _INT64: Final = 2**63
 _ANY: Final = TypeSchema()
-#: The largest whole number that every JSON reader keeps exactly.
+#: The largest whole number that every JSON reader represents exactly.
 _LARGEST_EXACT: Final = 2**53 - 1
 
 
 def validate(value: Any, schema: TypeSchema, *, at: str = "", old: Any = _NOTHING) -> list[FieldError]:
-    """Every fault of ``value``. ``at`` is put before field names (``status`` for a status subresource).
+    """Return every fault of ``value``.
 
-    With ``old``, parts that are equal to their counterpart there are excused (ratcheting, KEP-4008); list items correspond only in
-    lists of type map.
+    Args:
+        value: The JSON value.
+        schema: Its schema.
+        at: Prefix of field names (``status`` for a status subresource).
+        old: The value before an update: parts that equal their counterpart in it are not reported (ratcheting, KEP-4008); list items
+            have a counterpart only in lists of type map.
     """
     return [fault.as_field_error(at) for fault in _node(value, schema, "", _Old(old)).faults]
 
 
 @dataclass(slots=True)
 class _Fault:
-    """``name`` is the path within the value as messages say it; ``error`` is built once the prefix is known."""
+    """A fault. ``name`` is the path within the value in messages; ``error`` is built once the prefix is known."""
 
     name: str
     type: FieldErrorType
@@ -67,7 +71,9 @@ class _Fault:
 
 @dataclass(slots=True)
 class _Result:
-    """``matched`` counts checks that were made: the alternative of an anyOf with most of them explains best why none fits."""
+    """The result of validating one value. ``matched`` counts the checks: the alternative of an anyOf with most checks explains the failure
+    best.
+    """
 
     faults: list[_Fault] = field(default_factory=list)
     matched: int = 0
@@ -82,7 +88,7 @@ class _Result:
 
 
 class _Old:
-    """The counterpart of a value in the object before the update, where there is one."""
+    """The counterpart of a value in the object before the update, if there is one."""
 
     __slots__ = ("value",)
 
@@ -145,7 +151,7 @@ def _ratcheted(result: _Result, value: Any, schema: TypeSchema, old: _Old) -> _R
 
 
 def _unchanged(value: Any, schema: TypeSchema, old: _Old) -> bool:
-    """Deep equality, in which the order of lists of type map does not matter."""
+    """Compare deeply, ignoring the order of lists of type map."""
     if isinstance(value, dict) and isinstance(old.value, dict):
         if value.keys() != old.value.keys():
             return False
@@ -154,24 +160,24 @@ def _unchanged(value: Any, schema: TypeSchema, old: _Old) -> bool:
         below = schema.items or _ANY
         for index, item in enumerate(value):
             counterpart = old.item(schema, item)
-            # What has no counterpart by its keys is compared with what stood in its place.
+            # An item without a counterpart by its keys is compared with the item at the same index.
             if not _unchanged(item, below, counterpart if counterpart.known else _Old(old.value[index])):
                 return False
         return True
     return same(old.value, value)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Deep equality of JSON values: unlike Python's, ``true`` is not 1 and 1 is not 1.0."""
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other
-    if type(one) is not type(other):
+def same(left: Any, right: Any) -> bool:
+    """Compare JSON values deeply: unlike Python's, ``true`` is not 1 and 1 is not 1.0."""
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right
+    if type(left) is not type(right):
         return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
 
 
 def _bad_type(path: str, wanted: str, found: str) -> _Fault:
@@ -254,7 +260,7 @@ def _one_of(result: _Result, alternatives: list[_Result], path: str) -> None:
     found = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
     result.add(_junctor(path, f"must validate one and only one schema (oneOf). {found}"))
     if valid:
-        # The best failure after the last valid alternative would be shown, but none is kept once one was valid.
+        # Upstream would show the best failure after the last valid alternative, but drops failures once an alternative was valid.
         return
     result.merge(max(alternatives, key=lambda one: one.matched))
 
@@ -280,7 +286,7 @@ def _number(value: float, schema: TypeSchema, types: tuple[str, ...], format_: s
             continue
         outside = _range(float(limit), kind, format_, name, path)
         result.add(*outside)
-        # As upstream: a whole number is compared with the limit cut to a whole number, unless the limit does not fit the type.
+        # As upstream: a whole number is compared with the limit truncated to a whole number, unless the limit does not fit the type.
         shown: float = _go_int(limit) if isinstance(value, int) and not outside else float(limit)
         if name == "MultipleOf" and shown <= 0:
             factor = go_number(shown)
@@ -316,7 +322,7 @@ def _nearly_whole(number: float) -> bool:
 
 
 def _go_int(number: float) -> int:
-    """Go's conversion to int64: cut off; what does not fit becomes the smallest one (amd64)."""
+    """Convert to int64 as Go: truncate; a value that does not fit becomes the smallest one (amd64)."""
     return int(number) if -_INT64 <= number < _INT64 else -_INT64
 
 
@@ -363,7 +369,7 @@ def _equal_enum(value: Any, one: Any) -> bool:
         return False
     numeric = isinstance(value, int | float) and isinstance(one, int | float)
     if numeric and not isinstance(value, bool) and not isinstance(one, bool):
-        # Upstream converts the value to the Go type of the member, and to an integer by cutting off its fraction.
+        # Upstream converts the value to the Go type of the member, and to an integer by truncating its fraction.
         return bool((math.trunc(value) if isinstance(one, int) else value) == one)
     return same(value, one)
 

@@ -1,1 +1,1 @@
-"""Serving: what every HTTP endpoint of kubeloop shares - TLS listener, requests, answers, negotiation, graceful end."""
+"""Serving: the common parts of kubeloop's HTTP endpoints - TLS listener, requests, responses, negotiation, graceful shutdown."""

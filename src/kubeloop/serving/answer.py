@@ -1,6 +1,6 @@
-"""Answers: what a handler returns, before it is bytes on a socket.
+"""Responses: the return values of handlers, before they are encoded.
 
-``Answer`` carries a JSON object (encoded as the request negotiated) or finished bytes; ``StreamingResponse`` is a stream (a watch, a log);
+``Answer`` has a JSON object (encoded as negotiated) or finished bytes; ``StreamingResponse`` is a stream (a watch, a log);
 ``Hijack`` and ``SocketTakeover`` change the protocol, to anything and to WebSocket.
 """
 
@@ -15,9 +15,9 @@ from kubeloop.types import JSONObject
 
 @dataclass(slots=True)
 class Answer:
-    """One whole answer.
+    """A complete response.
 
-    Exactly one of ``object`` and ``body`` is meant: ``object`` (a JSON tree) is encoded in the media type that the request
+    Exactly one of ``object`` and ``body`` is set: ``object`` (a JSON tree) is encoded in the media type that the request
     negotiated (JSON or YAML) when ``content_type`` is empty; ``body`` is sent as it is, under ``content_type``.
     ``headers`` may repeat a name (Warning).
     """
@@ -27,21 +27,21 @@ class Answer:
     body: bytes | None = None
     content_type: str = ""
     headers: list[tuple[str, str]] = field(default_factory=list)
-    #: ``body`` goes out as it is: neither indented, nor ended with a newline, nor compressed.
+    #: ``body`` is sent as it is: neither indented, nor ended with a newline, nor compressed.
     verbatim: bool = False
-    #: Seconds for which nothing more is read from the connection: its client was asked to wait, and some do not.
+    #: Seconds without reading from the connection, because clients may ignore Retry-After.
     hold: float = 0.0
 
 
 class Aborted(Exception):
-    """Raised by the chunks of ``StreamingResponse``: the body is incomplete, so the connection is cut."""
+    """The body of a ``StreamingResponse`` is incomplete; its ``chunks`` raise it to cut the connection."""
 
 
 @dataclass(slots=True)
 class StreamingResponse:
-    """A stream: ``chunks`` yields whole frames; it is closed (``aclose``) as soon as the client goes or the server stops.
+    """A streamed response: ``chunks`` yields whole frames; it is closed (``aclose``) when the client disconnects or the server stops.
 
-    It goes out chunked, unless ``headers`` hold a Content-Length. ``close`` is called at the end in any case, once.
+    It is sent chunked, unless ``headers`` have a Content-Length. ``close`` is called once at the end in any case.
     """
 
     chunks: AsyncIterator[bytes]
@@ -52,20 +52,21 @@ class StreamingResponse:
 
 
 class Duplex(Protocol):
-    """Bytes both ways, in order. One task reads, one writes."""
+    """A byte stream in both directions. One task reads, one writes."""
 
     async def read(self) -> bytes:
-        """What has come since the last call, or the next piece; empty when the peer has ended."""
+        """Return the bytes received since the last call, or wait for the next; empty at the end of the peer's stream."""
 
     async def write(self, data: bytes) -> None:
-        """Returns when more may be written. Raises OSError when the peer has gone."""
+        """Write, and return when more may be written. Raises OSError when the peer has disconnected."""
 
 
 @dataclass(slots=True)
 class Hijack:
-    """101 with ``headers``; ``serve`` has the connection until it returns, and then the connection ends (RFC 9110, section 7.8).
+    """A response 101 with ``headers``; ``serve`` uses the connection until it returns, and then the connection ends (RFC 9110, section
+    7.8).
 
-    ``close`` is called at the end in any case, also if the client went before ``serve`` could begin.
+    ``close`` is called at the end in any case, also if the client disconnected before ``serve`` could begin.
     """
 
     serve: Callable[[Duplex], Awaitable[None]]
@@ -74,17 +75,17 @@ class Hijack:
 
 
 class Socket(Protocol):
-    """A WebSocket, messages both ways (RFC 6455)."""
+    """A WebSocket, messages in both directions (RFC 6455)."""
 
     @property
     def protocol(self) -> str:
-        """The subprotocol that was agreed on; empty if none."""
+        """The negotiated subprotocol; empty if none."""
 
     async def receive(self) -> bytes | str | None:
-        """The next message; None when the peer has ended."""
+        """Return the next message; None when the peer has ended."""
 
     async def send(self, message: bytes | str) -> None:
-        """Raises OSError when the peer has gone."""
+        """Send a message. Raises OSError when the peer has disconnected."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""One connection: its requests one after the other, each answered before the next is read."""
+"""One connection: serves its requests one after the other, each before the next is read."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from kubeloop.serving.request import Request
 
 
 def peer_chain(connection: ssl.SSLObject | None) -> tuple[bytes, ...]:
-    """Its own, DER, and behind it those by which TLS came to trust it, where Python tells them (3.13). Empty: it showed none."""
+    """Return the peer's certificate chain, DER, as far as Python provides it (3.13). Empty: the peer sent no certificate."""
     own = connection.getpeercert(binary_form=True) if connection is not None else None
     if own is None:
         return ()
     verified = getattr(connection, "get_verified_chain", None)
-    # Of a session that was resumed, nothing is told but the certificate itself.
+    # For a resumed session, Python provides only the certificate itself.
     return (tuple(verified()) if verified is not None else ()) or (own,)
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.serving.http1")
 
-#: Seconds without a request after which a connection ends, and in which a head must have come: kube-apiserver's.
+#: Idle timeout in seconds of a connection, and timeout of a request head: kube-apiserver's.
 _IDLE = 90.0
 _HEAD = 32.0
-#: Bytes of a body that nobody wanted to read, read over so that the connection can be kept; and seconds for that. As net/http.
+#: Maximum bytes and seconds of an unread body that are discarded so that the connection can be reused. As net/http.
 _UNWANTED = 256 * 1024
 _PATIENCE = 5.0
-#: Seconds at most between a refusal and the end, and without anything that came: what the client still sends would otherwise reset the
-#: connection before it has read.
+#: Maximum seconds between a refusal and the end, and without received bytes: bytes that the client still sends would otherwise reset the
+#: connection before it has read the response.
 _LINGER = 0.5
 _QUIET = 0.05
 
 Handler = Callable[[Request], Awaitable[Reply]]
-#: Does the work of a stream or of a changed protocol, until its own end or the listener's.
+#: Runs the work of a stream or of a changed protocol, until its end or the listener's.
 Keeper = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 
 
@@ -50,10 +50,10 @@ class ServerConnection(BufferedConnection):
     """Answers requests by ``handler``.
 
     Guarantees
-        A client that goes cancels the handler. Nothing of one request is taken for another: what is not framed clearly ends the connection.
+        A disconnecting client cancels the handler. Requests never mix: ambiguous framing ends the connection.
 
     Not guaranteed
-        Requests at the same time: those that come early wait, unread once 256 KiB of them have come.
+        Concurrent requests: pipelined requests wait, unread after 256 KiB.
     """
 
     def __init__(self, handler: Handler, keep: Keeper, opened: Callable[[ServerConnection], None]) -> None:
@@ -82,7 +82,7 @@ class ServerConnection(BufferedConnection):
             self.task.cancel()
 
     def finish(self) -> None:
-        """End when the answer under way has gone out; at once when there is none."""
+        """End after the current response; at once if there is none."""
         self._ending = True
         if self._waiting and self.transport is not None:
             self.transport.close()
@@ -116,13 +116,14 @@ class ServerConnection(BufferedConnection):
                 self.transport.close()
 
     async def _head(self) -> RequestHead | None:
-        """The next request's; None when none comes in time.
+        """Return the head of the next request; None if none arrives in time.
 
         Raises:
-            RequestRefused, ConnectionEnded
+            RequestRefused: the request is malformed.
+            ConnectionEnded: the client disconnected.
         """
         seen = 0
-        breaks = 4 if self._posted else 0  # clients of old send a line break too many after a form (RFC 9112, section 2.2)
+        breaks = 4 if self._posted else 0  # old clients send a superfluous line break after a form (RFC 9112, section 2.2)
         loop = asyncio.get_running_loop()
         deadline = 0.0
         self._waiting = True
@@ -151,7 +152,7 @@ class ServerConnection(BufferedConnection):
         return parse_head(self.take(end))
 
     async def _exchange(self, head: RequestHead) -> bool:
-        """Answer one request; whether another may follow."""
+        """Serve one request; return whether another may follow."""
         if head.is_asterisk_form:
             await self.write(response_writer.response_head(head.minor, 200, [("Content-Length", "0")]))
             return head.keep
@@ -206,7 +207,7 @@ class ServerConnection(BufferedConnection):
             await self.write(start)
 
     async def _stream(self, head: RequestHead, frames: StreamingResponse, *, keep: bool) -> bool:
-        """Whether the connection can be kept."""
+        """Send a stream; return whether the connection can be reused."""
         fields = [*frames.headers]
         if frames.content_type:
             fields.append(("Content-Type", frames.content_type))
@@ -251,7 +252,7 @@ class ServerConnection(BufferedConnection):
             answer.close()
 
     async def _read_over(self, body: RequestBody, *, keep: bool) -> bool:
-        """What the client sends though nobody reads it; whether another request may follow."""
+        """Discard the unread rest of a request body; return whether another request may follow."""
         if body.complete:
             return keep
         if keep:
@@ -264,7 +265,7 @@ class ServerConnection(BufferedConnection):
         return False
 
     async def _linger(self) -> None:
-        """Read over what still comes, for a moment."""
+        """Discard received bytes for a moment."""
         loop = asyncio.get_running_loop()
         end = loop.time() + _LINGER
         with contextlib.suppress(TimeoutError, ConnectionEnded):
@@ -275,7 +276,7 @@ class ServerConnection(BufferedConnection):
 
 
 def _with_connection(fields: list[tuple[str, str]], head: RequestHead, *, keep: bool) -> list[tuple[str, str]]:
-    """What the answer says of the connection, where that is not what its version says already (RFC 9112, section 9.3)."""
+    """Return the response's fields with a Connection field, if its version does not imply it (RFC 9112, section 9.3)."""
     if keep and not head.minor:
         return [*fields, ("Connection", "keep-alive")]
     if not keep and head.minor:

@@ -1,6 +1,6 @@
-"""A TLS listener on asyncio: requests in, answers out, and an end that lets streams finish.
+"""A TLS listener on asyncio with a graceful end of its streams.
 
-Bytes are the affair of ``http1``; handlers see ``Request`` and the kinds of ``Reply`` only.
+``http1`` handles the bytes; handlers see only ``Request`` and the kinds of ``Reply``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kubeloop.tasks import close_all, end_tasks, finish, wait_all
 
 __all__ = ["Handler", "Listener", "bare_context", "host_and_port", "server_context"]
 
-#: Seconds for answers under way when the listener ends.
+#: Seconds for running requests when the listener ends.
 _GRACE = 2.0
 
-#: OpenSSL's X509_V_FLAG_NO_CHECK_TIME (openssl/x509_vfy.h), for which ssl has no name.
+#: OpenSSL's X509_V_FLAG_NO_CHECK_TIME (openssl/x509_vfy.h), which ssl does not name.
 _NO_CHECK_TIME = 0x200000
 
 
@@ -31,11 +31,11 @@ class Listener:
     """Serves ``handler`` at one address until ``close``.
 
     Guarantees
-        A stream's source is closed as soon as its client has gone or the listener ends. Whole answers under way are finished first.
-        After ``close`` no connection is left, neither one that had begun its handshake nor one that ended it meanwhile.
+        A stream's source is closed when its client disconnects or the listener ends. Running complete responses are finished first.
+        After ``close`` no connection remains, including connections in or just after their handshake.
 
     Raises
-        ConfigError: from ``bind``, when the address is taken or not ours; the text says which and what to do.
+        ConfigError: ``bind`` raises it if the address is in use or not local; the text names it and the fix.
     """
 
     def __init__(self, handler: Handler, context: ssl.SSLContext | None, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -55,7 +55,7 @@ class Listener:
         return f"{scheme}://{host_and_port(self._host, self.port)}"
 
     async def bind(self) -> None:
-        """Take the address; connections wait until ``serve``."""
+        """Bind the address; connections wait until ``serve``."""
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 self._accepted,
@@ -73,12 +73,12 @@ class Listener:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def serve(self) -> None:
-        """Answer from now on."""
+        """Start to serve."""
         assert self._server is not None
         await self._server.start_serving()
 
     def abort(self) -> None:
-        """Break every connection off at once and stop listening, as when the process dies. ``close`` is still due."""
+        """Break all connections at once and stop listening, as when the process dies. Call ``close`` afterwards."""
         if self._server is not None:
             stop_accepting(self._server)
             asyncio.get_running_loop().call_soon(self._server.close)
@@ -88,10 +88,11 @@ class Listener:
             connection.abort()
 
     async def close(self, *, grace: float = _GRACE, spread: float = 0.0) -> None:
-        """Stop listening, end streams, finish answers.
+        """Stop listening, end streams, finish running requests.
 
-        ``grace``: seconds for answers under way; then they are broken off. ``spread``: seconds over which streams are ended, so that not
-        all of their clients come back at once; 0: at once.
+        ``grace``: seconds for running requests, which are broken off afterwards. ``spread``: seconds over which streams are ended, so that
+        not
+        all of their clients reconnect at once; 0: at once.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled, which ends the wait that it hit; everything is closed.
@@ -150,16 +151,16 @@ class Listener:
             task.cancel()
         if self._accepting:
             await wait_all(*self._accepting)
-            await asyncio.sleep(0)  # in which their sockets are closed
+            await asyncio.sleep(0)  # closes their sockets
 
     async def _over(self, seconds: float) -> None:
-        """Returns when every connection is over, or after so many seconds."""
+        """Wait until all connections are over, or for that many seconds."""
         waiting = [part for one in self._connections for part in (one.ended, one.task) if part is not None and not part.done()]
         if waiting:
             await asyncio.wait(waiting, timeout=seconds)
 
     async def _until_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work of a stream; the listener's own end cancels it, which is no fault."""
+        """Run the work of a stream; cancellation by the listener's end is not an error."""
         pump = asyncio.ensure_future(work)
         self._streams.add(pump)
         try:
@@ -174,12 +175,12 @@ class Listener:
 
 
 def host_and_port(host: str, port: int) -> str:
-    """An address as a URL has it: IPv6 addresses in brackets."""
+    """Format an address for a URL: IPv6 addresses in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def bare_context() -> ssl.SSLContext:
-    """TLS for a server that asks for client certificates without insisting, and has none of its own yet."""
+    """Return a TLS context for a server that requests client certificates without requiring them; it has no server certificate yet."""
     context = server_tls()
     context.verify_mode = ssl.CERT_OPTIONAL
     context.verify_flags |= _NO_CHECK_TIME
@@ -187,18 +188,18 @@ def bare_context() -> ssl.SSLContext:
 
 
 def server_context(certificate: bytes, key: bytes, client_authority: bytes) -> ssl.SSLContext:
-    """TLS for a server that asks for client certificates without insisting.
+    """Return a TLS context for a server that requests client certificates without requiring them.
 
-    Who sends none is anonymous; who sends one of another authority is refused during the handshake. One that is expired comes through, as
-    with kube-apiserver, which answers 401: whoever authenticates must look at its times. PEM in; the key is in a file of mode 0600 only
-    while it is loaded, since ssl reads files only.
+    A client without a certificate is anonymous; a certificate of another authority is refused during the handshake. An expired one is
+    accepted, as in kube-apiserver, which answers 401: the authenticator must check its validity. All arguments are PEM; the key is in
+    a file of mode 0600 only while it is loaded, because ssl reads only files.
     """
     import tempfile
     from pathlib import Path
 
     context = bare_context()
     context.load_verify_locations(cadata=client_authority.decode())
-    with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:  # the folder is 0700, so nobody else can look in
+    with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:  # the folder is 0700, so other users cannot read it
         path = Path(folder, "pair.pem")
         path.touch(mode=0o600)
         path.write_bytes(certificate + key)

@@ -1,6 +1,6 @@
-"""Reading Accept and Content-Type headers: which media types a client wants, in which order.
+"""Parses Accept and Content-Type headers: the media types that a client wants, in order.
 
-Source: RFC 9110 section 12.5.1; github.com/munnerz/goautoneg and Go's mime.ParseMediaType, whose ways with odd headers these are.
+Source: RFC 9110 section 12.5.1; github.com/munnerz/goautoneg and Go's mime.ParseMediaType, also for malformed headers.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-#: Characters of a header that are read. Its clauses are compared with each other, and what was read is remembered.
+#: Maximum characters of a header that are parsed. Its clauses are compared with each other, and results are cached.
 _LONGEST: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One alternative of an Accept header, as it was spelt; only ``q`` is no parameter."""
+    """One alternative of an Accept header, as written; only ``q`` is not a parameter."""
 
     media_type: str
     parameters: tuple[tuple[str, str], ...] = ()
@@ -25,21 +25,21 @@ class Clause:
         return next((value for key, value in self.parameters if key == name), "")
 
     def accepts(self, media_type: str) -> bool:
-        """Whether ``media_type`` (type/subtype) is what this asks for, a wildcard counted."""
+        """Whether the clause accepts ``media_type`` (type/subtype), also by a wildcard."""
         kind, _, subtype = self.media_type.partition("/")
         return self.media_type in (media_type, "*/*") or (subtype == "*" and media_type.startswith(f"{kind}/"))
 
 
 def shortened(header: str) -> str:
-    """As much of a header as is read."""
+    """Return the part of a header that is parsed."""
     return header if len(header) <= _LONGEST else header[:_LONGEST]
 
 
 def parse_accept(header: str) -> tuple[Clause, ...]:
-    """The well-formed clauses, the most wanted first; a wildcard yields to a type whatever their qualities. A malformed quality is 0.
+    """Return the well-formed clauses, the most wanted first; a type precedes a wildcard whatever their qualities. A malformed quality is 0.
 
     Not guaranteed
-        Clauses beyond the first 2,048 characters. Upstream reads them all.
+        Clauses beyond the first 2,048 characters are ignored. Upstream reads them all.
     """
     return _parsed(shortened(header))
 
@@ -51,7 +51,7 @@ def _parsed(header: str) -> tuple[Clause, ...]:
         clause = _clause(part)
         if clause is not None:
             clauses.append(clause)
-            # An insertion sort, as Go's is for so few: the order is no total one, so how it is sorted shows.
+            # An insertion sort, as Go uses for so few: the order is not total, so the algorithm matters.
             at = len(clauses) - 1
             while at and _before(clauses[at], clauses[at - 1]):
                 clauses[at - 1], clauses[at] = clauses[at], clauses[at - 1]
@@ -92,7 +92,7 @@ def _clause(text: str) -> Clause | None:
 
 
 def content_media_type(header: str) -> str | None:
-    """The media type of a Content-Type, in lower case; None for a header that is malformed."""
+    """Return the media type of a Content-Type, in lower case; None for a malformed header."""
     media_type, *parameters = header.split(";")
     media_type = media_type.strip().lower()
     if not media_type or any(not part or not _is_token(part) for part in media_type.split("/", 1)):

@@ -1,4 +1,4 @@
-"""A request as handlers see it: independent of the HTTP library underneath."""
+"""The request object of handlers: independent of the HTTP implementation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 @dataclass(slots=True)
 class Request:
-    """One request. ``path`` is decoded, ``query`` keeps every value in order; header names are case-insensitive.
+    """One HTTP request. ``path`` is decoded, ``query`` has every value in order; header names are case-insensitive.
 
-    ``peer_certificate`` is the verified client certificate as ``ssl.SSLSocket.getpeercert`` gives it, or None. ``remote`` is the client's
-    address. ``body`` gives the body as it comes, of any size, to whoever has not called ``read_body``.
+    ``peer_certificate`` is the verified client certificate in the form of ``ssl.SSLSocket.getpeercert``, or None. ``remote`` is the
+    client's
+    address. ``body`` streams the body, of any size, if ``read_body`` was not called.
     """
 
     method: str
@@ -27,7 +28,7 @@ class Request:
     peer_certificate: Mapping[str, Any] | None = None
     remote: str = ""
     body: Callable[[], AsyncIterator[bytes]] | None = None
-    #: The client's certificate, DER, and behind it those by which TLS came to trust it, as far as Python tells them. Empty: it has none.
+    #: The client's certificate chain, DER, as far as Python provides it. Empty: no certificate.
     peer_chain: tuple[bytes, ...] = ()
     query: dict[str, list[str]] = field(init=False)
 
@@ -38,7 +39,7 @@ class Request:
                 self.query.setdefault(name, []).append(value)
 
     def parameter(self, name: str) -> str:
-        """The first value of a query parameter, or the empty string (as Go's url.Values.Get)."""
+        """Return the first value of a query parameter, or the empty string (as Go's url.Values.Get)."""
         values = self.query.get(name)
         return values[0] if values else ""
 
@@ -47,7 +48,7 @@ class Request:
 
 
 def _pairs(query: str) -> Iterator[tuple[str, str]]:
-    """As Go's net/url reads a query: pairs with a semicolon or a malformed escape are passed over."""
+    """Parse a query as Go's net/url: pairs with a semicolon or a malformed escape are skipped."""
     for pair in query.split("&"):
         if not pair or ";" in pair or _BAD_ESCAPE.search(pair):
             continue

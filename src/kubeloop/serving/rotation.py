@@ -1,4 +1,4 @@
-"""TLS contexts that are made anew when what they are made of changes; connections from then on use them, others stay as they are."""
+"""TLS contexts that are rebuilt when their sources change; new connections use them, existing ones stay."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Callable, Hashable, Mapping
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.serving.listener import bare_context
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.serving")
 
-#: By server name (SNI), for clients that ask for it; the empty one for all others.
+#: Contexts by server name (SNI); the empty name is the default.
 Contexts = Mapping[str, ssl.SSLContext]
 
 
 class RotatingContext:
-    """``make`` makes the contexts, at once and whenever ``mark`` gives something else than before; ``mark`` is asked for each connection.
+    """Provides contexts made by ``make``, at once and whenever the result of ``mark`` changes; ``mark`` is called for each connection.
 
-    When ``make`` fails, the contexts made before stay in use, and it is logged.
+    If ``make`` fails, the previous contexts stay in use, and the error is logged.
 
     Raises:
-        Whatever ``make`` raises the first time.
+        Any error of the first call of ``make``.
     """
 
     def __init__(self, make: Callable[[], Contexts], mark: Callable[[], Hashable]) -> None:
@@ -29,12 +29,12 @@ class RotatingContext:
         self._mark = mark
         self._made_for = mark()
         self._contexts = make()
-        # What stays for as long as somebody listens: of the others, connections take certificates and authorities, and nothing else.
+        # This context stays for the listener's lifetime: connections take only certificates and authorities from the others.
         self.context = bare_context()
         self.context.sni_callback = self._choose
 
     def refresh(self) -> None:
-        """Look whether new contexts are due."""
+        """Rebuild the contexts if their sources changed."""
         mark = self._mark()
         if mark == self._made_for:
             return

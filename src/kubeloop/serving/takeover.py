@@ -1,4 +1,4 @@
-"""Connections after a change of protocol: bytes both ways. WebSocket is in ``websocket``."""
+"""Connections after a change of protocol, as byte streams. WebSocket is in ``websocket``."""
 
 from __future__ import annotations
 

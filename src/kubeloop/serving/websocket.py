@@ -1,6 +1,6 @@
-"""Connections that become a WebSocket: the opening handshake, whole messages both ways, the closing one (RFC 6455).
+"""Connections that become a WebSocket: the opening handshake, whole messages in both directions, the closing handshake (RFC 6455).
 
-Frames are read and written by the ``websockets`` library's protocol without I/O. Imported when the first socket is asked for.
+The ``websockets`` library's protocol without I/O encodes and decodes frames. Imported at the first WebSocket.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from kubeloop.serving.answer import SocketTakeover
 if TYPE_CHECKING:
     from websockets.frames import Frame
 
-#: Bytes of one message that are taken from a client, as by Go's library.
+#: Maximum bytes of a client's message, as in Go's library.
 _MESSAGE = 32 << 20
-#: Seconds in which a client may answer our closing frame.
+#: Seconds in which a client may reply to our closing frame.
 _FAREWELL = 1.0
 _NORMAL = 1000
 # RFC 6455, section 1.3.
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-# The library would write what frames hold into debug logs, and that may be anybody's secret.
+# The library would write the content of frames into debug logs, and that may be secret.
 _SILENT = logging.getLogger("kubeloop.serving.frames")
 _SILENT.disabled = True
 
 
 class _Messages:
-    """A wire as a ``Socket``. Pings are answered while somebody reads."""
+    """A wire as a ``Socket``. Pings are answered while a task reads."""
 
     def __init__(self, wire: BufferedConnection, protocol: str) -> None:
         self.protocol = protocol
@@ -68,7 +68,7 @@ class _Messages:
         await self._flush()
 
     async def close(self) -> None:
-        """Say goodbye, and wait a moment for the client to say it too."""
+        """Send a closing frame, and wait a moment for the client's."""
         if self._frames.state is State.OPEN:
             self._frames.send_close(_NORMAL)
             await self._flush()
@@ -117,7 +117,14 @@ async def over_socket(
     takeover: SocketTakeover,
     keep: Callable[[Coroutine[Any, Any, None]], Awaitable[None]],
 ) -> None:
-    """Answer the handshake in ``headers`` and serve messages from then on; ``keep`` does the work."""
+    """Complete the handshake in ``headers`` and serve messages.
+
+    Args:
+        wire: The connection.
+        headers: Headers of the request.
+        takeover: The handler's response.
+        keep: Runs the work until its end or the listener's.
+    """
     fault = _fault(headers)
     if fault:
         fields = [("Connection", "close"), ("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(fault)))]
@@ -134,7 +141,7 @@ async def over_socket(
 
 
 def _fault(headers: Mapping[str, str]) -> str:
-    """What is wrong with a handshake (RFC 6455, section 4.2.1); empty when nothing is."""
+    """Return the fault of a handshake (RFC 6455, section 4.2.1); empty if there is none."""
     if headers.get("Sec-WebSocket-Version", "").strip() != "13":
         return "the WebSocket version is not 13\n"
     try:

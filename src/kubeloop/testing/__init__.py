@@ -1,4 +1,4 @@
-"""For tests of what is built on kubeloop: a cluster on this machine, and one in this event loop whose faults a test commands."""
+"""Test support for programs that use kubeloop: a cluster on this machine, and one in the test's event loop with injected faults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kubeloop.testing.actions import Actions
     from kubeloop.testing.assertions import consistently, eventually
-    from kubeloop.testing.calls import Call, on
+    from kubeloop.testing.calls import RecordedCall, on
     from kubeloop.testing.fake_time import driven
     from kubeloop.testing.faults import Faults
     from kubeloop.testing.golden import assert_golden
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kubeloop.testing.kubelet_logs import ContainerLog
     from kubeloop.testing.kubelet_server import KubeletRequest
     from kubeloop.testing.local_cluster import LocalCluster
-    from kubeloop.testing.targets import Subject, all_cached, cached, many, one
+    from kubeloop.testing.targets import ObjectProbe, all_cached, cached, many, one
 
 _HOMES = {
     "Actions": "actions",
-    "Call": "calls",
+    "RecordedCall": "calls",
     "CommandHandler": "kubelet_commands",
     "ContainerLog": "kubelet_logs",
     "Faults": "faults",
@@ -35,7 +35,7 @@ _HOMES = {
     "LocalCluster": "local_cluster",
     "PortHandler": "kubelet",
     "ScriptedKubelet": "kubelet",
-    "Subject": "targets",
+    "ObjectProbe": "targets",
     "Terminal": "kubelet_commands",
     "all_cached": "targets",
     "assert_golden": "golden",
@@ -51,7 +51,6 @@ _HOMES = {
 
 __all__ = [
     "Actions",
-    "Call",
     "CommandHandler",
     "ContainerLog",
     "Faults",
@@ -59,9 +58,10 @@ __all__ = [
     "KubeCluster",
     "KubeletRequest",
     "LocalCluster",
+    "ObjectProbe",
     "PortHandler",
+    "RecordedCall",
     "ScriptedKubelet",
-    "Subject",
     "Terminal",
     "TlsTestServer",
     "all_cached",
@@ -77,7 +77,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
+if not TYPE_CHECKING:  # otherwise a type checker would accept any misspelt name as Any
 
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)

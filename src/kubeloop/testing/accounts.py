@@ -1,4 +1,4 @@
-"""Admission of servers without controllers: nobody makes the service accounts without which pods are refused; envtest does the same."""
+"""Admission settings of servers without controllers: pods need service accounts, which controllers make; envtest does the same."""
 
 from __future__ import annotations
 

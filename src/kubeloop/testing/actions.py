@@ -1,4 +1,4 @@
-"""What the code under test wrote, as a table that a test compares: verb, kind, object, and the fields that matter."""
+"""The writes of the code under test, as a table that a test compares: verb, kind, object, and relevant fields."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ import msgspec
 
 from kubeloop.codec.paths import parse_path, walk
 from kubeloop.meta import Resource, kind_info
-from kubeloop.testing.calls import Call
+from kubeloop.testing.calls import RecordedCall
 from kubeloop.testing.faults import Faults
 from kubeloop.testing.format import difference
-from kubeloop.testing.targets import Subject
+from kubeloop.testing.targets import ObjectProbe
 from kubeloop.timing import Clock
 
 
-class Actions(Sequence[Call]):
-    """The writes of a server's record, always as they are now; refused ones only where ``refused`` is asked for.
+class Actions(Sequence[RecordedCall]):
+    """A live view of the writes in a server's record; refused ones only with ``refused``.
 
     ``select`` and ``without`` narrow them; ``expect`` compares them with a table; ``eventually(actions.subject(), ...)`` waits for more.
     """
 
-    def __init__(self, faults: Faults, clock: Clock, keep: Callable[[Call], bool] = lambda _: True) -> None:
+    def __init__(self, faults: Faults, clock: Clock, keep: Callable[[RecordedCall], bool] = lambda _: True) -> None:
         self._faults = faults
         self._clock = clock
         self._keep = keep
 
     @property
-    def _found(self) -> list[Call]:
+    def _found(self) -> list[RecordedCall]:
         return [call for call in self._faults.calls if call.writes and self._keep(call)]
 
     def __len__(self) -> int:
         return len(self._found)
 
-    def __iter__(self) -> Iterator[Call]:
+    def __iter__(self) -> Iterator[RecordedCall]:
         return iter(self._found)
 
     @overload
-    def __getitem__(self, index: int) -> Call: ...
+    def __getitem__(self, index: int) -> RecordedCall: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Call]: ...
-    def __getitem__(self, index: int | slice) -> Call | list[Call]:
+    def __getitem__(self, index: slice) -> list[RecordedCall]: ...
+    def __getitem__(self, index: int | slice) -> RecordedCall | list[RecordedCall]:
         return self._found[index]
 
     def __repr__(self) -> str:
@@ -60,48 +60,61 @@ class Actions(Sequence[Call]):
         subresource: str | None = None,
         user: str = "*",
     ) -> Actions:
-        """Only those; patterns as of a shell. ``name`` of what is created is the body's; ``subresource``: None is any."""
+        """Return the matching writes; patterns are those of a shell.
+
+        Args:
+            verb: Such as ``create``.
+            kind: A class, or a plural.
+            name: The object's name; for a creation that of the body.
+            namespace: The object's namespace.
+            subresource: None: any; "": the object itself.
+            user: The writer.
+
+        Returns:
+            A view of these writes.
+        """
         wanted = kind if isinstance(kind, str) else kind_info(kind).gvk.kind
 
-        def chosen(call: Call) -> bool:
+        def chosen(call: RecordedCall) -> bool:
             pairs = ((call.verb, verb), (call.kind, wanted), (name_of(call), name), (call.namespace, namespace), (call.user, user))
             return all(fnmatchcase(found, pattern) for found, pattern in pairs) and subresource in (None, call.subresource)
 
         return self._where(chosen)
 
     def without(self, *kinds: type[Resource] | str) -> Actions:
-        """All but those of these kinds: ``actions.without("Event", "Lease")``."""
+        """Return the writes without these kinds: ``actions.without("Event", "Lease")``."""
         left_out = {kind if isinstance(kind, str) else kind_info(kind).gvk.kind for kind in kinds}
         return self._where(lambda call: call.kind not in left_out)
 
     def accepted(self) -> Actions:
-        """Only those that the server carried out."""
+        """Return only the writes that succeeded."""
         return self._where(lambda call: 200 <= call.code < 300)
 
     def refused(self) -> Actions:
-        """Only those that it refused."""
+        """Return only the refused writes."""
         return self._where(lambda call: call.code >= 400)
 
     def clear(self) -> None:
-        """Forget what was recorded so far, of others too."""
+        """Clear the record, for other views too."""
         self._faults.calls.clear()
 
     def table(self, *paths: str) -> str:
-        """One line each, with the values at ``paths`` of what was sent."""
+        """Return one line per write, with the sent values at ``paths``."""
         return "".join(f"{line_of(call, paths)}\n" for call in self)
 
     def expect(self, table: str, *, in_any_order: bool = False) -> None:
-        """Compare with a table, a line for each write that is expected::
+        """Compare with a table of expected writes, one per line::
 
             create  Secret       shop/token-*
             update  Foo/status   shop/a        status.phase=Ready  status.replicas=3
             patch   ConfigMap    shop/a        =>409
 
-        Verb, kind (with its subresource), namespace and name; then what was sent at paths, and the status where it was refused.
+        Verb, kind (with its subresource), namespace and name; then sent values at paths, and the status if it was refused.
         Kind and name may hold ``*``. Values with blanks are quoted.
 
         Raises:
-            AssertionError: other writes, more or fewer; the text is the difference. ValueError: a line that is none; names it.
+            AssertionError: the writes differ; the text is the difference.
+            ValueError: a line is malformed; the text names it.
         """
         rows = [_Row(line) for line in table.splitlines() if line.strip()]
         calls = list(self)
@@ -112,16 +125,16 @@ class Actions(Sequence[Call]):
         if lines != expected:
             raise AssertionError("other writes than expected:\n" + difference("\n".join(expected), "\n".join(lines), "expected", "written"))
 
-    def subject(self) -> Subject[Actions]:
-        """For ``eventually`` and ``consistently``: ``eventually(actions.subject(), lambda writes: len(writes) == 2)``."""
+    def subject(self) -> ObjectProbe[Actions]:
+        """Return a target for ``eventually`` and ``consistently``: ``eventually(actions.subject(), lambda writes: len(writes) == 2)``."""
         return _OfRecord(self, self._faults, self._clock)
 
-    def _where(self, chosen: Callable[[Call], bool]) -> Actions:
+    def _where(self, chosen: Callable[[RecordedCall], bool]) -> Actions:
         keep = self._keep
         return Actions(self._faults, self._clock, lambda call: keep(call) and chosen(call))
 
 
-class _OfRecord(Subject[Actions]):
+class _OfRecord(ObjectProbe[Actions]):
     def __init__(self, actions: Actions, faults: Faults, clock: Clock) -> None:
         super().__init__("writes", clock)
         self._actions, self._faults = actions, faults
@@ -139,7 +152,7 @@ class _OfRecord(Subject[Actions]):
 
 
 class _Row:
-    """One expected line."""
+    """One expected line of a table."""
 
     def __init__(self, line: str) -> None:
         words = shlex.split(line, comments=True)
@@ -164,7 +177,7 @@ class _Row:
     def line(self) -> str:
         return _line(self.verb, self.kind, self.place, self.values, self.code)
 
-    def matches(self, call: Call) -> bool:
+    def matches(self, call: RecordedCall) -> bool:
         verb, kind, place = _words(call)
         if not (self.verb == verb and fnmatchcase(kind, self.kind) and fnmatchcase(place, self.place)):
             return False
@@ -173,8 +186,8 @@ class _Row:
         return all(_value(call, path) == value for path, value in self.values.items())
 
 
-def name_of(call: Call) -> str:
-    """Of what is created as its body says: the name, or what one is made from with a star."""
+def name_of(call: RecordedCall) -> str:
+    """Return the object's name; for a creation that in the body: the name, or the generateName with a star."""
     if call.name or not isinstance(call.body, dict):
         return call.name
     metadata = call.body.get("metadata")
@@ -183,12 +196,12 @@ def name_of(call: Call) -> str:
     return str(metadata.get("name") or f"{metadata.get('generateName', '')}*")
 
 
-def line_of(call: Call, paths: Sequence[str] = ()) -> str:
+def line_of(call: RecordedCall, paths: Sequence[str] = ()) -> str:
     return _line(*_words(call), {path: _value(call, path) for path in paths}, call.code if call.code >= 400 else 0)
 
 
-def _shown(call: Call, rows: Sequence[_Row], at: int) -> str:
-    """As the expected line that it fits, so that a difference shows only what differs; else with what the line at its place looks at."""
+def _shown(call: RecordedCall, rows: Sequence[_Row], at: int) -> str:
+    """Format a write like its matching expected line, so that a difference shows only differing values; else like the line at its index."""
     beside = rows[at] if at < len(rows) else None
     if beside is not None and beside.matches(call):
         return beside.line
@@ -196,7 +209,7 @@ def _shown(call: Call, rows: Sequence[_Row], at: int) -> str:
     return fitting.line if fitting is not None else line_of(call, beside.paths if beside is not None else ())
 
 
-def _words(call: Call) -> tuple[str, str, str]:
+def _words(call: RecordedCall) -> tuple[str, str, str]:
     kind = f"{call.kind or call.resource.resource}/{call.subresource}" if call.subresource else call.kind or call.resource.resource
     name = name_of(call) or "*"
     return call.verb, kind, f"{call.namespace}/{name}" if call.namespace else name
@@ -207,8 +220,8 @@ def _line(verb: str, kind: str, place: str, values: dict[str, str], code: int) -
     return "  ".join([verb.ljust(6), kind.ljust(16), place, *fields, *([f"=>{code}"] if code else [])]).rstrip()
 
 
-def _value(call: Call, path: str) -> str:
-    """Text as it is, anything else as JSON; "" where nothing was sent."""
+def _value(call: RecordedCall, path: str) -> str:
+    """Return text as it is, anything else as JSON; "" if nothing was sent."""
     found: list[Any] = list(walk(call.body, parse_path(path)))
     if not found:
         return ""
@@ -216,10 +229,10 @@ def _value(call: Call, path: str) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _paired(rows: Sequence[_Row], calls: list[Call]) -> list[Call]:
-    """The calls in the order of the rows that they fit, then the others."""
+def _paired(rows: Sequence[_Row], calls: list[RecordedCall]) -> list[RecordedCall]:
+    """Return the calls in the order of their matching rows, then the others."""
     left = list(calls)
-    ordered: list[Call] = []
+    ordered: list[RecordedCall] = []
     for row in rows:
         fitting = next((call for call in left if row.matches(call)), None)
         if fitting is not None:

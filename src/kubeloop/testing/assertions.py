@@ -1,6 +1,6 @@
-"""``eventually`` and ``consistently``: a state comes, or stays. Watches tell of changes; a failure says what was there instead.
+"""``eventually`` and ``consistently``: wait for a state, or check that it stays. They use watches; a failure shows the actual state.
 
-Seconds are those of the subject's clock; a ``FakeClock`` is moved here, so that an hour of it takes no time.
+Seconds are those of the target's clock; a ``FakeClock`` is advanced here, so that an hour takes no time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar, cast, overload
 
 from kubeloop.testing.fake_time import UNSEEN, step, went_on
 from kubeloop.testing.format import difference, indented, shortened, tree
-from kubeloop.testing.targets import UNKNOWN, Subject
+from kubeloop.testing.targets import UNKNOWN, ObjectProbe
 from kubeloop.timing import Clock, FakeClock
 
 T = TypeVar("T")
@@ -24,9 +24,9 @@ Want: TypeAlias = Callable[[T], object] | Mapping[str, Any] | list[Any] | None
 
 
 def amiss(want: Want[T], state: T | None) -> list[str]:
-    """Why ``state`` is not as wanted, one line each; nothing if it is.
+    """Return why ``state`` does not meet the condition, one line each; empty if it does.
 
-    A function wants what makes it true; an exception of its own, ``assert`` too, is a reason. It is not asked about what is not there.
+    A function returns true for an expected state; an exception in it, ``assert`` too, is a reason. It is not called for a missing object.
     """
     if want is None:
         return [] if state is None or state == [] else ["it is there"]
@@ -38,7 +38,7 @@ def amiss(want: Want[T], state: T | None) -> list[str]:
 
 
 def describe(want: Want[Any]) -> str:
-    """What is wanted, in a line."""
+    """Describe the condition in one line."""
     if want is None:
         return "gone"
     if not callable(want):
@@ -54,7 +54,7 @@ def describe(want: Want[Any]) -> str:
 
 
 def differences(want: object, found: object, path: str = "") -> list[str]:
-    """Where ``found`` is not as ``want`` says, path by path; what ``want`` does not name is not looked at."""
+    """Return the differences of ``found`` from ``want``, path by path; fields that ``want`` does not name are ignored."""
     if isinstance(want, EllipsisType):
         return [] if found is not None else [f"{path or 'it'}: wanted any value, is not there"]
     if isinstance(want, Mapping):
@@ -75,7 +75,7 @@ def differences(want: object, found: object, path: str = "") -> list[str]:
 
 
 def _of_a_secret(want: object, found: object, key: str, path: str) -> list[str]:
-    """As any other object's, but for its values."""
+    """Compare as for other objects, without showing values."""
     at = f"{path}.{key}" if path else key
     lines = differences(want, found, at)
     return [f"{at}: not as wanted; the values of a Secret are not shown"] if lines and key in ("data", "stringData") else lines
@@ -93,7 +93,7 @@ def _judged(want: Callable[[T], object], state: T) -> list[str]:
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise TypeError(f"{describe(want)} is async, and nobody awaits it; say what is wanted by a plain function")
+        raise TypeError(f"{describe(want)} is async and would never be awaited; use a plain function")
     if answer:
         return []
     if answer is None:
@@ -101,23 +101,25 @@ def _judged(want: Callable[[T], object], state: T) -> list[str]:
     return [f"{describe(want)} returned {answer!r}"]
 
 
-#: Real seconds in which a change may still come when fake time is over: fake time says nothing about a slow machine.
+#: Real seconds in which a change may still arrive after the fake time is over: fake time does not measure a slow machine.
 _LAST_CHANCE = 1.0
-#: Seconds at least in which a server must say a first time what there is; and real ones in which it is surely asked again.
+#: Minimum seconds for a server's first response; and real seconds within which a retry is certain.
 _FIRST, _TRIED = 30.0, 0.2
 
 
 @overload
-async def eventually(subject: Subject[T], want: Callable[[T], object] | Mapping[str, Any] | list[Any], *, within: float = 10.0) -> T: ...
+async def eventually(
+    subject: ObjectProbe[T], want: Callable[[T], object] | Mapping[str, Any] | list[Any], *, within: float = 10.0
+) -> T: ...
 @overload
-async def eventually(subject: Subject[T], want: None, *, within: float = 10.0) -> None: ...
-async def eventually(subject: Subject[T], want: Want[T], *, within: float = 10.0) -> T | None:
-    """The first state that is as wanted; a state that was as wanted and is not any more before anybody looked does not count.
+async def eventually(subject: ObjectProbe[T], want: None, *, within: float = 10.0) -> None: ...
+async def eventually(subject: ObjectProbe[T], want: Want[T], *, within: float = 10.0) -> T | None:
+    """Wait for the first state that meets the condition, and return it. A state that was replaced before it was read does not count.
 
-    ``want``: a function of the state that is true of it, a part of its tree, or None: gone (see ``Want``).
+    ``want``: a function that returns true for the state, a part of its tree, or None: gone (see ``Want``).
 
     Raises:
-        AssertionError: none within so many seconds; the text has the last state, why it would not do, and what changed meanwhile.
+        AssertionError: the time is over; the text has the last state, why it does not meet the condition, and the changes meanwhile.
         ApiError: the server refuses to show it.
     """
     seen = _Seen(subject, want)
@@ -134,11 +136,12 @@ async def eventually(subject: Subject[T], want: Want[T], *, within: float = 10.0
                 raise AssertionError(seen.message(f"not as wanted within {within:g} s"))
 
 
-async def consistently(subject: Subject[T], want: Want[T], *, seconds: float = 1.0) -> T | None:
-    """The last state, after every state for so many seconds was as wanted, the one at the beginning too.
+async def consistently(subject: ObjectProbe[T], want: Want[T], *, seconds: float = 1.0) -> T | None:
+    """Check every state for so many seconds, the initial one too; return the last.
 
     Raises:
-        AssertionError: one was not, at once; the text has it, why it would not do, and what changed since the beginning.
+        AssertionError: raised at once for a state that breaks the condition; the text has it, the reason, and the changes since the
+        beginning.
     """
     seen = _Seen(subject, want)
     changed = asyncio.Event()
@@ -154,11 +157,11 @@ async def consistently(subject: Subject[T], want: Want[T], *, seconds: float = 1
                 return state
 
 
-async def _known(subject: Subject[Any], read: Callable[[], object], changed: asyncio.Event, seconds: float) -> None:
-    """Returns when there is a first state, which may take longer than a test gives to what comes after it.
+async def _known(subject: ObjectProbe[Any], read: Callable[[], object], changed: asyncio.Event, seconds: float) -> None:
+    """Wait for the first state, which may take longer than the test's timeout for changes.
 
     Raises:
-        AssertionError: there is none, as the server cannot be reached.
+        AssertionError: there is none, because the server is unreachable.
     """
     clock = subject.clock
     patience = max(seconds, _FIRST)
@@ -166,7 +169,7 @@ async def _known(subject: Subject[Any], read: Callable[[], object], changed: asy
     while read() is UNKNOWN:
         changed.clear()
         if isinstance(clock, FakeClock):
-            # Longer than a pause between two tries: fake time passes only for a client that waits by it.
+            # Longer than a pause between two retries: fake time passes only for a client that waits by it.
             if await came(changed, _TRIED) or await went_on(changed.is_set) or await step(clock, ends - clock.now()):
                 continue
             patience = _FIRST
@@ -175,7 +178,7 @@ async def _known(subject: Subject[Any], read: Callable[[], object], changed: asy
 
 
 class _Watcher:
-    """Waits for a change until so many seconds have passed. ``patient``: fake time being over, a slow machine has a last chance."""
+    """Waits for a change for some seconds. ``patient``: after the fake time, a slow machine gets a last chance."""
 
     def __init__(self, clock: Clock, seconds: float, happened: asyncio.Event, *, patient: bool = True) -> None:
         self._clock = clock
@@ -189,7 +192,7 @@ class _Watcher:
         return self._clock.now() - self._started
 
     async def changed(self) -> bool:
-        """False: the time is over."""
+        """Wait for a change; False: the time is over."""
         if not isinstance(self._clock, FakeClock):
             return await self._within(self._ends - self._clock.now())
         while not await self._change_came():
@@ -201,7 +204,7 @@ class _Watcher:
         return True
 
     async def _change_came(self) -> bool:
-        """Whether a change came before nothing went on any more."""
+        """Whether a change came before the event loop became idle."""
         return await went_on(self._happened.is_set) or await self._within(UNSEEN)
 
     async def _within(self, seconds: float) -> bool:
@@ -209,7 +212,7 @@ class _Watcher:
 
 
 async def came(event: asyncio.Event, seconds: float) -> bool:
-    """Whether it is set within so many seconds of the machine's time."""
+    """Whether the event is set within so many seconds of real time."""
     try:
         async with asyncio.timeout(max(seconds, 0.0)):
             await event.wait()
@@ -221,14 +224,14 @@ async def came(event: asyncio.Event, seconds: float) -> bool:
 class _Seen:
     """The states so far, for the message."""
 
-    def __init__(self, subject: Subject[T], want: Want[T]) -> None:
+    def __init__(self, subject: ObjectProbe[T], want: Want[T]) -> None:
         self._subject, self._want = subject, want
         self._count = 0
         self._first = self._last = ""
         self._amiss: list[str] = []
 
     def judge(self, state: Any) -> list[str]:
-        """Why it will not do."""
+        """Record a state; return why it does not meet the condition."""
         self._amiss = amiss(self._want, state)
         shown = self._subject.shown(state)
         if not self._count:

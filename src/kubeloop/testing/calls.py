@@ -1,4 +1,4 @@
-"""What a server was asked for, as a test compares it: ``Call``; and which requests a fault is for: ``on``."""
+"""``RecordedCall``: one request as a test compares it; and ``on``: selects the requests for a fault."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.resource import Resource, kind_info
 from kubeloop.serving.request import Request
 
-#: Which requests a fault is for.
+#: Selects the requests for a fault.
 Matches = Callable[[Request], bool]
 
 
 def every(_: Request) -> bool:
-    """Matches all requests."""
+    """Match all requests."""
     return True
 
 
 @dataclass(slots=True)
-class Call:
-    """One request for a resource. Equal are calls of the same first six fields; ``Call("get", "Pod", "shop", "web-0")`` is written by hand.
+class RecordedCall:
+    """One request for a resource. Equal if the first six fields are; tests write ``RecordedCall("get", "Pod", "shop", "web-0")``.
 
-    ``kind`` is empty where the server serves no such resource; ``name`` is that of the path, and so empty for ``create``. ``body`` is the
-    JSON tree that was sent: an object, a patch, options of a deletion; None if there was none, bytes if it was another format.
-    ``user`` is the name in the client's certificate, ``code`` the HTTP status of the answer; 0: not answered yet, or broken off.
+    ``kind`` is empty if the server serves no such resource; ``name`` is that of the path, and so empty for ``create``. ``body`` is the
+    sent JSON tree: an object, a patch, options of a deletion; None if there was none, bytes for another format.
+    ``user`` is the name in the client's certificate, ``code`` the HTTP status of the response; 0: none yet, or the connection broke.
     """
 
     verb: str
@@ -49,8 +49,8 @@ class Call:
         return self.verb not in ("get", "list", "watch")
 
 
-def call_of(request: Request, registry: Registry | None) -> Call | None:
-    """Without its body; None for what is no resource (discovery, health)."""
+def call_of(request: Request, registry: Registry | None) -> RecordedCall | None:
+    """Return the call without its body; None for a path without a resource (discovery, health)."""
     info = request_info(request)
     if not info.is_resource:
         return None
@@ -59,7 +59,7 @@ def call_of(request: Request, registry: Registry | None) -> Call | None:
     kind = served.kind if served is not None else ""
     name = info.name if info.name_in_path else ""
     sent = request.header("Content-Type")
-    return Call(info.verb, kind, info.namespace, name, info.subresource, None, gvr, request.query, sent, _user(request))
+    return RecordedCall(info.verb, kind, info.namespace, name, info.subresource, None, gvr, request.query, sent, _user(request))
 
 
 def _user(request: Request) -> str:
@@ -68,7 +68,7 @@ def _user(request: Request) -> str:
 
 
 def body_tree(raw: bytes) -> Any:
-    """The JSON tree of a body; other formats stay bytes, nothing is None."""
+    """Return the JSON tree of a body; other formats stay bytes, an empty body is None."""
     if not raw:
         return None
     try:
@@ -78,13 +78,21 @@ def body_tree(raw: bytes) -> Any:
 
 
 def on(verb: str = "*", kind: type[Resource] | str = "*", namespace: str = "*", name: str = "*") -> Matches:
-    """Requests of a verb (``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, ``deletecollection``) and a kind.
+    """Match requests of a verb (``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, ``deletecollection``) and a
+        kind.
 
-    ``kind`` is a class or a plural (``"pods"``): without subresources, which are said so: ``"pods/status"``, ``"pods/*"``, ``"*/scale"``.
-    ``*`` stands for any, of kinds with their subresources too. A custom kind is named by its plural where only discovery can tell it.
+        Args:
+            verb: ``*``: any.
+            kind: A class or a plural (``"pods"``), without subresources; with them: ``"pods/status"``, ``"pods/*"``, ``"*/scale"``. ``*``:
+                any, with subresources. Use the plural of a custom kind that only discovery knows.
+            namespace: ``*``: any.
+            name: ``*``: any.
 
-    Raises:
-        ValueError: a class that does not say its plural.
+    Returns:
+        A function of a request.
+
+        Raises:
+            ValueError: the class does not have a plural.
     """
     if isinstance(kind, str):
         plural, slash, subresource = kind.partition("/")

@@ -1,4 +1,4 @@
-"""What the embedded server needs beyond kubeloop itself, and what to say to whoever has not installed it."""
+"""The error for a missing extra: the embedded server needs more packages than kubeloop itself."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from kubeloop.meta.errors import ConfigError
 
 
 def not_installed(error: ModuleNotFoundError) -> ConfigError:
-    """The way out for ``error``, which an import of the embedded server raised.
+    """Return the error to raise for ``error``, which an import of the embedded server raised.
 
     Raises:
-        ModuleNotFoundError: ``error`` itself, if a module of kubeloop's own is missing: no extra would bring it.
+        ModuleNotFoundError: ``error`` itself, if a module of kubeloop is missing: no extra would provide it.
     """
     missing = (error.name or "").partition(".")[0]
     if missing in ("", "kubeloop"):

@@ -1,4 +1,4 @@
-"""Lets fake time pass while something is awaited: a test says what it waits for, not how often a timer must fire until then."""
+"""Advances fake time while a test awaits something, so that the test need not know how many timers fire until then."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from kubeloop.timing import Clock, FakeClock
 
 T = TypeVar("T")
 
-#: Turns of the loop in a row with nothing else to do after which whatever runs is taken to wait for the clock.
+#: Idle turns of the loop in a row after which all tasks are assumed to wait for the clock.
 _IDLE_TURNS = 3
-#: Turns after which it is taken to do so anyhow: other tasks may spin, and loops other than asyncio's do not show whether they are idle.
+#: Turns after which this is assumed anyway: other tasks may spin, and loops other than asyncio's do not show whether they are idle.
 _TURNS, _TURNS_UNSEEN = 2000, 100
-#: Real seconds for what no loop can see: threads, sockets.
+#: Real seconds for work outside the loop: threads, sockets.
 UNSEEN = 0.002
 
 
 async def driven(awaitable: Awaitable[T], clock: Clock) -> T:
-    """The result of ``awaitable``. While it waits, a ``FakeClock`` is moved from timer to timer; any other clock moves by itself.
+    """Return the result of ``awaitable``. While it waits, a ``FakeClock`` is advanced from timer to timer; other clocks run by themselves.
 
     Guarantees
-        Time passes only when nothing could go on without it: when the loop has nothing else to do.
+        Time passes only when the loop is idle.
 
     Not guaranteed
-        That work in threads or over sockets is waited for before time passes: the loop cannot see it.
+        Work in threads or over sockets may be unfinished when time passes: the loop cannot see it.
 
     Cancelled with its caller.
     """
@@ -34,7 +34,7 @@ async def driven(awaitable: Awaitable[T], clock: Clock) -> T:
     try:
         if isinstance(clock, FakeClock):
             while not await went_on(task.done):
-                # Where nothing waits for the clock, what is awaited comes from a thread, a socket, or never.
+                # If no task waits for the clock, the result comes from a thread, a socket, or never.
                 if not await step(clock):
                     await asyncio.wait((task,), timeout=UNSEEN)
         return await task
@@ -45,7 +45,7 @@ async def driven(awaitable: Awaitable[T], clock: Clock) -> T:
 
 
 async def step(clock: FakeClock, limit: float | None = None) -> bool:
-    """Move on to what is due next, at most ``limit`` seconds; False: nothing is due within that, and no time has passed."""
+    """Advance to the next timer, at most ``limit`` seconds; False: nothing is due within that, and no time has passed."""
     due = clock.next_due
     if due is None or (limit is not None and due > limit):
         return False
@@ -54,8 +54,8 @@ async def step(clock: FakeClock, limit: float | None = None) -> bool:
 
 
 async def went_on(done: Callable[[], bool]) -> bool:
-    """Turn the loop until ``done()``: True; or until it has nothing else to do: False."""
-    # What asyncio's loops still have to run. Counting turns instead would make a result depend on how many turns a chain of awaits takes.
+    """Run the loop until ``done()`` is true (returns True) or the loop is idle (returns False)."""
+    # The ready queue of asyncio's loops. Counting turns instead would make a result depend on the length of a chain of awaits.
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
     idle = 0
     for _ in range(_TURNS if ready is not None else _TURNS_UNSEEN):

@@ -1,4 +1,4 @@
-"""Faults that a test commands of a server in its own event loop, each in one line, and a record of what the server was asked.
+"""Faults that a test injects into a server in its event loop, each in one line, and a record of the server's requests.
 
 The same words for ``TlsTestServer`` (over TLS) and ``HandlerServer`` (without a socket).
 """
@@ -23,29 +23,29 @@ from kubeloop.meta.status import Status, StatusDetails
 from kubeloop.serving.answer import Aborted
 from kubeloop.serving.listener import Handler
 from kubeloop.serving.request import Request
-from kubeloop.testing.calls import Call, Matches, body_tree, call_of, every
+from kubeloop.testing.calls import Matches, RecordedCall, body_tree, call_of, every
 from kubeloop.testing.stream_faults import FaultInjectedStream, Hidden
 from kubeloop.timing import Clock, SystemClock
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.server import ApiServer
 
-#: Bytes of a body that a reactor is shown.
+#: Maximum bytes of a body for a reactor.
 _BODY = 8 << 20
 
 Reaction: TypeAlias = Resource | dict[str, Any] | ApiError | Reply | None
-"""What a reactor makes of a call: an object (or its tree), answered with 200; a refusal; any answer; None: it is not for this one."""
+"""The result of a reactor: an object (or its tree), sent with 200; an error; any response; None: the call is left to others."""
 
-Reactor: TypeAlias = Callable[[Call], Reaction | Awaitable[Reaction]]
+Reactor: TypeAlias = Callable[[RecordedCall], Reaction | Awaitable[Reaction]]
 
 
 class Faults:
-    """Stands between a server and those who ask it. None lasts longer than it says.
+    """Injects faults between a server and its clients. No fault lasts longer than declared.
 
     Guarantees
-        ``requests`` and ``calls`` hold everything that came, refused or not, in the order of arrival.
-        Faults are looked at in this order: held, delayed, refused, reactors; reactors in the order in which they were added, and the first
-        that answers wins: neither later ones nor the server see that request.
+        ``requests`` and ``calls`` record all requests, refused or not, in the order of arrival.
+        Faults apply in this order: held, delayed, refused, reactors; reactors in the order of their addition, and the first
+        with a result decides: neither later ones nor the server see that request.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -58,69 +58,72 @@ class Faults:
         self._cuts: list[tuple[Matches, int]] = []
         self._reactors: list[tuple[Matches, Reactor]] = []
         self._hidden: list[_Hiding] = []
-        self._listeners: list[Callable[[Call], None]] = []
+        self._listeners: list[Callable[[RecordedCall], None]] = []
         #: Requests so far, as ``METHOD path?query``.
         self.requests: list[str] = []
         #: Requests for resources so far; a test may clear it.
-        self.calls: list[Call] = []
-        #: Every bookmark comes twice.
+        self.calls: list[RecordedCall] = []
+        #: Whether every bookmark is sent twice.
         self.repeat_bookmarks = False
         self._api: ApiServer | None = None
 
     @property
-    def writes(self) -> list[Call]:
-        """Those of ``calls`` that change something."""
+    def writes(self) -> list[RecordedCall]:
+        """Return the writes among ``calls``."""
         return [call for call in self.calls if call.writes]
 
     def cut_streams(self) -> int:
-        """Break every open stream off in the middle, without an end; returns how many there were."""
+        """Break every open stream off in the middle; return their number."""
         streams = list(self._streams)
         for one in streams:
             one.cut()
         return len(streams)
 
     def cut_stream(self, *, after: int, matching: Matches = every) -> None:
-        """Break the next stream that matches off when ``after`` of its events (or lines of a log) have gone out."""
+        """Break the next matching stream off after ``after`` events (or lines of a log)."""
         self._cuts.append((matching, after))
 
     def expire_streams(self) -> int:
-        """Tell every open watch in its stream that its version is too old (410), and end it; returns how many there were."""
+        """Send 410 in every open watch and end it; return their number."""
         streams = list(self._streams)
         for one in streams:
             one.expire()
         return len(streams)
 
     def refuse(self, error: ApiError | type[ApiError], *, times: int = 1, matching: Matches = every) -> None:
-        """Answer the next ``times`` requests that match with ``error``; a class is enough (``refuse(Conflict)``)."""
+        """Refuse the next ``times`` matching requests with ``error``; a class is enough (``refuse(Conflict)``)."""
         if isinstance(error, type):
             error = error(Status(code=error.code, reason=error.reason, message="refused by a test"))
         self._refusals.append((matching, error, times))
 
     def refuse_too_many(self, retry_after: int = 1, *, times: int = 1, matching: Matches = every) -> None:
-        """Answer with 429 and ``Retry-After`` in seconds."""
+        """Refuse with 429 and ``Retry-After`` in seconds."""
         details = StatusDetails(retry_after_seconds=retry_after)
         message = "the server has received too many requests and has asked us to try again later"
         self.refuse(api_errors.refusal(429, "TooManyRequests", message, details), times=times, matching=matching)
 
     def expire_next(self, *, times: int = 1, matching: Matches = every) -> None:
-        """Answer with 410 Expired."""
+        """Refuse with 410 Expired."""
         self.refuse(api_errors.gone("The resourceVersion for the provided list is too old."), times=times, matching=matching)
 
     def break_answers(self, *, matching: Matches = every) -> Callable[[], None]:
-        """Break answers to requests that match off in the middle, so that nobody knows whether they were carried out (they were not), until
-        the function returned is called."""
+        """Break responses to matching requests off in the middle, so that clients cannot know whether they were executed (they were not),
+        until
+        the returned function is called."""
         return self.react(lambda _: StreamingResponse(_broken()), matching=matching)
 
     def lose_answers(self, *, times: int = 1, matching: Matches = every) -> None:
-        """Carry the next ``times`` requests that match out, and break their answers off: what nobody can tell from ``break_answers``."""
+        """Execute the next ``times`` matching requests, and break their responses off: clients cannot distinguish this from
+        ``break_answers``.
+        """
         self._losses.append((matching, True, times))
 
     def delay(self, seconds: float, *, times: int = 1, matching: Matches = every) -> None:
-        """Answer the next ``times`` requests that match so much later, by the server's clock."""
+        """Delay the next ``times`` matching requests by ``seconds`` of the server's clock."""
         self._delays.append((matching, seconds, times))
 
     def hold(self, *, matching: Matches = every) -> Callable[[], None]:
-        """Keep requests that match waiting until the function returned is called."""
+        """Hold matching requests until the returned function is called."""
         release = asyncio.Event()
         entry = (matching, release)
         self._holds.append(entry)
@@ -133,9 +136,9 @@ class Faults:
         return let_go
 
     def react(self, reactor: Reactor, *, matching: Matches = every, first: bool = False) -> Callable[[], None]:
-        """Have ``reactor`` answer requests for resources that match, until the function returned is called.
+        """Let ``reactor`` respond to matching requests for resources, until the returned function is called.
 
-        It is given the call with its body, and may be async. ``first``: before those that were added earlier.
+        It is called with the call and its body, and may be async. ``first``: before reactors that were added earlier.
         """
         entry = (matching, reactor)
         self._reactors.insert(0 if first else len(self._reactors), entry)
@@ -143,7 +146,7 @@ class Faults:
 
     @asynccontextmanager
     async def hidden_changes(self, *, matching: Matches = every) -> AsyncIterator[None]:
-        """What changes within the block is never told to watches that match. Reads show it: who watched learns of it by listing, as with a
+        """Hide changes within the block from matching watches. Reads show them: a client notices them by listing, as with a
         server that lost an event."""
         entry = _Hiding(matching, await self._revision())
         self._hidden.append(entry)
@@ -153,11 +156,11 @@ class Faults:
             entry.last = await self._revision()
 
     def attend(self, api: ApiServer) -> None:
-        """Be told kinds and versions by ``api``, which is served through ``wrap``."""
+        """Use the kinds and versions of ``api``, which is served through ``wrap``."""
         self._api = api
 
     def wrap(self, handler: Handler) -> Handler:
-        """What stands before ``handler`` (``ServerOptions.wrap``)."""
+        """Return a handler that injects the faults in front of ``handler`` (``ServerOptions.wrap``)."""
 
         async def handle(request: Request) -> Reply:
             query = f"?{request.query_string}" if request.query_string else ""
@@ -173,7 +176,7 @@ class Faults:
                 await self._clock.sleep(seconds)
             answered = await self._answered(request, call, handler)
             if call is not None:
-                # A write that is answered with a stream is one whose answer breaks off.
+                # A write with a stream as its response is a write whose response breaks off.
                 if isinstance(answered, Answer) or (isinstance(answered, StreamingResponse) and not call.writes):
                     call.code = answered.status
                 self._tell(call)
@@ -181,16 +184,16 @@ class Faults:
 
         return handle
 
-    def on_answer(self, listener: Callable[[Call], None]) -> Callable[[], None]:
-        """Call ``listener`` with each call that was answered, until the function returned is called."""
+    def on_answer(self, listener: Callable[[RecordedCall], None]) -> Callable[[], None]:
+        """Call ``listener`` with each completed call, until the returned function is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    def _tell(self, call: Call) -> None:
+    def _tell(self, call: RecordedCall) -> None:
         for listener in list(self._listeners):
             listener(call)
 
-    async def _answered(self, request: Request, call: Call | None, handler: Handler) -> Reply:
+    async def _answered(self, request: Request, call: RecordedCall | None, handler: Handler) -> Reply:
         refused = _next(self._refusals, request)
         if refused is not None:
             await request.read_body(_BODY)  # for the record
@@ -204,7 +207,7 @@ class Faults:
             return StreamingResponse(_broken())
         return answered
 
-    async def _reply(self, request: Request, call: Call) -> Reply | None:
+    async def _reply(self, request: Request, call: RecordedCall) -> Reply | None:
         for matching, reactor in list(self._reactors):
             if not matching(request):
                 continue
@@ -250,7 +253,7 @@ class Faults:
 
 @dataclass(slots=True)
 class _Hiding:
-    """Changes after ``first``, up to ``last``."""
+    """Hides changes after ``first``, up to ``last``."""
 
     matching: Matches
     first: int
@@ -258,7 +261,7 @@ class _Hiding:
 
 
 def _next(entries: list[tuple[Matches, Any, int]], request: Request) -> Any:
-    """What the first entry that matches says, which counts down; None: none does."""
+    """Return the value of the first matching entry, which counts down; None: no entry matches."""
     for index, (matching, what, times) in enumerate(entries):
         if matching(request):
             if times > 1:
@@ -269,8 +272,8 @@ def _next(entries: list[tuple[Matches, Any, int]], request: Request) -> Any:
     return None
 
 
-def _recorded(request: Request, call: Call) -> Request:
-    """A request that tells ``call`` its body when it is read, and can be read again."""
+def _recorded(request: Request, call: RecordedCall) -> Request:
+    """Return a request that stores its body in ``call`` when it is read, and can be read again."""
     whole: list[bytes] = []
 
     async def read(limit: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Objects as a failed test shows them: YAML without what nobody compares, secrets hidden, and differences line by line."""
+"""Objects in messages of failed tests: YAML without server-set fields, secrets hidden, and differences line by line."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kubeloop.meta import Resource
 
 JSON = Any
 
-#: Lines of a state or a difference that a message shows.
+#: Maximum number of lines of a state or a difference.
 _LINES = 80
 
 
 def tree(value: object) -> JSON:
-    """JSON of an object, a list of them, or what is JSON already; a copy."""
+    """Return a JSON copy of an object, a list of objects, or a JSON tree."""
     if isinstance(value, Resource):
         return to_dict(value)
     if isinstance(value, Mapping):
@@ -28,7 +28,7 @@ def tree(value: object) -> JSON:
 
 
 def text(state: object) -> str:
-    """YAML of one state; several objects are several documents, none is a line that says so."""
+    """Return the YAML of one state; several objects are several documents, none is a line that says so."""
     found = tree(state)
     if found is None or found == []:
         return "(nothing)\n"
@@ -37,18 +37,25 @@ def text(state: object) -> str:
 
 
 def order(key: str) -> tuple[bool, str]:
-    """Sorts keys: what it is and what it is called first, as people write it."""
+    """Return the sort key of a key: type and name first, as people write them."""
     return key not in ("apiVersion", "kind", "metadata", "name"), key
 
 
 def difference(before: str, after: str, before_name: str, after_name: str) -> str:
-    """What differs between two texts, as a unified diff; "" if nothing does."""
+    """Return the difference of two texts as a unified diff; "" if they are equal.
+
+    Args:
+        before: The first text.
+        after: The second text.
+        before_name: Its name in the header.
+        after_name: Its name in the header.
+    """
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), before_name, after_name, lineterm="", n=2)
     return "\n".join(shortened(list(lines)))
 
 
 def shortened(lines: list[str]) -> list[str]:
-    """The first lines, and how many more there are."""
+    """Return the first lines, and the number of omitted ones."""
     return lines if len(lines) <= _LINES else [*lines[:_LINES], f"... {len(lines) - _LINES} more lines"]
 
 

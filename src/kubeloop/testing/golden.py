@@ -1,4 +1,4 @@
-"""``assert_golden``: an object is as a file beside the test says, but for what the server sets; ``pytest --update-golden`` writes it."""
+"""``assert_golden``: compares an object with a file beside the test, without server-set fields; ``pytest --update-golden`` writes it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kubeloop.testing.format import difference, order, tree
 
 JSON = Any
 
-#: What a server sets, and nobody can foresee.
+#: Server-set fields, whose values vary.
 _OF_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "selfLink")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$")
 
 
 @dataclass
 class _Run:
-    """What the plugin knows of the running test."""
+    """The plugin's data about the running test."""
 
     update: bool = False
     folder: Path = field(default_factory=Path)
@@ -40,13 +40,18 @@ def assert_golden(
 ) -> None:
     """Compare with the YAML at ``path``, which is relative to the folder of the test (without kubeloop's plugin, to the working directory).
 
-    Left out are uid, resourceVersion, generation, timestamps and managedFields of metadata, and uids of owners; any time elsewhere is
-    ``<time>``. ``replace``: text to text in every string, such as ``{kube_client.namespace: "<namespace>"}``. ``drop``: more paths to leave
-    out (``"status"``, ``"spec.template.metadata"``). Several objects are several documents, in their order. ``update``: write the file
-    instead; None: if pytest was called with ``--update-golden``.
+    Left out are uid, resourceVersion, generation, timestamps and managedFields of metadata, and uids of owners; any other time becomes
+    ``<time>``.
+
+    Args:
+        obj: An object, a tree, or several; several objects are several documents, in their order.
+        path: The golden file.
+        replace: Text -> replacement in every string, such as ``{kube_client.namespace: "<namespace>"}``.
+        drop: More paths to leave out (``"status"``, ``"spec.template.metadata"``).
+        update: Write the file instead. None: if pytest was called with ``--update-golden``.
 
     Raises:
-        AssertionError: it is different, or there is no such file; the text is the difference, and says how to accept it.
+        AssertionError: the text differs, or there is no such file; the message is the difference, and says how to accept it.
     """
     file = RUN.folder / path
     said = normalised_text(obj, replace=replace, drop=drop)
@@ -63,7 +68,7 @@ def assert_golden(
 
 
 def normalised_text(obj: Any, *, replace: Mapping[str, str] | None = None, drop: Iterable[str] = ()) -> str:
-    """What ``assert_golden`` compares."""
+    """Return the text that ``assert_golden`` compares."""
     found = [obj] if isinstance(obj, Resource | Mapping) else list(obj)
     return write_yaml(*(_normalised(tree(one), replace or {}, drop) for one in found))
 

@@ -1,4 +1,4 @@
-"""``TlsTestServer``: the API server in the test's own event loop, for tests that command faults or own the clock; they must not block."""
+"""``TlsTestServer``: the API server in the test's event loop, for tests that inject faults or control the clock; they must not block."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class TlsTestServer:
-    """A fresh API server without controllers, over real TLS. ``async with``; ``faults`` are the test's to command.
+    """A new API server without controllers, over real TLS. ``async with``; ``faults`` injects faults.
 
     ``data``: a folder to keep objects in, on disk; None: in memory. ``operation``: audit log and limits. ``admission``: which
     plug-ins run, unless told all that kube-apiserver runs by default but ``ServiceAccount``: no controller makes accounts. ``notices``:
@@ -78,7 +78,7 @@ class TlsTestServer:
         await close_all(*(client.close for client in self._clients), lambda: self.api.stop())
 
     def client(self, namespace: str = "default") -> Client:
-        """A new client of an administrator, closed with the server if not before."""
+        """Return a new administrator's client, closed with the server if not before."""
         from kubeloop.client import Client
 
         made = Client(self.transport(), namespace=namespace, clock=self._options.clock)
@@ -86,26 +86,26 @@ class TlsTestServer:
         return made
 
     def transport(self) -> Transport:
-        """A new transport of an administrator, for whoever wants paths and bytes; close it."""
+        """Return a new administrator's transport, for tests with paths and bytes; close it."""
         return Transport(self.config, clock=self._options.clock)
 
     async def restart(self, *, forget: bool = False) -> None:
-        """End as a crash does and start again at the same address, with the same authority. ``await crash()`` and later ``come_back``
+        """Crash and start again at the same address, with the same authority. ``await crash()`` and later ``come_back``
         are its two halves.
 
-        ``forget``: without what was stored, so that versions begin anew. Else with it, but, as a real server, unable to resume watches
+        ``forget``: without the stored objects, so that versions restart. Else with them, but, as a real server, unable to resume watches
         from versions before the restart (410).
         """
         await self.crash()
         await self.come_back(forget=forget)
 
     async def crash(self) -> None:
-        """Streams break off, connections are refused."""
+        """Break streams off, and refuse connections."""
         self.api.break_off()
         await self.api.stop()
 
     async def come_back(self, *, forget: bool = False) -> None:
-        """After ``crash``. Raises ConfigError when the port was taken meanwhile."""
+        """Start again after ``crash``. Raises ConfigError if another program has taken the port."""
         port = int(self.api.url.rpartition(":")[2])
         storage: Storage
         if self._data is not None:
@@ -130,12 +130,12 @@ class TlsTestServer:
 
     @property
     def kubeconfig(self) -> bytes:
-        """An administrator's."""
+        """Return an administrator's kubeconfig."""
         return kubeconfig_text(self.api.url, self.api.authority, self.api.administrator())
 
     @property
     def config(self) -> ClusterConfig:
-        """An administrator's."""
+        """Return an administrator's configuration."""
         own = self.api.administrator()
         credentials = Credentials(client_certificate=Pem(data=own.certificate), client_key=Pem(data=own.key))
         return ClusterConfig(server=self.url, name="in-loop", ca=Pem(data=self.api.authority), credentials=credentials)

@@ -1,4 +1,4 @@
-"""``HandlerServer``: the API server in the test's own event loop and without a socket, for unit tests; started in milliseconds."""
+"""``HandlerServer``: the API server in the test's event loop and without a socket, for unit tests; starts in milliseconds."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ if TYPE_CHECKING:
 
 _NUMBERS = itertools.count(1)
 
-#: Who asks, unless a test says otherwise: the administrator of a ``LocalCluster``.
+#: The default user: the administrator of a ``LocalCluster``.
 ADMINISTRATOR = "kubeloop-admin"
 
 
 class HandlerServer:
-    """A fresh API server without controllers, whose clients hand requests straight to its handler. ``async with``.
+    """A new API server without controllers, whose clients call its handler directly. ``async with``.
 
     Guarantees
         Objects, validation, defaults, field ownership, errors and watches are those of ``LocalCluster``: it is the same server.
-        Every request and answer is bytes on its way, so that no object is shared between a test and the server.
-        ``faults`` are the test's to command, and have a record of what was asked.
+        Every request and response is bytes, so that no object is shared between a test and the server.
+        ``faults`` injects faults, and records all requests.
 
     Not guaranteed
-        What needs a connection: exec, attach and port-forward end with TransportError. Informers, TLS and credentials are other stations.
+        Features that need a connection: exec, attach and port-forward end with TransportError. Informers, TLS and credentials are tested
+        elsewhere.
         Objects of Kubernetes' own components (default roles, flow control, API services), without ``provision``.
 
     Args:
-        clock: the server's and its clients'; give a ``FakeClock`` to own the time.
-        provision: with everything that a fresh cluster holds; takes about 20 ms.
+        clock: The clock of server and clients; a ``FakeClock`` controls the time.
+        provision: Create the objects of a new cluster; takes about 20 ms.
         admission: which plug-ins run; unless told, all that kube-apiserver runs by default but ``ServiceAccount``, as no controller makes
             accounts.
-        history_revisions: the server keeps only so many of the newest changes; 0: five minutes of them. What is older is answered with 410.
+        history_revisions: The number of changes in the server's history; 0: those of five minutes. Older versions are answered with 410.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class HandlerServer:
         await close_all(*(client.close for client in self._clients), lambda: self._end(broken=False), lambda: self.api.stop())
 
     def client(self, namespace: str = "default", *, user: str = ADMINISTRATOR, groups: Iterable[str] = (MASTERS,)) -> Client:
-        """A new client, closed with the server if not before."""
+        """Return a new client, closed with the server if not before."""
         from kubeloop.client import Client
 
         made = Client(self.transport(user=user, groups=groups), namespace=namespace, clock=self.clock)
@@ -92,20 +93,20 @@ class HandlerServer:
         return made
 
     def transport(self, *, user: str = ADMINISTRATOR, groups: Iterable[str] = (MASTERS,)) -> Transport:
-        """A new transport, for whoever wants paths and bytes; close it."""
+        """Return a new transport, for tests with paths and bytes; close it."""
         sender = InProcessSender(lambda: self.api.handler, user, groups)
         self._senders.append(sender)
         return Transport(self.config, clock=self.clock, sender=sender)
 
     @property
     def config(self) -> ClusterConfig:
-        """What clients know of the cluster. There is no socket at its address."""
+        """Return the clients' configuration. There is no socket at its address."""
         return ClusterConfig(server=self.api.url, name=self.name, disable_compression=True, source=f"HandlerServer {self.name}")
 
     async def restart(self, *, forget: bool = False) -> None:
-        """End as a crash does and start again: streams break off, and watches cannot go on from versions before (410).
+        """Crash and start again: streams break off, and watches cannot resume from earlier versions (410).
 
-        ``forget``: without what was stored, so that versions begin anew.
+        ``forget``: without the stored objects, so that versions restart.
         """
         await self._end(broken=True)
         await self.api.stop()

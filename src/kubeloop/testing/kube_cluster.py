@@ -1,4 +1,4 @@
-"""``KubeCluster``: the cluster of one test, as the fixtures give it: a namespace on a shared server, or a server of the test's own."""
+"""``KubeCluster``: the cluster of one test, as fixtures provide it: a namespace on a shared server, or a separate server."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 Isolation = Literal["namespace", "server"]
 
-#: Who writes for a manager of the test, so that its writes are told from the test's own.
+#: The manager's user in tests, to distinguish its writes from the test's own.
 MANAGER = "kube-manager"
 
 
 class KubeCluster(ABC):
-    """What a test has of a cluster.
+    """The cluster of a test.
 
-    ``namespace`` is the test's own; ``clock`` that of server (where it is the test's own), clients and managers.
+    ``namespace`` belongs to the test; ``clock`` is that of clients and managers, and of a separate server.
     """
 
     isolation: Isolation
@@ -39,16 +39,16 @@ class KubeCluster(ABC):
 
     @abstractmethod
     def client(self, namespace: str | None = None, *, user: str | None = None) -> Client:
-        """A new client, closed after the test; of the test's namespace, and an administrator, unless told otherwise.
+        """Return a new client, closed after the test; by default an administrator in the test's namespace.
 
         Raises:
-            ConfigError: another ``user`` on a shared server, which knows only its own.
+            ConfigError: another ``user`` on a shared server, which has only one.
         """
 
     @property
     @abstractmethod
     def faults(self) -> Faults:
-        """The server's faults, and the record of what it was asked.
+        """The server's faults, and its record of requests.
 
         Raises:
             ConfigError: the server is shared.
@@ -57,7 +57,7 @@ class KubeCluster(ABC):
     @property
     @abstractmethod
     def kubeconfig(self) -> Path:
-        """For kubectl and other programs.
+        """The kubeconfig for kubectl and other programs.
 
         Raises:
             ConfigError: the server has no socket.
@@ -65,7 +65,7 @@ class KubeCluster(ABC):
 
     @property
     def actions(self) -> Actions:
-        """What the managers of this test wrote (see ``Actions``).
+        """The writes of this test's managers (see ``Actions``).
 
         Raises:
             ConfigError: the server is shared.
@@ -75,10 +75,11 @@ class KubeCluster(ABC):
         return Actions(self.faults, self.clock).select(user=MANAGER)
 
     async def install(self, *kinds: type[Resource]) -> None:
-        """Have the server serve custom kinds: their CustomResourceDefinitions, made from the classes, are applied and waited for.
+        """Install custom kinds: apply their CustomResourceDefinitions, made from the classes, and wait until they are served.
 
         Raises:
-            ConfigError: a class has no schema; names it. Invalid: the server refuses a definition.
+            ConfigError: a class has no schema; the text names it.
+            Invalid: the server refuses a definition.
         """
         from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
         from kubeloop.codegen.crd import definitions_of
@@ -91,12 +92,12 @@ class KubeCluster(ABC):
             await driven(client.wait_ready(CustomResourceDefinition, definition.name, timeout=30), self.clock)
 
     async def start_manager(self, *controllers: ControllerBase[Any] | Runnable, **options: Any) -> Manager:
-        """A manager of these controllers that is synced and runs until the test ends. ``options`` are the manager's.
+        """Start a manager of these controllers, wait until it is synced, and run it until the test ends. ``options`` are the manager's.
 
-        On a shared server it looks at the test's namespace only, unless told otherwise; on the test's own at all.
+        On a shared server it watches only the test's namespace by default; on a separate server all.
 
         Raises:
-            What ``Manager.start`` raises.
+            All errors of ``Manager.start``.
         """
         from kubeloop.controller import Manager
 
@@ -109,13 +110,13 @@ class KubeCluster(ABC):
         return manager
 
     async def stop_managers(self) -> None:
-        """Gracefully, the last one first. A controller that failed raises here."""
+        """Stop the managers gracefully, the last one first. A failed controller raises here."""
         while self._managers:
             await driven(self._managers.pop().stop(), self.clock)
 
 
 class OwnServer(KubeCluster):
-    """A server of the test's own, in its event loop and without a socket, without controllers."""
+    """A separate server for one test, in its event loop and without a socket, without controllers."""
 
     isolation = "server"
 
@@ -141,7 +142,7 @@ class OwnServer(KubeCluster):
 
 
 class SharedServer(KubeCluster):
-    """A namespace on a server that others use too."""
+    """A namespace on a shared server."""
 
     isolation = "namespace"
 
@@ -176,7 +177,7 @@ class SharedServer(KubeCluster):
 
 @asynccontextmanager
 async def own_server(clock: Clock) -> AsyncIterator[OwnServer]:
-    """A server for the block."""
+    """Provide a server for the block."""
     from kubeloop.testing.in_process import HandlerServer
 
     async with HandlerServer(clock=clock) as server:
@@ -189,7 +190,7 @@ async def own_server(clock: Clock) -> AsyncIterator[OwnServer]:
 
 @asynccontextmanager
 async def shared_server(kubeconfig: Path, namespace: str) -> AsyncIterator[SharedServer]:
-    """A new namespace for the block."""
+    """Provide a new namespace for the block."""
     from kubeloop.api.core.v1 import Namespace
     from kubeloop.meta import ObjectMeta
 
@@ -208,7 +209,7 @@ async def shared_server(kubeconfig: Path, namespace: str) -> AsyncIterator[Share
 
 
 async def _wait_account(client: Client, namespace: str) -> None:
-    """Return when pods can be created there. A cluster whose controllers make no ServiceAccounts lets them in without."""
+    """Wait until pods can be created there. A cluster whose controllers make no ServiceAccounts accepts them without."""
     from kubeloop.api.core.v1 import ServiceAccount
     from kubeloop.meta import NotFound
 
@@ -220,14 +221,14 @@ async def _wait_account(client: Client, namespace: str) -> None:
 
 
 def _own_server(what: str) -> str:
-    return f'{what}: not on a shared server; mark the test @pytest.mark.kube(isolation="server") for one of its own'
+    return f'{what}: not on a shared server; mark the test @pytest.mark.kube(isolation="server") for a separate one'
 
 
 def choose(asked: Iterable[Isolation | None], default: Isolation, needs_own: str) -> Isolation:
-    """How a test is kept apart: what the nearest of ``asked`` says, else by what it needs, else ``default``.
+    """Choose a test's isolation: that of the nearest of ``asked``, else the one it needs, else ``default``.
 
     Raises:
-        ConfigError: it asks for a shared server and needs its own.
+        ConfigError: the test requests a shared server and needs a separate one.
     """
     said = next((one for one in asked if one is not None), None)
     if said not in (None, "namespace", "server"):

@@ -1,4 +1,4 @@
-"""``ScriptedKubelet``: a node whose pods answer exec, logs, attach, port-forward and cp as a test says, over real sockets."""
+"""``ScriptedKubelet``: a node whose pods respond to exec, logs, attach, port-forward and cp by a script, over real sockets."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from kubeloop.testing.local_cluster import LocalCluster
 PortHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 _NUMBERS = itertools.count(1)
-#: Commands that work on a container's files: what cp runs.
+#: Commands for files in a container: cp runs them.
 _ON_FILES: Final = ("tar", "test")
 _NOT_FOUND: Final = 127
 
 
 @dataclass
 class _Script:
-    """What one pod does. Logs by container and whether it is the previous one's; commands with the newest first."""
+    """The script of one pod. Logs by container and whether it is the previous one's; commands with the newest first."""
 
     commands: list[tuple[list[str] | None, CommandHandler]] = field(default_factory=list)
     attached: CommandHandler | None = None
@@ -56,7 +56,7 @@ class ScriptedKubelet(KubeletServer):
         When the block ends, its node and the pods of ``run_pod`` are gone.
 
     Not guaranteed:
-        That pods behave as containers do: what is not scripted fails with a message that says how to script it. Pods that something
+        Pods do not behave as containers do: commands without a script fail with a message that says how to script them. Pods that something
         else binds to the node are served, but get no status; name the node of simulated pods, ``node="kubeloop-node"``, for those of
         Deployments.
 
@@ -170,21 +170,21 @@ class ScriptedKubelet(KubeletServer):
         exit_code: int = 0,
         run: CommandHandler | None = None,
     ) -> None:
-        """Says what a command in a pod does. The newest script that fits counts.
+        """Set the response to a command in a pod. The newest matching script counts.
 
         Args:
             pod: Its name, or ``namespace/name``.
             command: The whole command; None: any.
             stdout: What it prints.
             stderr: What it prints as errors.
-            exit_code: With what it ends.
+            exit_code: Its exit code.
             run: Called instead with the command and its streams (``Terminal``); returns the exit code. ``run_process`` runs it for real.
         """
         handler = run if run is not None else _printing(stdout, stderr, exit_code)
         self._script(pod).commands.insert(0, (list(command) if command is not None else None, handler))
 
     def on_attach(self, pod: str, run: CommandHandler) -> None:
-        """Says what the main process of a pod does with the streams of an attach.
+        """Set the response of a pod's main process to an attach.
 
         Args:
             pod: Its name, or ``namespace/name``.
@@ -193,12 +193,12 @@ class ScriptedKubelet(KubeletServer):
         self._script(pod).attached = run
 
     def on_logs(self, pod: str, lines: Iterable[str] = (), *, container: str = "", previous: bool = False) -> ContainerLog:
-        """Gives a container its log, which can be written to afterwards.
+        """Set the log of a container; more lines can be written afterwards.
 
         Args:
             pod: Its name, or ``namespace/name``.
             lines: What it has written so far, without newlines.
-            container: Its name; empty: all containers of the pod without a log of their own.
+            container: Its name; empty: all containers of the pod without another log.
             previous: The log of the container that ran before a restart.
 
         Returns:
@@ -209,7 +209,7 @@ class ScriptedKubelet(KubeletServer):
         return log
 
     async def on_port_forward(self, pod: str, port: int, handler: PortHandler) -> None:
-        """Has a handler serve the connections to a pod's port.
+        """Set the handler of connections to a pod's port.
 
         Args:
             pod: Its name, or ``namespace/name``.
@@ -222,11 +222,18 @@ class ScriptedKubelet(KubeletServer):
         self.forward_to(pod, port, "127.0.0.1", server.sockets[0].getsockname()[1])
 
     def forward_to(self, pod: str, port: int, host: str, to: int) -> None:
-        """Leads connections to a pod's port to a server that runs already, at ``host`` and port ``to``."""
+        """Forward connections to a pod's port to a running server, at ``host`` and port ``to``.
+
+        Args:
+            pod: Its name, or ``namespace/name``.
+            port: The port in the pod.
+            host: The server's address.
+            to: The server's port.
+        """
         self._script(pod).ports[port] = (host, to)
 
     def files(self, pod: str) -> Path:
-        """The folder that stands for the root of a pod's file system; ``cp`` reads and writes it.
+        """Return the folder for the root of a pod's file system; ``cp`` reads and writes it.
 
         Args:
             pod: Its name, or ``namespace/name``.
@@ -282,7 +289,7 @@ class ScriptedKubelet(KubeletServer):
         return self._client
 
     async def _created(self, client: Client, pod: Pod) -> Pod:
-        """A namespace's default ServiceAccount comes a moment after the namespace, where controllers run."""
+        """Create a pod; controllers may make the namespace's default ServiceAccount a moment later."""
         for _ in range(_TRIES):
             try:
                 return await client.create(pod)
@@ -296,7 +303,7 @@ class ScriptedKubelet(KubeletServer):
         try:
             found = (await client.get(Node, self.node_name)).to_dict().get("status", {})
         except NotFound:
-            # Not for pods that a scheduler places: nothing would run them.
+            # Not for pods that a scheduler places: no kubelet would run them.
             await client.create(Node.from_dict({"metadata": {"name": self.node_name}, "spec": {"unschedulable": True}}))
             stack.push_async_callback(client.delete, Node, self.node_name)
             conditions = [{"type": "Ready", "status": "True", "reason": "Scripted", "message": "a scripted kubelet serves its pods"}]
@@ -338,7 +345,7 @@ def _printing(stdout: str | bytes, stderr: str | bytes, exit_code: int) -> Comma
 
 
 def _on_files(folder: Path) -> CommandHandler:
-    """Runs the command in the folder, with absolute paths taken from there, as in a container of which the folder is the root."""
+    """Return a handler that runs commands in the folder, which absolute paths are relative to, as in a container with that root."""
 
     async def run(command: list[str], terminal: Terminal) -> int:
         words = [word.lstrip("/") or "." if word.startswith("/") else word for word in command]

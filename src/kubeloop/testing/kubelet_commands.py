@@ -1,4 +1,4 @@
-"""Commands in containers of a scripted kubelet: what a handler reads and writes, and real processes as handlers."""
+"""Commands in containers of a scripted kubelet: the handlers' streams, and real processes as handlers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import end_tasks, finish
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.testing")
 
 
 @dataclass

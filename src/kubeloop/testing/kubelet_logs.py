@@ -13,7 +13,7 @@ class ContainerLog:
     ::
 
         log = kubelet.on_logs("web-0", ["starting", "listening on 8080"])
-        log.write("GET / 200")  # whoever follows reads it now
+        log.write("GET / 200")  # clients that follow the log read it now
     """
 
     def __init__(self, lines: Iterable[str] = ()) -> None:

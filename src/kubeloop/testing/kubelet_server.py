@@ -16,12 +16,12 @@ from kubeloop.pki import CertificateAuthority
 from kubeloop.serving.answer import Answer, Duplex, Hijack, Reply, Socket, SocketTakeover, StreamingResponse
 from kubeloop.serving.listener import Listener, server_context
 from kubeloop.serving.request import Request
-from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyError, Stream, StreamReset
+from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, SpdyConnection, SpdyError, SpdyStream, StreamReset
 from kubeloop.tasks import end_tasks
 from kubeloop.testing.kubelet_commands import CommandHandler, Terminal
 
-_LOG = logging.getLogger(__name__)
-#: How connections end that the other side breaks off.
+_LOG = logging.getLogger("kubeloop.testing")
+#: Exceptions of connections that the other side breaks off.
 _ENDS = (OSError, KubeloopError)
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -50,7 +50,7 @@ class KubeletRequest:
 
 
 class KubeletServer:
-    """Serves logs, exec, attach and port-forward as a kubelet does: TLS, SPDY/3.1 and WebSocket. Subclasses say what containers do.
+    """Serves logs, exec, attach and port-forward as a kubelet does: TLS, SPDY/3.1 and WebSocket. Subclasses define the responses.
 
     ``async with`` it; then ``port`` is open. ``requests`` has every request, oldest first.
     """
@@ -73,23 +73,23 @@ class KubeletServer:
         self.resets_streams = False
 
     def answer(self, request: KubeletRequest) -> Answer | None:  # noqa: ARG002 - for subclasses
-        """An answer instead of what was asked for, such as a refusal; None to serve the request."""
+        """Return a response that replaces the requested one, such as a refusal; None to serve the request."""
         return None
 
     def log_of(self, request: KubeletRequest) -> AsyncIterator[bytes]:
-        """The log of ``request.target``, by the query's ``follow``, ``tailLines``, ``sinceTime``, ``timestamps`` ..."""
+        """Return the log of ``request.target``, by the query's ``follow``, ``tailLines``, ``sinceTime``, ``timestamps`` ..."""
         raise NotImplementedError
 
     def exec_of(self, request: KubeletRequest) -> CommandHandler:
-        """Runs the command of an exec."""
+        """Return the handler of an exec's command."""
         raise NotImplementedError
 
     def attach_of(self, request: KubeletRequest) -> CommandHandler:
-        """Stands for the main process of a container, for an attach."""
+        """Return the handler of an attach, for the main process of a container."""
         raise NotImplementedError
 
     async def connect(self, request: KubeletRequest, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to a pod's port.
+        """Open a connection to a pod's port.
 
         Raises:
             OSError: Nothing listens there; the client reads the text.
@@ -107,7 +107,7 @@ class KubeletServer:
         await self._listener.close()
 
     def die(self) -> None:
-        """Breaks off every connection and takes no more, as a node that loses power."""
+        """Break every connection off and accept no more, as a node that loses power."""
         self._listener.abort()
 
     @property
@@ -156,16 +156,16 @@ class KubeletServer:
         return Hijack(lambda duplex: self._over_spdy(duplex, command, run, wanted), headers)
 
     async def _over_spdy(self, duplex: Duplex, command: list[str], run: CommandHandler, wanted: set[str]) -> None:
-        streams: dict[str, Stream] = {}
+        streams: dict[str, SpdyStream] = {}
         complete = asyncio.Event()
 
-        async def accept(stream: Stream) -> None:
+        async def accept(stream: SpdyStream) -> None:
             streams[stream.headers["streamtype"]] = stream
             self.streams.append(dict(stream.headers))
             if set(streams) == wanted:
                 complete.set()
 
-        connection = Connection(duplex, client=False, accept=accept)
+        connection = SpdyConnection(duplex, client=False, accept=accept)
         reading = asyncio.ensure_future(connection.run())
         terminal = Terminal()
 
@@ -203,10 +203,10 @@ class KubeletServer:
 
     async def _ports(self, duplex: Duplex, seen: KubeletRequest) -> None:
         """Each data stream is a connection to that port; its failure is written to the error stream."""
-        errors: dict[str, Stream] = {}
+        errors: dict[str, SpdyStream] = {}
         tasks: set[asyncio.Task[None]] = set()
 
-        async def accept(stream: Stream) -> None:
+        async def accept(stream: SpdyStream) -> None:
             self.streams.append(dict(stream.headers))
             if stream.headers["streamtype"] == "error":
                 errors[stream.headers["requestid"]] = stream
@@ -214,13 +214,13 @@ class KubeletServer:
                 tasks.add(asyncio.create_task(self._forwarded(seen, stream, errors[stream.headers["requestid"]])))
 
         try:
-            await Connection(duplex, client=False, accept=accept).run()
+            await SpdyConnection(duplex, client=False, accept=accept).run()
         except (SpdyError, OSError):
             pass
         finally:
             await end_tasks(*tasks, expected=_ENDS, logger=_LOG)
 
-    async def _forwarded(self, seen: KubeletRequest, stream: Stream, errors: Stream) -> None:
+    async def _forwarded(self, seen: KubeletRequest, stream: SpdyStream, errors: SpdyStream) -> None:
         try:
             reader, writer = await self.connect(seen, int(stream.headers["port"]))
         except OSError as fault:
@@ -250,7 +250,7 @@ class KubeletServer:
                 await errors.close()
 
 
-async def _into(stream: Stream, queue: asyncio.Queue[Any]) -> None:
+async def _into(stream: SpdyStream, queue: asyncio.Queue[Any]) -> None:
     try:
         while data := await stream.read():
             queue.put_nowait(data)

@@ -1,4 +1,4 @@
-"""``LocalCluster``: the embedded API server in a process of its own, so that tests may block."""
+"""``LocalCluster``: the embedded API server in a separate process, so that tests may block."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ if TYPE_CHECKING:
 
 
 class LocalCluster:
-    """A cluster on this machine, for as long as the context lasts. A sync or an async context manager, or ``start`` and ``stop``.
+    """A cluster on this machine, for the duration of the context. A sync or an async context manager, or ``start`` and ``stop``.
 
     Guarantees
-        When it is entered, the server answers and its controllers have settled: every namespace has its ``default`` ServiceAccount, the
-        node is ready, the built-in roles are complete. When it is left, the process has ended and its files are gone, whatever happened.
+        After entering, the server responds and its controllers have done their first work: every namespace has its ``default``
+        ServiceAccount, the
+        node is ready, the built-in roles are complete. After leaving, the process has ended and its files are deleted, also after errors.
         If this program dies, the server ends by itself.
 
     Not guaranteed
-        That anything outlives ``kill`` and ``restart`` but address and certificate authority: the store is in memory, versions begin anew;
+        Only address and certificate authority survive ``kill`` and ``restart``: the store is in memory, and versions restart,
         unless it has a folder, ``data``.
 
     Args:
         controllers: run the built-in controllers too (Deployments get pods, namespaces end ...).
         token_auth_file: bearer tokens, see ``kubeloop server --help``.
-        history: seconds of history that the server keeps; None: five minutes. What is older is answered with 410.
+        history: seconds of the server's history; None: five minutes. Older versions are answered with 410.
         history_revisions: the server keeps only so many of the newest changes; None: all within ``history``.
         data: keep objects in this folder, for ``restart`` or another cluster; None: in memory.
-        enable_admission_plugins: run these plug-ins of admission besides those that kube-apiserver runs by default.
-        disable_admission_plugins: do not run these. None: all run, but ``ServiceAccount`` not where no controllers do (as envtest): nobody
-            makes the accounts that it wants pods to have.
+        enable_admission_plugins: run these plug-ins of admission besides kube-apiserver's defaults.
+        disable_admission_plugins: do not run these. None: all run; but without controllers ``ServiceAccount`` does not (as in envtest),
+            because it requires accounts, which controllers make.
         descriptions: what ``kubectl explain`` shows: an OpenAPI document, or a context of the user's kubeconfig whose cluster has the
             texts. None: what ``kubeloop descriptions import`` imported last, else short texts.
         timeout: seconds to wait for that.
@@ -137,13 +138,13 @@ class LocalCluster:
         await close_all(*steps, lambda: finish(asyncio.to_thread(self._stop)))
 
     def kill(self) -> None:
-        """End the server's process as a crash does: connections break, nothing is answered. ``restart`` brings it back."""
+        """Kill the server's process, as a crash: connections break, and requests fail. ``restart`` starts it again."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def restart(self) -> None:
-        """A new process at the same address, which the same clients trust; without anything that was stored unless the cluster has
+        """Start a new process at the same address, which the same clients trust; without stored objects unless the cluster has
         ``data``. Kills the old one if it runs.
 
         Raises:
@@ -155,7 +156,7 @@ class LocalCluster:
 
     @contextlib.asynccontextmanager
     async def closing(self) -> AsyncIterator[Self]:
-        """Stop on the way out; whoever is inside starts it when it is time."""
+        """Stop the server at the end of the block, in which the caller starts it."""
         try:
             yield self
         finally:
@@ -168,7 +169,7 @@ class LocalCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """An administrator's; gone when the cluster is."""
+        """An administrator's kubeconfig; deleted with the cluster."""
         return self._path("kubeconfig")
 
     @property
@@ -183,7 +184,7 @@ class LocalCluster:
 
     @property
     def pid(self) -> int:
-        """Of the server's process."""
+        """The id of the server's process."""
         assert self._process is not None
         return self._process.pid
 
@@ -216,12 +217,12 @@ class LocalCluster:
     def _launch(self, port: int) -> None:
         command = [sys.executable, "-m", "kubeloop", "server", "--port", str(port), "--exit-with-stdin"]
         command += ["--kubeconfig", str(self.kubeconfig), "--cert-dir", str(self._path("authority")), *self._options]
-        # The server is this very kubeloop, wherever it was imported from.
+        # The server is the kubeloop of this process, wherever it was imported from.
         package = str(Path(kubeloop.__file__).parent.parent)
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
         try:
             with self._path("server.log").open("ab") as log:
-                # Of a group of its own: Ctrl-C is for the program, which may still need the server to end in order.
+                # A separate process group: Ctrl-C is for the program, which may still need the server to end in order.
                 self._process = subprocess.Popen(  # noqa: S603 - this very Python, and arguments made above
                     command,
                     stdin=subprocess.PIPE,

@@ -22,7 +22,7 @@ from kubeloop.timing import FakeClock, SystemClock
 
 
 def _refused_fixture(function: Callable[..., Any]) -> Any:
-    """A fixture in the place of an async one, where no plugin of pytest can run it: it says which one to install."""
+    """Return a fixture that replaces an async one if no plugin can run it: it says which plugin to install."""
 
     def refused() -> None:
         pytest.fail(f"the fixture {function.__name__} needs pytest-asyncio: pip install pytest-asyncio", pytrace=False)
@@ -43,7 +43,7 @@ else:
         async_fixture = pytest.fixture if find_spec("anyio") else _refused_fixture
 
 _NUMBERS = itertools.count(1)
-#: Fixtures that only a server of the test's own can give.
+#: Fixtures that need a separate server.
 _NEED_OWN = ("kube_clock", "kube_faults", "kube_actions")
 
 
@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kube-isolation", choices=("namespace", "server"), help="How kube_cluster keeps tests apart that do not say it themselves."
     )
-    # With "=": pytest looks for conftest.py files before it knows this option, and takes a FILE that stands apart for one of tests.
+    # With "=": pytest looks for conftest.py files before it knows this option, and takes a separate FILE for one of tests.
     group.addoption("--kube-config", metavar="FILE", help="--kube-config=FILE: run tests that share a server against this cluster.")
     parser.addini("kube_isolation", "How kube_cluster keeps tests apart: namespace (on a shared server) or server.", default="namespace")
 
@@ -75,7 +75,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-    """Leave the frames of kubeloop out of the report of an error that a test gets from it: its text and the line of the test say all."""
+    """Remove kubeloop's frames from the report of an error in a test: its text and the test's line are enough."""
     error = call.excinfo.value if call.excinfo is not None else None
     if isinstance(error, KubeloopError) and user_frame(error) is not None and not item.config.getoption("fulltrace"):
         call.excinfo = pytest.ExceptionInfo.from_exception(shortened(error))
@@ -83,20 +83,20 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 @pytest.fixture(scope="session")
 def kubeloop_cluster() -> Iterator[LocalCluster]:
-    """One embedded server with its controllers for the whole run, in a process of its own."""
+    """One embedded server with its controllers for the whole run, in a separate process."""
     with LocalCluster() as cluster:
         yield cluster
 
 
 @async_fixture
 async def kube_cluster(request: pytest.FixtureRequest) -> AsyncIterator[KubeCluster]:
-    """The test's cluster: a namespace of its own on a server that is shared by the run, or a server of its own.
+    """The test's cluster: a namespace on a server that the whole run shares, or a separate server.
 
-    Which of them says ``@pytest.mark.kube(isolation="server")``, else the fixtures that a test asks for (``kube_clock``, ``kube_faults``
-    and ``kube_actions`` need a server of its own), else ``--kube-isolation``, else ``kube_isolation`` in pytest's configuration.
+    ``@pytest.mark.kube(isolation="server")`` decides, else the test's fixtures (``kube_clock``, ``kube_faults`` and
+    ``kube_actions`` need a separate server), else ``--kube-isolation``, else ``kube_isolation`` in pytest's configuration.
 
     Not guaranteed
-        On a shared server, that objects without a namespace (CustomResourceDefinitions, Nodes) are the test's own.
+        On a shared server, cluster-scoped objects (CustomResourceDefinitions, Nodes) are shared with other tests.
     """
     if _isolation(request) == "server":
         clock = request.getfixturevalue("kube_clock") if "kube_clock" in request.fixturenames else SystemClock()
@@ -119,7 +119,7 @@ def kube_client(kube_cluster: KubeCluster) -> Client:
 def kube_manager(kube_cluster: KubeCluster) -> StartsManager:
     """Starts managers that are stopped after the test: ``manager = await kube_manager(FooController())``.
 
-    Each has a client of its own. On a shared server it looks at the test's namespace only, unless told otherwise.
+    Each has a separate client. On a shared server it watches only the test's namespace by default.
     """
     return kube_cluster.start_manager
 
@@ -132,19 +132,19 @@ def kube_clock() -> FakeClock:
 
 @pytest.fixture
 def kube_faults(kube_cluster: KubeCluster) -> Faults:
-    """What the test's server does wrong on command, a line each."""
+    """Injects faults into the test's server, one line each."""
     return kube_cluster.faults
 
 
 @pytest.fixture
 def kube_actions(kube_cluster: KubeCluster) -> Actions:
-    """What the managers of the test wrote: ``kube_actions.expect(...)`` compares it with a table."""
+    """The writes of the test's managers: ``kube_actions.expect(...)`` compares them with a table."""
     return kube_cluster.actions
 
 
 @async_fixture
 async def in_process_server() -> AsyncIterator[HandlerServer]:
-    """A server of the test's own, in its event loop and without a socket: ``in_process_server.client()``, ``in_process_server.faults``."""
+    """A separate server in the test's event loop and without a socket: ``in_process_server.client()``, ``in_process_server.faults``."""
     from kubeloop.testing import HandlerServer
 
     async with HandlerServer() as found:

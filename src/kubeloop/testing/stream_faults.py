@@ -1,4 +1,4 @@
-"""Streams of a server under a test's command: cut in the middle, told that they expired, or without some of their events."""
+"""Injects faults into a server's streams: cut in the middle, expired, or without some of their events."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kubeloop.apiserver.request.answers import status_answer
 from kubeloop.apiserver.request.encoding import encode, event_frame
 from kubeloop.tasks import end_tasks
 
-#: Whether a change of this version is kept from a stream.
+#: Whether a change with this version is hidden from a stream.
 Hidden: TypeAlias = Callable[[int], bool]
 
-#: Chunks that are read before they go out.
+#: Chunks that are buffered before they are sent.
 _AHEAD = 32
 _BOOKMARK = b'{"type":"BOOKMARK",'
 _CHANGES = (b'{"type":"ADDED",', b'{"type":"MODIFIED",', b'{"type":"DELETED",')
@@ -36,8 +36,8 @@ class _Frame(msgspec.Struct, frozen=True):
 
 
 class FaultInjectedStream:
-    """One stream. ``after``: it is cut when so many of its lines have gone out. ``hidden`` says of a change's version that it is not shown;
-    without one, and without ``after``, streams of any format pass as they are."""
+    """One stream. ``after``: it is cut after so many lines. ``hidden`` returns whether a change with a version is hidden;
+    without both, streams of any format pass unchanged."""
 
     def __init__(self, repeat_bookmarks: Callable[[], bool], hidden: Callable[[], Hidden | None], after: int | None = None) -> None:
         self._happened = False
@@ -49,19 +49,19 @@ class FaultInjectedStream:
         self._after = after
 
     def cut(self) -> None:
-        """Break off, without an end."""
+        """Break the stream off, without an end."""
         self._happened = True
         self._news.set()
 
     def expire(self) -> None:
-        """Say that the version is too old (410), and end."""
+        """Send 410 (the version is too old), and end the stream."""
         expired = status_answer(api_errors.gone("too old resource version: 1 (2)").status)
         self._last = event_frame("ERROR", encode(expired.object))
         self._happened = True
         self._news.set()
 
     async def of(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """``chunks`` as they go out."""
+        """Yield ``chunks`` with the faults applied."""
         source = aiter(chunks)
         reading = asyncio.create_task(self._read_ahead(source))
         reading.add_done_callback(lambda _: self._news.set())
@@ -86,7 +86,7 @@ class FaultInjectedStream:
                 await close()
 
     async def _read_ahead(self, source: AsyncIterator[bytes]) -> None:
-        # Some at once: a pass of the event loop for each would make a stream of thousands of objects take minutes where others are busy.
+        # Several at once: one turn of the event loop for each would make a stream of thousands of objects take minutes on a busy machine.
         async for chunk in source:
             self._read.append(chunk)
             self._news.set()
@@ -95,7 +95,7 @@ class FaultInjectedStream:
                 await self._room.wait()
 
     async def _following(self, reading: asyncio.Task[None]) -> bytes | None:
-        """None at the end; whatever was cut meanwhile."""
+        """Return None at the end, and the remaining data after a cut."""
         while not (self._happened or self._read or reading.done()):
             self._news.clear()
             await self._news.wait()

@@ -1,4 +1,4 @@
-"""What ``eventually`` and ``consistently`` look at: objects of a server, or of an informer's cache. Told of changes, never polled."""
+"""Targets of ``eventually`` and ``consistently``: objects of a server, or of an informer's cache. Changes are notified, never polled."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from kubeloop.timing import Clock
 T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R", bound=Resource)
 
-#: Real seconds between two tries of a server that cannot answer: of the machine's clock, as a test's may stand still.
+#: Real seconds between two tries of an unavailable server, because a test's clock may stand still.
 _PAUSE = 0.05
 
 
-class Unknown:
-    """No state yet."""
+class UnknownState:
+    """The state is not known yet."""
 
 
-UNKNOWN: Final = Unknown()
+UNKNOWN: Final = UnknownState()
 
 
-class Subject(ABC, Generic[T_co]):
-    """``what`` names it in messages, ``trouble`` why it could not be looked at lately. ``clock`` measures how long it is looked at."""
+class ObjectProbe(ABC, Generic[T_co]):
+    """The target of an assertion. ``what`` names it in messages, ``trouble`` is the last error. ``clock`` measures timeouts."""
 
     def __init__(self, what: str, clock: Clock) -> None:
         self.what = what
@@ -40,21 +40,28 @@ class Subject(ABC, Generic[T_co]):
 
     @abstractmethod
     def look(self, notify: Callable[[], None]) -> Any:
-        """An async context manager of a function that reads the state, with ``notify`` called after each change.
+        """Return an async context manager of a function that reads the state; ``notify`` is called after each change.
 
-        None: it is not there. ``UNKNOWN``: nobody has said yet whether it is.
+        The state is None if the object is missing, ``UNKNOWN`` if that is not known yet.
         """
 
     def shown(self, state: object) -> str:
-        """A state as a failure shows it."""
+        """Format a state for a failure's message."""
         return text(state)
 
 
-def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | None = None) -> Subject[R]:
-    """One object of a server: ``one(client, Deployment, "web")``, or ``one(client, web)`` for the object of that kind and name.
+def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | None = None) -> ObjectProbe[R]:
+    """Return a target for one object of a server: ``one(client, Deployment, "web")``, or ``one(client, web)`` for the object of that kind
+    and name.
+
+    Args:
+        client: Reads the object.
+        kind: The class, or an object.
+        name: The object's name.
+        namespace: None: the client's default.
 
     Raises:
-        ValueError: a kind without a name.
+        ValueError: ``kind`` is a class, and ``name`` is missing.
     """
     cls: type[R]
     if isinstance(kind, Resource):
@@ -68,23 +75,31 @@ def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | N
 
 def many(
     client: Client, kind: type[R], *, namespace: str | None = None, labels: Labels | None = None, field_selector: Fields | None = None
-) -> Subject[list[R]]:
-    """Objects of a server, by namespace and name. ``namespace`` None: the client's own, as test clients have one; "" is all."""
+) -> ObjectProbe[list[R]]:
+    """Return a target for objects of a server, sorted by namespace and name.
+
+    Args:
+        client: Reads the objects.
+        kind: The class.
+        namespace: None: the client's default; "": all.
+        labels: A label selector.
+        field_selector: A field selector.
+    """
     return _Several(client, kind, "", namespace, labels, field_selector)
 
 
-def cached(informer: Informer[R], name: str, namespace: str | None = None) -> Subject[R]:
-    """One object as an informer's lister shows it."""
+def cached(informer: Informer[R], name: str, namespace: str | None = None) -> ObjectProbe[R]:
+    """Return a target for one object in an informer's cache."""
     return _OfCache(f'cached {informer.description} "{name}"', informer, lambda: informer.lister.get(name, namespace))
 
 
-def all_cached(informer: Informer[R], namespace: str | None = None, labels: Labels | None = None) -> Subject[list[R]]:
-    """Objects as an informer's lister shows them, by namespace and name."""
+def all_cached(informer: Informer[R], namespace: str | None = None, labels: Labels | None = None) -> ObjectProbe[list[R]]:
+    """Return a target for objects in an informer's cache, sorted by namespace and name."""
     return _OfCache(f"cached {informer.description}", informer, lambda: sorted(informer.lister.list(namespace, labels), key=_place))
 
 
-class _Watched(Subject[T_co], Generic[T_co, R]):
-    """Listed, then watched from that list on; listed again where the server has forgotten, waited for where it cannot answer."""
+class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
+    """Lists, then watches from that version; lists again after 410, and retries while the server is unavailable."""
 
     def __init__(
         self,
@@ -103,10 +118,10 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
 
     @abstractmethod
     def _state(self, found: dict[tuple[str, str], R]) -> T_co | None:
-        """What a test sees of what is there."""
+        """Return the test's view of the objects."""
 
     @asynccontextmanager
-    async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | Unknown | None]]:
+    async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | UnknownState | None]]:
         found: dict[tuple[str, str], R] = {}
         listed = asyncio.Event()
 
@@ -117,7 +132,7 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
         following = asyncio.create_task(self._follow(found, changed), name=f"test watching {self.what}")
         following.add_done_callback(lambda _: changed())
 
-        def read() -> T_co | Unknown | None:
+        def read() -> T_co | UnknownState | None:
             if following.done():
                 following.result()
             return self._state(found) if listed.is_set() else UNKNOWN
@@ -169,7 +184,7 @@ class _Several(_Watched[list[R], R]):
         return [found[place] for place in sorted(found)]
 
 
-class _OfCache(Subject[T_co]):
+class _OfCache(ObjectProbe[T_co]):
     def __init__(self, what: str, informer: Informer[Any], read: Callable[[], T_co | None]) -> None:
         super().__init__(what, informer.clock)
         self._informer, self._read = informer, read

@@ -1,4 +1,4 @@
-"""Time as the rest of kubeloop sees it: clocks (real and fake), exponential back-off, a token bucket, and limits for waits."""
+"""Clocks (real and fake), exponential back-off, a token bucket, and time limits for waits."""
 
 from kubeloop.timing.backoff import Backoff
 from kubeloop.timing.bucket import TokenBucket

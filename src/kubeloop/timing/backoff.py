@@ -1,4 +1,4 @@
-"""How long to wait before the next try."""
+"""Exponential back-off: the delay before the next try."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from kubeloop.timing.clock import Clock, SystemClock
 class Backoff:
     """Exponential delays with jitter: ``initial``, then ``factor`` times as long each time, up to ``cap``.
 
-    Each delay is stretched by a random part of up to ``jitter`` times itself (1.0: between one and two times as long), the cap too, so that
-    clients which failed together do not come back together. After ``reset_after`` seconds without a call to ``next`` the delays start over;
-    None never does so. Times are in seconds. The defaults are client-go's for a reflector: 0.8 s doubling to 30 s, forgotten after 2 min.
+    A random part of up to ``jitter`` times the delay is added to each delay, also to the cap (1.0: between one and two times as long), so
+    that
+    clients which failed together do not return together. After ``reset_after`` seconds without a call to ``next`` the delays start over;
+    None never resets. Times are in seconds. The defaults are client-go's for a reflector: 0.8 s doubling to 30 s, reset after 2 min.
 
     Raises:
         ValueError: a negative time or jitter, or a factor below 1.
@@ -41,13 +42,13 @@ class Backoff:
         self._last = self._clock.now()
 
     def next(self) -> float:
-        """Seconds to wait now; the next answer is longer."""
+        """Return the seconds to wait now; the next delay is longer."""
         now = self._clock.now()
         if self._reset_after is not None and now - self._last > self._reset_after:
             self._delay = self._initial
         self._last = now
         delay = self._delay
-        # Multiplied step by step and capped each time: a power of the number of failures would overflow after a thousand of them.
+        # Multiplied step by step and capped each time: a power of the number of failures would overflow after a thousand failures.
         self._delay = min(delay * self._factor, self._cap)
         return delay * (1.0 + self._rng.random() * self._jitter)
 

@@ -1,4 +1,4 @@
-"""A token bucket: how often something may happen."""
+"""A token bucket: limits how often something may happen."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from kubeloop.timing.clock import Clock, SystemClock
 
 
 class TokenBucket:
-    """Lets ``burst`` through at once and ``rate`` per second after that, first come, first served.
+    """Lets ``burst`` calls through at once and ``rate`` per second after that, first come, first served.
 
-    Tokens are lent: ``reserve`` may take the bucket below zero and says how long to wait for the debt to be paid, so that callers
-    keep their order without a queue. Starts full. For one event loop; not thread-safe.
+    Callers may borrow tokens: ``reserve`` may take the bucket below zero and returns the time until the debt is paid, so that callers
+    stay in order without a queue. The bucket starts full. For one event loop; not thread-safe.
 
     Raises:
-        ValueError: ``rate`` not above 0 or ``burst`` below 1: nothing could ever pass.
+        ValueError: ``rate`` is not above 0 or ``burst`` is below 1: nothing could ever pass.
     """
 
     def __init__(self, rate: float, burst: int, clock: Clock | None = None) -> None:
@@ -25,7 +25,7 @@ class TokenBucket:
         self._filled = self._clock.now()
 
     def try_take(self) -> bool:
-        """Take a token if there is one now."""
+        """Take a token if one is available now; return whether it was."""
         self._fill()
         if self._tokens < 1:
             return False
@@ -33,7 +33,7 @@ class TokenBucket:
         return True
 
     def reserve(self) -> float:
-        """Take a token, at the cost of those who come later; returns the seconds until it may be used (0 if at once)."""
+        """Take a token in advance; return the seconds until it may be used (0 if at once). Later callers wait longer."""
         self._fill()
         self._tokens -= 1
         return 0.0 if self._tokens >= 0 else -self._tokens / self.rate

@@ -14,20 +14,20 @@ T = TypeVar("T")
 
 
 class Timer(Protocol):
-    """A call that is due later."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """The call will not be made. Cancelling twice, or after the call, does nothing."""
+        """Prevent the call. Cancelling twice, or after the call, does nothing."""
 
 
 class Clock(Protocol):
     """Two readings and two ways to wait. Seconds are floats; nothing here depends on the time zone."""
 
     def now(self) -> float:
-        """Monotonic seconds: for durations and deadlines, never shown to anybody."""
+        """Return monotonic seconds: for durations and deadlines, never to be shown to people."""
 
     def wall(self) -> datetime:
-        """The time of day in UTC, aware: for timestamps in objects. It may jump."""
+        """Return the time of day in UTC, aware: for timestamps in objects. It may jump."""
 
     async def sleep(self, seconds: float) -> None:
         """Return after ``seconds``; yields to the loop once even for zero or less. Cancellable."""
@@ -41,11 +41,11 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the machine."""
 
     __slots__ = ()
 
-    # The function itself: queues and connections ask for the time some times for each item, and half of that was the way there.
+    # The function itself, not a wrapper: queues and connections read the time several times per item, and the wrapper took half of that.
     now = staticmethod(time.monotonic)
 
     def wall(self) -> datetime:

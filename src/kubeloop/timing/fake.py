@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-#: How often the loop turns after each timer so that what it woke can run, finish its awaits and set timers of its own.
+#: How many turns of the loop follow each timer, so that woken tasks can run, finish their awaits and set more timers.
 _TURNS = 20
 
 
@@ -26,11 +26,11 @@ class FakeClock:
     """A ``Clock`` for tests: time passes only in ``advance``.
 
     Guarantees
-        Timers and sleepers are woken in the order of their times, equal times in the order in which they were set, each with the clock
-        standing exactly at its time. A sleeper that sleeps again is woken again within the same ``advance`` if its time has come.
+        Timers and sleepers wake in the order of their times, equal times in the order in which they were set, each with the clock
+        exactly at its time. A sleeper that sleeps again wakes within the same ``advance`` if its time has come.
 
     Not guaranteed
-        That work which waits for real I/O has finished when ``advance`` returns: it only turns the loop a few times per timer.
+        Work that waits for real I/O may be unfinished when ``advance`` returns: it only turns the loop a few times per timer.
     """
 
     def __init__(self, wall: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
@@ -68,17 +68,17 @@ class FakeClock:
 
     @property
     def waiting(self) -> int:
-        """How many timers and sleepers are pending."""
+        """Return the number of pending timers and sleepers."""
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
     @property
     def next_due(self) -> float | None:
-        """Seconds until the first pending timer or sleeper is due; None if nothing is pending."""
+        """Return the seconds until the first pending timer or sleeper is due; None if nothing is pending."""
         dues = [due for due, _, timer in self._timers if timer.callback is not None]
         return min(dues) - self._now if dues else None
 
     async def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass, waking everything that becomes due on the way."""
+        """Let ``seconds`` pass and wake everything that becomes due on the way."""
         until = self._now + seconds
         await self._settle()
         while self._timers and self._timers[0][0] <= until:
@@ -93,7 +93,7 @@ class FakeClock:
         self._move_to(until)
 
     def step_wall(self, seconds: float) -> None:
-        """Set the time of day forward or back without any time passing, as an administrator or NTP does."""
+        """Change the time of day without time passing, as an administrator or NTP does."""
         self._wall += timedelta(seconds=seconds)
 
     def _move_to(self, now: float) -> None:

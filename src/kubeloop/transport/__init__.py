@@ -1,4 +1,4 @@
-"""HTTP to one cluster: pooled connections, credentials, retries, errors as exceptions, streams. Knows no kinds."""
+"""HTTP to one cluster: pooled connections, credentials, retries, errors as exceptions, streams. It knows no kinds."""
 
 from kubeloop.transport.answer import Response
 from kubeloop.transport.hooks import Hook, Outcome, SentRequest

@@ -1,4 +1,4 @@
-"""What came back: the response, and the ApiError that an answer of 400 and above becomes.
+"""Responses, and the conversion of a response with a status of 400 and above to an ApiError.
 
 Source: apimachinery pkg/api/errors (NewGenericServerResponse), client-go rest/request.go (transformResponse).
 """
@@ -15,7 +15,7 @@ from kubeloop.meta.status import Status, StatusDetails
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A complete answer with a status below 400. Header names are looked up without regard to case."""
+    """A complete response with a status below 400. Header names are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
@@ -23,7 +23,7 @@ class Response(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        # A body may be a Secret, or megabytes.
+        # A body may be a Secret, or have megabytes.
         return f"Response(status={self.status}, {len(self.body)} bytes)"
 
 
@@ -31,9 +31,9 @@ _TEXT_LIMIT = 2048
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
-    """Seconds of a ``Retry-After`` header; None if there is none or it is a date (client-go takes whole seconds only)."""
+    """Return the seconds of a ``Retry-After`` header; None if there is none or it is a date (client-go accepts whole seconds only)."""
     value = headers.get("Retry-After", "").strip()
-    # More digits are no time anybody means (and int() refuses thousands of them).
+    # More digits are no sensible time (and int() refuses thousands of them).
     return int(value) if value.isdecimal() and value.isascii() and len(value) < 10 else None
 
 
@@ -55,7 +55,18 @@ _BY_CODE = {
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes, method: str, request: str) -> ApiError:
-    """The exception for an answer: from the Status in the body, else from the code and whatever text there is."""
+    """Return the exception for a response: from the Status in the body, else from the code and the text.
+
+    Args:
+        status: The HTTP status.
+        headers: The response's headers.
+        body: The response's body.
+        method: The HTTP method.
+        request: A description of the request, for messages.
+
+    Returns:
+        The exception; it is not raised here.
+    """
     answer = _status_in(body)
     if answer is None:
         answer = _status_for(status, headers, body, method)
@@ -73,7 +84,7 @@ def _status_in(body: bytes) -> Status | None:
         return None
     try:
         answer = msgspec.json.decode(body, type=Status)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: brackets without end
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # RecursionError: endless brackets
         return None
     # A proxy's own JSON has no such field; the default of the type must not make it a Status.
     return answer if answer.kind == "Status" and b'"Status"' in body else None
@@ -90,7 +101,7 @@ def _status_for(status: int, headers: Mapping[str, str], body: bytes, method: st
 
 
 def _text(body: bytes, media_type: str) -> str:
-    """The body as one line for a person; tags of an HTML page are left out."""
+    """Return the body as one line for people; tags of an HTML page are left out."""
     text = body[:_TEXT_LIMIT].decode("utf-8", "replace")
     if "html" in media_type or text.lstrip()[:1] == "<":
         text = re.sub(r"(?s)<(script|style)\b.*?</\1>|<[^>]*>", " ", text)

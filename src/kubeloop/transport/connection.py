@@ -1,4 +1,4 @@
-"""The connections behind a transport: opened when needed, kept while idle, TLS renewed with its certificates."""
+"""The connections of a transport: opened on demand, reused while idle, replaced when TLS certificates change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 import ssl
 import zlib
 
-from kubeloop.config import Authenticator, ClusterConfig
+from kubeloop.config import ClusterConfig, RequestAuthenticator
 from kubeloop.config.tls import TlsSource
 from kubeloop.http1.client_connection import READ_BUFFER, ClientConnection
 from kubeloop.http1.dial import Dialer
@@ -26,7 +26,7 @@ _GZIP = zlib.MAX_WBITS | 16
 
 
 class UnpackError(Exception):
-    """The text says what is wrong with the answer, for a person."""
+    """The response cannot be decompressed; the text says why, for people."""
 
 
 class TooLargeError(UnpackError):
@@ -37,11 +37,11 @@ class TooLargeError(UnpackError):
         )
 
 
-class Unpacking:
-    """Of one body. Never holds more than ``limit`` bytes, and what was fed last.
+class BodyDecompressor:
+    """Decompresses one body. It never holds more than ``limit`` bytes plus the last chunk.
 
     Raises:
-        UnpackError: a coding that was not asked for.
+        UnpackError: the encoding was not requested.
     """
 
     def __init__(self, coding: str, limit: int) -> None:
@@ -54,14 +54,14 @@ class Unpacking:
         self._began = False
 
     def feed(self, data: bytes) -> None:
-        """The next piece.
+        """Add the next chunk.
 
         Raises:
-            UnpackError: no gzip, or ``TooLargeError``.
+            UnpackError: the data is not gzip, or ``TooLargeError``.
         """
         self._began = self._began or bool(data)
         while data:
-            if self._unpack.eof:  # several members stand for one text (section 2.2)
+            if self._unpack.eof:  # several members form one text (section 2.2)
                 self._unpack = zlib.decompressobj(_GZIP)
             try:
                 part = self._unpack.decompress(data, self._left + 1)
@@ -74,26 +74,26 @@ class Unpacking:
             data = self._unpack.unused_data if self._unpack.eof else self._unpack.unconsumed_tail
 
     def finish(self) -> bytes:
-        """The whole text; empty if nothing was fed.
+        """Return the whole text; empty if there was no data.
 
         Raises:
-            UnpackError: the end is missing.
+            UnpackError: the data is incomplete.
         """
         if self._began and not self._unpack.eof:
             raise UnpackError("the answer cannot be unpacked: it ends in the middle of its gzip stream")
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
-# kube-apiserver closes what is idle for 90 s (IdleTimeout); being first avoids requests that meet a closing connection.
+# kube-apiserver closes connections that are idle for 90 s (IdleTimeout); being first avoids requests on a closing connection.
 IDLE_TIMEOUT = 60.0
-# What is repeated anyway when an idle connection turns out to be closed.
+# Methods that are repeated if an idle connection turns out to be closed.
 _REPEATABLE = ("GET", "HEAD")
-# Turns of the event loop until an end that waits in the socket was read and told: select, TLS, protocol.
+# Turns of the event loop until an end of data in the socket was read and reported: select, TLS, protocol.
 _TURNS = 3
 
 
 class PooledAnswer:
-    """The head of an answer whose body is still to be read. ``close`` must be called; at the body's end that keeps the connection."""
+    """The head of a response with an unread body. Call ``close``; after the whole body was read it returns the connection to the pool."""
 
     def __init__(self, pool: Connections, wire: ClientConnection, status: int, headers: Headers, request: OutgoingRequest) -> None:
         self._pool = pool
@@ -104,10 +104,10 @@ class PooledAnswer:
         self.headers = headers
 
     async def read(self, limit: int) -> bytes:
-        """The whole body, unpacked.
+        """Return the whole body, decompressed.
 
         Raises:
-            TransportError: it broke off, is larger than ``limit`` bytes, or is compressed in a way that was not asked for.
+            TransportError: the connection broke, the body is larger than ``limit`` bytes, or its compression was not requested.
         """
         coding = self.headers.get("Content-Encoding", "").strip().lower() or "identity"
         patience = self._request.patience
@@ -121,7 +121,7 @@ class PooledAnswer:
                         raise TooLargeError(limit)
                     parts.append(part)
                 return parts[0] if len(parts) == 1 else b"".join(parts)
-            unpacking = Unpacking(coding, limit)
+            unpacking = BodyDecompressor(coding, limit)
             while part := await self.chunk(patience):
                 unpacking.feed(part)
             return unpacking.finish()
@@ -129,7 +129,7 @@ class PooledAnswer:
             raise TransportError(f"{self._pool.config.server}: {error} ({self._request.asked})") from error
 
     async def chunk(self, patience: float | None = None) -> bytes:
-        """What has come since the last call, or the next piece; empty at the end."""
+        """Return the data received since the last call, or wait for more; empty at the end."""
         if self._wire is None:
             if self._complete:
                 return b""
@@ -147,7 +147,7 @@ class PooledAnswer:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send to the protocol that was changed to."""
+        """Send data in the new protocol."""
         if self._wire is None:
             raise TransportError(f"{self._pool.config.server}: this connection was left and takes nothing more ({self._request.asked})")
         try:
@@ -156,7 +156,9 @@ class PooledAnswer:
             raise self._pool.failure(error, self._request.asked) from error
 
     def close(self) -> None:
-        """Give the connection back, or end it if the body was not read to its end: whoever leaves a watch wants its socket back now."""
+        """Return the connection to the pool, or close it if the body was not read completely, so that leaving a watch frees its socket at
+        once.
+        """
         wire, self._wire = self._wire, None
         if wire is not None:
             self._complete = wire.complete
@@ -164,13 +166,13 @@ class PooledAnswer:
 
 
 class Connections:
-    """All connections of one transport; each carries one request at a time. For one event loop.
+    """All connections of one transport; each serves one request at a time. For one event loop.
 
-    There are as many as requests and streams at the same time; ``Transport`` bounds the requests. Idle ones are closed after
+    There is one per concurrent request and stream; ``Transport`` limits the requests. Idle ones are closed after
     ``IDLE_TIMEOUT`` when the next request comes, or when the server closes them.
     """
 
-    def __init__(self, config: ClusterConfig, authenticator: Authenticator, clock: Clock, figures: RequestCounters) -> None:
+    def __init__(self, config: ClusterConfig, authenticator: RequestAuthenticator, clock: Clock, figures: RequestCounters) -> None:
         self.config = config
         self._authenticator = authenticator
         self._clock = clock
@@ -190,16 +192,16 @@ class Connections:
         self._source = TlsSource(config, clock)
         figures.ca_reloads = self._source.reloads
         self._closed = False
-        # asyncio reads into 256 KiB at a time and gives most of them back. glibc maps and unmaps pages for each such read (12 us
+        # asyncio reads into 256 KiB at a time and frees most of them. glibc maps and unmaps pages for each such read (12 us
         # instead of 1) until it has seen a block as large being freed: mallopt(3), dynamic M_MMAP_THRESHOLD.
         bytes(READ_BUFFER)
 
     async def send(self, request: OutgoingRequest) -> PooledAnswer:
-        """Send and give the answer when its head is there.
+        """Send a request and return its response as soon as the head is there.
 
         Raises:
-            TransportError: no answer.
-            ValueError: a header or the target would not stay what it is (``request_head``).
+            TransportError: there was no response.
+            ValueError: a header or the target is malformed (``request_head``).
         """
         method, body, upgrade = request.method, request.body, request.upgrade
         length = len(body or b"") if body is not None or method in ("POST", "PUT", "PATCH") else None
@@ -220,22 +222,22 @@ class Connections:
             status, received = await wire.exchange(method, head, body, upgrade=bool(upgrade))
         except CONNECTION_FAULTS as error:
             self._drop(wire)
-            # Where the event loop connects says nothing to whoever reads the traceback.
+            # The event loop's frames would not help a reader of the traceback.
             raise self.failure(error, request.asked) from error.with_traceback(None)
         except BaseException:
-            # A cancelled request must not leave its answer to the next one.
+            # The response to a cancelled request must not be read as that of the next one.
             self._drop(wire)
             raise
         return PooledAnswer(self, wire, status, received, request)
 
     def failure(self, error: BaseException, request: str) -> TransportError:
-        """The error to raise for what a connection raised."""
+        """Return the error to raise for an exception of a connection."""
         if self._closed:
             return TransportError(f'{self.config.server} (cluster "{self.config.name}"): this transport was closed meanwhile ({request})')
         return failure_of(error, self.config, request)
 
     def give_back(self, wire: ClientConnection) -> None:
-        # A connection made with a certificate that was renewed or refused since must not serve another request.
+        # A connection with a certificate that was renewed or refused since must not serve another request.
         if wire.reusable and wire.complete and not self._closed and wire.made_with is self._tls:
             wire.idle_since = self._clock.now()
             self._idle.append(wire)
@@ -243,7 +245,7 @@ class Connections:
             self._drop(wire)
 
     async def close(self) -> None:
-        """Close all connections, used or idle. Returns when they are closed."""
+        """Close all connections, used or idle, and wait until they are closed."""
         self._closed = True
         wires = list(self._all)
         for wire in wires:
@@ -261,7 +263,7 @@ class Connections:
         return wire
 
     def _take_idle(self) -> ClientConnection | None:
-        # The youngest first: what is too many then grows old and is closed.
+        # The youngest first: surplus connections then stay idle and are closed.
         old = self._clock.now() - IDLE_TIMEOUT
         while self._idle and (self._idle[0].idle_since < old or not self._idle[0].reusable):
             self._drop(self._idle.pop(0))
@@ -273,14 +275,14 @@ class Connections:
         return None
 
     async def _still_open(self, wire: ClientConnection) -> ClientConnection | None:
-        """The connection if it may still be used, else another idle one or None."""
+        """Return the connection if it is still usable, else another idle one or None."""
         candidate: ClientConnection | None = wire
         try:
             while candidate is not None and _has_news(candidate):
                 for _ in range(_TURNS):
                     await asyncio.sleep(0)
                 if candidate.reusable:
-                    break  # news of TLS itself, a session ticket
+                    break  # a TLS message, such as a session ticket
                 self._drop(candidate)
                 candidate = self._take_idle()
         except BaseException:
@@ -300,17 +302,17 @@ class Connections:
         return tls
 
     def _use(self, tls: ssl.SSLContext) -> None:
-        """Idle connections were made with what is not to be used any longer; those in use end with their request."""
+        """Drop idle connections made with outdated TLS settings; connections in use end with their request."""
         self._tls = tls
         while self._idle:
             self._drop(self._idle.pop())
 
 
 def _has_news(wire: ClientConnection) -> bool:
-    """True if the kernel has something of an idle connection that the event loop has not seen: most likely its end.
+    """True if the kernel has data of an idle connection that the event loop has not read: most likely its end.
 
-    After a long computation the loop still takes connections for open that the server closed meanwhile, and a write on
-    one of them would fail with nobody knowing whether it was carried out.
+    After a long computation the loop still treats connections as open that the server has closed, and it would be unknown whether a
+    failed write on one of them was executed.
     """
     made: socket.socket | None = wire.transport.get_extra_info("socket") if wire.transport is not None else None
     if made is None or made.fileno() < 0 or not hasattr(select, "poll"):

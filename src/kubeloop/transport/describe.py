@@ -1,4 +1,4 @@
-"""Reads from a path what a request asks for, and says it in words: for messages, logs and spans only, nothing is decided by it."""
+"""Describes a request in words, from its path: for messages, logs and spans only, never for decisions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH
 
 
 class RequestDescription(NamedTuple):
-    """``verb`` is that of Kubernetes; for a path that names no resource it is the HTTP method, and the rest is empty."""
+    """The parts of a request. ``verb`` is Kubernetes'; for a path without a resource it is the HTTP method, and the rest is empty."""
 
     verb: str
     group: str = ""
@@ -21,7 +21,7 @@ class RequestDescription(NamedTuple):
 
 
 def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> RequestDescription:
-    """What is asked for, as the server's request info reads it."""
+    """Parse a request as the server's request info does."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         rest, group, version = parts[2:], "", parts[1]
@@ -42,7 +42,7 @@ def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> 
 
 
 def describe(method: str, path: str, query: Mapping[str, object] | None = None) -> str:
-    """``get pods "web-0" in namespace "shop"``; paths that name no resource are given as they are (``GET /version``)."""
+    """Return a text such as ``get pods "web-0" in namespace "shop"``; a path without a resource stays as it is (``GET /version``)."""
     found = asked(method, path, query)
     if not found.resource:
         return f"{method} {path}"

@@ -1,4 +1,4 @@
-"""Turns what sockets, TLS and HTTP raise into ``TransportError``s that name the server, the cause and the way out."""
+"""Converts errors of sockets, TLS and HTTP to ``TransportError``s that name the server, the cause and the fix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOSTNAME_MISMATCH, _IP_MISMATCH, _NOT_YET_VALID, _EXPIRED = 62, 64, 9, 10
 
 
 def failure_of(error: BaseException, config: ClusterConfig, request: str) -> TransportError:
-    """The error to raise for ``error``."""
+    """Return the error to raise for ``error``."""
     where = f'{config.server} (cluster "{config.name}")'
     if isinstance(error, ssl.SSLError):
         return _tls_failure(error, config, where)
@@ -32,11 +32,11 @@ def failure_of(error: BaseException, config: ClusterConfig, request: str) -> Tra
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return TransportError(f"{where}: too many files and sockets are open in this program; raise its limit (ulimit -n)")
     if isinstance(error, ConnectionAbortedError) and error.errno is None:
-        # asyncio's own, and no end of a connection: the peer took the connection and then said nothing.
+        # asyncio's own error, not the end of a connection: the peer accepted the connection and then sent nothing.
         return TransportError(
             f"{where}: no TLS handshake within {HANDSHAKE_TIMEOUT:g} s; check server in {config.source}, and what stands between"
         )
-    # Several addresses of one name: asyncio puts their errors into one text.
+    # One name with several addresses: asyncio joins their errors into one text.
     if isinstance(error, ConnectionRefusedError) or (isinstance(error, OSError) and f"[Errno {errno.ECONNREFUSED}]" in str(error)):
         return ConnectionRefused(f"{where}: connection refused: nothing listens there; is the server running, and is this its port?")
     if isinstance(error, TimeoutError) and error.errno is None:
@@ -51,7 +51,7 @@ def failure_of(error: BaseException, config: ClusterConfig, request: str) -> Tra
 
 
 def secure_address(config: ClusterConfig) -> str:
-    """What to change where a server that speaks TLS is addressed without."""
+    """Return the advice for a TLS server that is addressed without TLS."""
     return f"if the server speaks TLS, as API servers do, server in {config.source} should begin with https://"
 
 

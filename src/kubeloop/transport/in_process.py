@@ -22,16 +22,16 @@ from kubeloop.serving.answer import Hijack, Reply, SocketTakeover, StreamingResp
 from kubeloop.serving.listener import Handler
 from kubeloop.serving.request import Request
 from kubeloop.tasks import wait_all
-from kubeloop.transport.round_tripper import Answer, OutgoingRequest
+from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.testing")
 
-#: Bytes that wait for a reader before the server is held back.
+#: Bytes buffered for a reader before the server has to wait.
 _ENOUGH = 1 << 20
 
 
 class InProcessSender:
-    """Sends the requests of a ``Transport`` to a server in this process, as ``user`` of ``groups``.
+    """Sends the requests of a ``Transport`` to a server in this process, as ``user`` in ``groups``.
 
     ``handler`` returns the server's handler; it is called for each request, so that a server may restart. ``end_streams`` and ``close`` end
     all tasks of the sender::
@@ -47,10 +47,10 @@ class InProcessSender:
         self._running: set[asyncio.Task[Reply]] = set()
         self._closed = False
 
-    async def send(self, request: OutgoingRequest) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ResponseHead:
         if self._closed:
             raise TransportError(f"this transport was closed meanwhile ({request.asked})")
-        # A task of its own, so that closing the transport ends it as it would end a connection.
+        # A separate task, so that closing the transport ends it as it would end a connection.
         task = asyncio.ensure_future(self._answered(self._received(request)))
         self._running.add(task)
         try:
@@ -79,7 +79,7 @@ class InProcessSender:
         return _Whole(reply, request)
 
     async def end_streams(self, *, broken: bool = False) -> None:
-        """End what is open, in order or as if the server had died."""
+        """End open streams, in order or as after the server's death."""
         for one in list(self._streams):
             await one.end(TransportError("the server ended the connection in the middle") if broken else None)
 
@@ -117,7 +117,7 @@ class InProcessSender:
 
 
 class _Whole:
-    """A whole answer; its body is there already."""
+    """A complete response with its body."""
 
     def __init__(self, reply: WholeReply, request: OutgoingRequest) -> None:
         self.status = reply.status
@@ -131,7 +131,7 @@ class _Whole:
         return await self.chunk()
 
     async def chunk(self, patience: float | None = None) -> bytes:
-        del patience  # it is all there
+        del patience  # the whole body is there
         body, self._body = self._body, b""
         return body
 
@@ -143,7 +143,7 @@ class _Whole:
 
 
 class _Streamed:
-    """A stream's head, and a buffer between the server that fills it and the client that empties it."""
+    """A stream's head, and a buffer between server and client."""
 
     def __init__(self, reply: StreamingResponse, request: OutgoingRequest, gone: Callable[[_Streamed], None]) -> None:
         self.status = reply.status
@@ -196,7 +196,7 @@ class _Streamed:
         self._leave(TransportError("this answer was left before its end and cannot be read on"))
 
     async def end(self, fault: TransportError | None) -> None:
-        """Returns when the server has let go of the stream."""
+        """Wait until the server has closed the stream."""
         self._leave(fault)
         await wait_all(self._pump)
 
@@ -204,7 +204,7 @@ class _Streamed:
         if not self._over:
             self._fault = self._fault or fault
         self._left = True
-        if self._begun:  # what has not begun would never come to its end
+        if self._begun:  # an unstarted task would never end
             self._pump.cancel()
 
     async def _fill(self, reply: StreamingResponse, *, silent: bool) -> None:
@@ -235,13 +235,13 @@ class _Streamed:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Returns when the task has ended, which is cancelled if need be."""
+    """Cancel the task if necessary, and wait for its end."""
     task.cancel()
     await wait_all(task)
 
 
 async def _let_go(reply: Reply) -> None:
-    """Of an answer that nobody will read."""
+    """Close a response that is not read."""
     if isinstance(reply, Hijack | SocketTakeover):
         reply.close()
     elif isinstance(reply, StreamingResponse):
@@ -260,6 +260,6 @@ def _headers(fields: list[tuple[str, str]], content_type: str) -> Headers:
 
 
 def _certificate(user: str, groups: Iterable[str]) -> dict[str, Any]:
-    """As ``ssl.SSLSocket.getpeercert`` would give it."""
+    """Return a certificate in the form of ``ssl.SSLSocket.getpeercert``."""
     subject = ((("commonName", user),), *((("organizationName", group),) for group in groups))
     return {"subject": subject, "notBefore": "Jan  1 00:00:00 2000 GMT", "notAfter": "Jan  1 00:00:00 2100 GMT"}

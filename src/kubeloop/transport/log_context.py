@@ -1,6 +1,6 @@
-"""What a log record is about (cluster, request, controller, key ...), carried by a context variable into standard logging.
+"""The context of log records (cluster, request, controller, key ...), carried by a context variable into standard logging.
 
-Tasks inherit it. Nothing global is changed: kubeloop's own loggers carry it by themselves, others by a filter on a handler.
+Tasks inherit it. Nothing global is changed: kubeloop's own loggers include it by themselves, others by a filter on a handler.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _current: ContextVar[Mapping[str, str]] = ContextVar("kubeloop_log_context", def
 
 @contextmanager
 def log_context(**fields: str) -> Iterator[None]:
-    """Add fields for the time of the block, over those from outside."""
+    """Add fields for the duration of the block, over those from outside."""
     token = _current.set({**_current.get(), **fields})
     try:
         yield
     finally:
-        # A coroutine that nobody finished is closed by the garbage collector, in whatever context that runs: nothing to reset there.
+        # The garbage collector may close an unfinished coroutine in any context: then there is nothing to reset.
         with suppress(ValueError):
             _current.reset(token)
 
 
 def log_field(name: str) -> Callable[[str], None]:
-    """Sets one field, over those in force now, each time it is called; for a loop in a task of its own. Takes 0.4 us."""
+    """Return a function that sets one field, over the present ones; for a loop in a separate task. A call takes 0.4 us."""
     base = _current.get()
 
     def put(value: str) -> None:
@@ -38,13 +38,13 @@ def log_field(name: str) -> Callable[[str], None]:
 
 
 class FieldSetter(Protocol):
-    """Sets fields, over those that were in force when it was made."""
+    """Sets fields, over the fields at the time of its creation."""
 
     def __call__(self, **fields: str) -> None: ...
 
 
 def log_fields() -> FieldSetter:
-    """As ``log_field``, for several fields at once."""
+    """Return a function like that of ``log_field``, for several fields at once."""
     base = _current.get()
 
     def put(**fields: str) -> None:
@@ -54,9 +54,9 @@ def log_fields() -> FieldSetter:
 
 
 class LogContext(logging.Filter):
-    """Lets every record through and gives it ``record.kubeloop``, a mapping of the fields in force.
+    """Accepts every record and adds ``record.kubeloop``, a mapping of the present fields.
 
-    ``handler.addFilter(LogContext())`` gives it to the records of every logger; a formatter can then use ``%(kubeloop)s``.
+    ``handler.addFilter(LogContext())`` adds it to the records of every logger; a formatter can then use ``%(kubeloop)s``.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -65,7 +65,7 @@ class LogContext(logging.Filter):
 
 
 def logger_with_context(name: str) -> logging.Logger:
-    """The standard logger of that name; its records carry the context."""
+    """Return the standard logger of that name; its records include the context."""
     logger = logging.getLogger(name)
     if not any(isinstance(one, LogContext) for one in logger.filters):
         logger.addFilter(LogContext())

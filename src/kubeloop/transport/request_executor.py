@@ -1,6 +1,7 @@
-"""One call to the server, from the limiter to an answer below 400, in as many tries as it takes.
+"""Executes one call to the server, from the rate limiter to a response below 400, with all its tries.
 
-Order of each try, as in client-go (behaviour K144): rate limiter, back-off, request, figures; of each further one: pause, limiter, request.
+Order of each try, as in client-go (behaviour K144): rate limiter, back-off, request, counters; of each further try: pause, limiter,
+request.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kubeloop.config import Authenticator, ClusterConfig, Credentials
+from kubeloop.config import ClusterConfig, Credentials, RequestAuthenticator
 from kubeloop.config.authenticator import impersonation_headers
 from kubeloop.meta.errors import ApiError, DeadlineError, TransportError
 from kubeloop.transport.answer import error_of
@@ -24,7 +25,7 @@ from kubeloop.transport.limits.in_flight import InFlightLimiter
 from kubeloop.transport.log_context import log_context, logger_with_context
 from kubeloop.transport.observing.counters import RequestCounters
 from kubeloop.transport.retry import MAX_RETRIES, RetryDecision, after_answer, after_failure
-from kubeloop.transport.round_tripper import Answer, OutgoingRequest, Sender
+from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead, Sender
 from kubeloop.transport.user_agent import default_user_agent
 from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
 
@@ -35,20 +36,20 @@ if TYPE_CHECKING:
 _logger = logger_with_context("kubeloop.transport")
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-#: Waits for the limiter that are longer are logged (client-go's extraLongThrottleLatency).
+#: Longer waits for the limiter are logged (client-go's extraLongThrottleLatency).
 _LONG_WAIT = 1.0
 
 
-#: How Go's and nginx' servers answer a request without TLS on a port for TLS.
+#: The response of Go's and nginx' servers to a request without TLS on a TLS port.
 _PLAIN_TO_TLS = re.compile(rb"(?i)HTTP request (was sent )?to (an )?HTTPS (server|port)")
-#: Seconds without any byte of an answer. kube-apiserver itself gives a request 60 s.
+#: Seconds without any byte of a response. kube-apiserver itself gives a request 60 s.
 PATIENCE = 120.0
-#: Bytes of an answer that is held in memory, unpacked: a server, or what stands between, must not be able to fill it.
+#: Maximum bytes of a response in memory, decompressed: neither a server nor a proxy must be able to fill it.
 MAX_ANSWER = 1 << 30
 
 
 class TransportOptions(msgspec.Struct, kw_only=True):
-    """How a transport behaves, beyond what its cluster's configuration says."""
+    """Options of a transport beyond the configuration of its cluster."""
 
     limiter: TokenBucket | None = None
     backoff: FailureBackoff | None = None
@@ -62,8 +63,8 @@ class TransportOptions(msgspec.Struct, kw_only=True):
     patience: float = PATIENCE
 
 
-class Call(msgspec.Struct):
-    """``whole``: the answer is read to its end, and it may be asked for again. ``free``: no limiter holds back its first try."""
+class RequestCall(msgspec.Struct):
+    """One call. ``whole``: the response is read to its end, and the request may be repeated. ``free``: no limiter delays its first try."""
 
     method: str
     path: str
@@ -87,24 +88,29 @@ class Call(msgspec.Struct):
 
     @property
     def asked(self) -> str:
-        """What is asked, in words. Made when it is needed, which is seldom."""
+        """The request in words, built on demand, which is rare."""
         return describe(self.method, self.path, self.query)
 
     @property
     def words(self) -> str:
-        """What was asked and how often, for messages."""
+        """The request and its number of tries, for messages."""
         return f"{self.asked}, tried {self.tries} times" if self.tries > 1 else self.asked
 
     def remaining(self, now: float) -> float | None:
-        """Seconds to the deadline; None: there is none."""
+        """Return the seconds to the deadline; None: there is none."""
         return None if self.ends is None else self.ends - now
 
 
-class Calls:
-    """Makes the calls of one transport. ``sender`` gives what carries them, or raises TransportError when the transport is closed."""
+class RequestExecutor:
+    """Executes the calls of one transport. ``sender`` returns the sender of requests, or raises TransportError after ``close``."""
 
     def __init__(
-        self, config: ClusterConfig, clock: Clock, authenticator: Authenticator, manners: TransportOptions, sender: Callable[[], Sender]
+        self,
+        config: ClusterConfig,
+        clock: Clock,
+        authenticator: RequestAuthenticator,
+        manners: TransportOptions,
+        sender: Callable[[], Sender],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -122,17 +128,18 @@ class Calls:
         self._pauses: set[asyncio.Future[None]] = set()
 
     def end(self) -> None:
-        """Calls that wait for their next try make it now, and are told that the transport is closed."""
+        """Wake calls that wait for their next try; they fail because the transport is closed."""
         self._ended = True
         for pause in self._pauses:
             if not pause.done():
                 pause.set_result(None)
 
-    async def make(self, call: Call) -> tuple[Answer, bytes]:
-        """An answer below 400, with its body if ``call.whole``. The caller closes it.
+    async def make(self, call: RequestCall) -> tuple[ResponseHead, bytes]:
+        """Return a response below 400, with its body if ``call.whole``. The caller closes it.
 
         Raises:
-            ApiError, TransportError, ValueError: as ``Transport.request``. DeadlineError: a wait would outlast the call's deadline.
+            ApiError, TransportError, ValueError: as ``Transport.request``.
+            DeadlineError: a wait would exceed the call's deadline.
         """
         again: RetryDecision | None = None
         with log_context(cluster=self._config.name, method=call.method, path=call.path):
@@ -159,11 +166,11 @@ class Calls:
                     call.previous = again.why
                 _logger.info("%s: trying again in %d s (%s)", call.asked, again.after, again.why)
 
-    def _may_retry(self, call: Call) -> bool:
+    def _may_retry(self, call: RequestCall) -> bool:
         return call.retry and call.tries <= self._manners.max_retries
 
-    async def _hold_back(self, call: Call, again: RetryDecision | None) -> None:
-        """Wait until the next try may be made."""
+    async def _hold_back(self, call: RequestCall, again: RetryDecision | None) -> None:
+        """Wait until the next try is allowed."""
         pause = again.after if again is not None else 0.0
         if self._backoff is not None and not call.upgrade:
             pause = max(pause, self._backoff.pause())
@@ -186,7 +193,7 @@ class Calls:
             self._pauses.discard(pause)
             timer.cancel()
 
-    async def _limit(self, call: Call, again: RetryDecision | None) -> None:
+    async def _limit(self, call: RequestCall, again: RetryDecision | None) -> None:
         limiter = self._manners.limiter
         if limiter is None or call.upgrade or (call.free and again is None):
             return
@@ -207,13 +214,13 @@ class Calls:
             raise
         self._figures.limiter[call.method].observe(delay)
 
-    async def _try(self, call: Call) -> tuple[Answer, bytes]:
+    async def _try(self, call: RequestCall) -> tuple[ResponseHead, bytes]:
         if not call.whole:
             return await self._try_once(call)
         async with self._manners.places:
             return await self._try_once(call)
 
-    async def _try_once(self, call: Call) -> tuple[Answer, bytes]:
+    async def _try_once(self, call: RequestCall) -> tuple[ResponseHead, bytes]:
         sent = await self._headers(call)
         hooks = self._manners.hooks
         request: SentRequest | None = None
@@ -222,7 +229,7 @@ class Calls:
             self._announce(hooks, request)
             sent = request.headers
         started = self._clock.now()
-        answer: Answer | None = None
+        answer: ResponseHead | None = None
         content = b""
         try:
             outgoing = OutgoingRequest(call.method, call.target, sent, call.body, call.upgrade, self._manners.patience)
@@ -241,7 +248,7 @@ class Calls:
                 self._tell(hooks, request, Outcome(self._clock.now() - started, error=error))
             raise
         if call.whole:
-            # The connection must be free before the place is: whoever comes next takes it instead of making another.
+            # Release the connection before the slot, so that the next request reuses the connection instead of opening another.
             answer.close()
             self._figures.request_size[call.method].observe(len(call.body or b""))
         self._tried(call, answer.status)
@@ -263,7 +270,7 @@ class Calls:
             raise
         return answer, content
 
-    def _tried(self, call: Call, status: int | None) -> None:
+    def _tried(self, call: RequestCall, status: int | None) -> None:
         self._figures.tried(status, call.method, call.tries - 1)
         if self._backoff is not None:
             self._backoff.outcome(status)
@@ -272,7 +279,7 @@ class Calls:
         elif status is not None:
             self._manners.places.answered()
 
-    def _sent_request(self, call: Call, sent: list[tuple[str, str]]) -> SentRequest:
+    def _sent_request(self, call: RequestCall, sent: list[tuple[str, str]]) -> SentRequest:
         verb = asked(call.method, call.path, call.query).verb
         return SentRequest(call.method, f"{self._base}{call.target}", call.path, verb, call.asked, sent, call.body, call.tries - 1)
 
@@ -288,30 +295,30 @@ class Calls:
         for hook in reversed(hooks):
             hook.answered(request, outcome)
 
-    async def _headers(self, call: Call) -> list[tuple[str, str]]:
+    async def _headers(self, call: RequestCall) -> list[tuple[str, str]]:
         headers = {"Accept": call.accept, "Accept-Encoding": "identity" if self._config.disable_compression or not call.whole else "gzip"}
         if call.content_type:
             headers["Content-Type"] = call.content_type
         own: set[str] = set()
         if call.headers:
-            # The caller's own win, however they are spelled: one header twice may be read in two ways.
+            # The caller's own headers take precedence, in any spelling: programs differ about a header that occurs twice.
             own = {name.lower() for name in call.headers}
             headers = {name: value for name, value in headers.items() if name.lower() not in own} | dict(call.headers)
-        # With an Authorization header of the caller's own no plugin runs (client-go transport/round_trippers.go).
+        # With an Authorization header of the caller no plugin runs (client-go transport/round_trippers.go).
         if "authorization" not in own:
             headers |= await self._authenticator.headers()
         if "user-agent" not in own:
             headers["User-Agent"] = self._manners.user_agent
         return [*headers.items(), *self._impersonation]
 
-    def _redirected(self, answer: Answer, call: Call) -> TransportError:
+    def _redirected(self, answer: ResponseHead, call: RequestCall) -> TransportError:
         location = without_secrets(answer.headers.get("Location", "")).partition("?")[0]
         return TransportError(
             f'{self._where}: HTTP status {answer.status} sends on to "{location}", which is not '
             f"followed; is server in {self._config.source} the API server's own address? ({call.asked})"
         )
 
-    def _refusal(self, answer: Answer, content: bytes, call: Call) -> ApiError:
+    def _refusal(self, answer: ResponseHead, content: bytes, call: RequestCall) -> ApiError:
         words = call.words
         if answer.status == 401:
             user = self._config.credentials
@@ -326,8 +333,8 @@ class Calls:
         return error_of(answer.status, answer.headers, content, call.method, words)
 
 
-def _with_previous(error: TransportError, call: Call) -> TransportError:
-    """The error, naming the one before (behaviour K144)."""
+def _with_previous(error: TransportError, call: RequestCall) -> TransportError:
+    """Return the error with the previous one in its text (behaviour K144)."""
     if not call.previous or call.previous == str(error):
         return error
     return type(error)(f"{error} - error from a previous attempt: {call.previous}")

@@ -1,4 +1,4 @@
-"""Which outcomes of a request are followed by another try, and when. Decides only: no I/O, no clock.
+"""Decides after which outcomes of a request another try follows, and when. No I/O, no clock.
 
 Source: client-go rest/with_retry.go and rest/request.go (request, Stream); behaviours K140 to K144.
 """
@@ -13,23 +13,23 @@ from kubeloop.meta.errors import TransportError
 from kubeloop.transport.answer import retry_after
 
 MAX_RETRIES = 10
-#: Seconds before a read whose connection broke is tried again (client-go's retryAfterResponse).
+#: Seconds before a read whose connection broke is repeated (client-go's retryAfterResponse).
 AFTER_RESET = 1.0
 
 
 class IncompleteAnswerError(TransportError):
-    """The connection ended before the answer was complete. Whether the server acted on the request is not known."""
+    """The connection ended before the response was complete. It is unknown whether the server executed the request."""
 
 
 class RetryDecision(msgspec.Struct, frozen=True):
-    """Next: another try, not before ``after`` seconds."""
+    """Decision for another try, not before ``after`` seconds."""
 
     after: float
     why: str
 
 
 def after_answer(status: int, headers: Mapping[str, str]) -> RetryDecision | None:
-    """For every method alike: the server says that it did nothing, and when to come back. Without that it is not asked again."""
+    """Decide for every method: the server states that it did nothing, and when to retry. Otherwise there is no retry."""
     if status != 429 and status < 500:
         return None
     seconds = retry_after(headers)
@@ -37,9 +37,18 @@ def after_answer(status: int, headers: Mapping[str, str]) -> RetryDecision | Non
 
 
 def after_failure(error: TransportError, method: str, *, whole: bool, tries: int) -> RetryDecision | None:
-    """Reads only: a write may have been carried out. A stream (``whole`` False) may have given its caller something already.
+    """Decide for reads only: a write may have been executed. A stream (``whole`` False) may have returned data to its caller already.
 
-    The first time at once: most likely the server closed an idle connection just then, which Go's HTTP library repeats by itself.
+    The first retry is immediate: most likely the server just closed an idle connection, and then Go's HTTP library repeats by itself.
+
+    Args:
+        error: The failure.
+        method: The HTTP method.
+        whole: Whether the complete response was awaited.
+        tries: The number of previous retries.
+
+    Returns:
+        The decision; None: do not retry.
     """
     if not whole or method != "GET" or not isinstance(error, IncompleteAnswerError):
         return None

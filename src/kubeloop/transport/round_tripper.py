@@ -1,4 +1,4 @@
-"""One request and one answer, as they pass between the transport and whoever sends: its connections, or a server in this process."""
+"""The interface between a transport and its sender of requests: its connections, or a server in this process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kubeloop.transport.describe import describe
 class OutgoingRequest(msgspec.Struct):
     """One try of a request, ready to be sent.
 
-    ``upgrade`` names a protocol to change to: such a request has a connection of its
-    own and may be answered 101. ``patience``: the longest time in seconds without any byte of the head; None: no limit.
+    ``upgrade`` names a protocol to change to: such a request has a separate
+    connection and may get 101. ``patience``: maximum seconds without any byte of the head; None: no limit.
     """
 
     method: str
@@ -26,7 +26,7 @@ class OutgoingRequest(msgspec.Struct):
 
     @property
     def asked(self) -> str:
-        """What is asked, in words, for messages."""
+        """The request in words, for messages."""
         path, _, query = self.target.partition("?")
         return describe(self.method, path, {"watch": True} if "watch=true" in query.split("&") else None)
 
@@ -34,37 +34,38 @@ class OutgoingRequest(msgspec.Struct):
         return f"OutgoingRequest({self.asked})"
 
 
-class Answer(Protocol):
-    """The head of an answer, its body still to be read. ``close`` must be called, and may be called twice."""
+class ResponseHead(Protocol):
+    """The head of a response with an unread body. Call ``close``; calling it twice is allowed."""
 
     status: int
     headers: Headers
 
     async def read(self, limit: int) -> bytes:
-        """The whole body, unpacked. Raises TransportError: it broke off, or is larger than ``limit`` bytes."""
+        """Return the whole body, decompressed. Raises TransportError: the connection broke, or the body is larger than ``limit`` bytes."""
 
     async def chunk(self, patience: float | None = None) -> bytes:
-        """What has come since the last call, or the next piece; empty at the end.
+        """Return the data received since the last call, or wait for more; empty at the end.
 
-        Raises TransportError: it broke off, or nothing came for ``patience`` seconds.
+        Raises TransportError: the connection broke, or nothing arrived for ``patience`` seconds.
         """
 
     async def write(self, data: bytes) -> None:
-        """Send to the protocol that was changed to."""
+        """Send data in the new protocol."""
 
     def close(self) -> None:
-        """Leave the answer; what was not read of it is not wanted."""
+        """Close the response; unread data is discarded."""
 
 
 class Sender(Protocol):
-    """What carries requests to the server. ``send`` may run any number of times at once."""
+    """Sends requests to the server. ``send`` may run concurrently any number of times."""
 
-    async def send(self, request: OutgoingRequest) -> Answer:
-        """Send and give the answer when its head is there.
+    async def send(self, request: OutgoingRequest) -> ResponseHead:
+        """Send a request and return its response as soon as the head is there.
 
         Raises:
-            TransportError: no answer. ValueError: the request cannot be sent as it is.
+            TransportError: there was no response.
+            ValueError: the request is malformed.
         """
 
     async def close(self) -> None:
-        """End everything; what runs ends with TransportError."""
+        """Close everything; running requests end with TransportError."""

@@ -1,4 +1,4 @@
-"""Requests to one cluster: authenticate, limit, send, retry where Kubernetes clients may, and raise what was refused.
+"""Requests to one cluster: authenticate, limit, send, retry where Kubernetes clients may, and raise the server's errors.
 
 Source: client-go rest/request.go and rest/with_retry.go; https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -12,14 +12,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Self, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
-from kubeloop.config import Authenticator, ClusterConfig
+from kubeloop.config import ClusterConfig, RequestAuthenticator
 from kubeloop.meta.errors import DeadlineError, TransportError
 from kubeloop.meta.type_checks import described
 from kubeloop.timing import Clock, SystemClock, TimeLimit, TokenBucket
 from kubeloop.transport.answer import Response
 from kubeloop.transport.hooks import Hook
 from kubeloop.transport.limits.failure_backoff import FailureBackoff
-from kubeloop.transport.request_executor import MAX_ANSWER, PATIENCE, Call, Calls, TransportOptions
+from kubeloop.transport.request_executor import MAX_ANSWER, PATIENCE, RequestCall, RequestExecutor, TransportOptions
 from kubeloop.transport.retry import MAX_RETRIES
 from kubeloop.transport.user_agent import default_user_agent
 from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
@@ -30,54 +30,56 @@ if TYPE_CHECKING:
     from kubeloop.transport.limits.in_flight import InFlightLimiter
     from kubeloop.transport.observing.counters import RequestCounters
     from kubeloop.transport.observing.metrics import TransportMetrics
-    from kubeloop.transport.round_tripper import Answer, Sender
+    from kubeloop.transport.round_tripper import ResponseHead, Sender
     from kubeloop.transport.upgraded import Upgraded
 
 Query: TypeAlias = Mapping[str, str | int | bool | list[str] | None]
 """Parameters of a URL; None leaves one out, a boolean is written as Kubernetes does, a list repeats the parameter."""
 
-#: Seconds for a request with all its tries, unless a call says otherwise. ``math.inf`` is none.
+#: Default seconds for a request with all its tries. ``math.inf``: no limit.
 REQUEST_TIMEOUT = 900.0
-#: Seconds. What is asked to change may itself have to reach a node first, for which kube-apiserver has 30 s.
+#: Seconds. A change of protocol may require a connection to a node first, for which kube-apiserver allows 30 s.
 UPGRADE_TIMEOUT = 60.0
 
 
 class Stream:
-    """A body that is read as it comes. Made by ``Transport.stream``; ends with its block."""
+    """A body that is read as it arrives. Made by ``Transport.stream``; ends with its block."""
 
-    def __init__(self, answer: Answer, silence: float | None) -> None:
+    def __init__(self, answer: ResponseHead, silence: float | None) -> None:
         self._answer = answer
         self._silence = silence
         self.status = answer.status
         self.headers: Mapping[str, str] = answer.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Pieces as the socket gives them, cut anywhere; ends when the server ends the body.
+        """Yield chunks as the socket delivers them; ends when the server ends the body.
 
         Raises:
-            TransportError: the connection broke in the middle, or nothing came for as long as ``Transport.stream`` was told.
+            TransportError: the connection broke, or nothing arrived for ``silence`` seconds (``Transport.stream``).
         """
         chunk = self._answer.chunk
         while data := await chunk(self._silence):
             yield data
-            data = b""  # not kept while the stream is silent, which a watch may be for hours
+            data = b""  # not referenced while the stream is silent, which a watch may be for hours
 
 
 class Transport:
-    """One pool of connections to one cluster, used by everything that talks to it. For one event loop.
+    """A client of one cluster with one connection pool, shared by all users in the process. For one event loop.
 
     Guarantees
-        A cancelled call closes its socket, so that the server sees the end at once.
+        A cancelled call closes its socket, so that the server notices at once.
         A body is sent again only after 429 or 5xx with ``Retry-After``, or (GET only) when the connection broke; at most 10 times.
-        At most ``limits.places.MAX_REQUESTS`` requests run at the same time, fewer while the server answers 429; streams are not counted.
+        At most ``limits.in_flight.MAX_REQUESTS`` requests run at the same time, fewer while the server answers 429; streams are not
+        counted.
         Credentials never reach a log record.
-        Every wait of a request ends: for a connection (30 s), for the next bytes of its answer (``patience``), and in all (``timeout``).
+        Every wait of a request ends: for a connection (30 s), for the next bytes of its response (``patience``), and in total
+        (``timeout``).
 
     Not guaranteed
-        That a write which ended in ``TransportError`` was not carried out.
-        An end of a stream that falls silent, without ``silence``; that the peer has vanished is noticed within about 45 s.
-        A bound for what a stream brings in all; about 1 MiB of it is held at a time.
-        Redirects: they are errors, so that credentials go nowhere else.
+        A write that ended in ``TransportError`` may have been executed.
+        Without ``silence``, a silent stream never ends; but a vanished peer is detected within about 45 s.
+        The total size of a stream is not limited; about 1 MiB of it is buffered at a time.
+        Redirects are not followed but raised as errors, so that credentials are sent to no other server.
     """
 
     def __init__(
@@ -96,25 +98,36 @@ class Transport:
         warning_handler: WarningHandler | None = None,
         sender: Sender | None = None,
     ) -> None:
-        """``limiter`` bounds this process' requests (client-go's default is ``TokenBucket(5, 10)``); without one the server's priority and
-        fairness decides alone. ``backoff`` pauses before each request while the server fails; without one the environment variables
-        KUBE_CLIENT_BACKOFF_BASE and KUBE_CLIENT_BACKOFF_DURATION decide, as in client-go. Both leave changes of protocol alone.
+        """Make a transport for a cluster.
 
-        ``max_answer``: bytes of an answer, unpacked, that ``request`` holds in memory. ``timeout``: seconds for a request with all its
-        tries. ``patience``: seconds without any byte of an answer. ``hooks`` see each try in this order, its answer in reverse.
-        ``warning_handler`` hears the server's warnings; None logs each text once. ``sender`` takes the place of connections: for servers in
-        this process.
+        Args:
+            config: The cluster and the credentials.
+            clock: Measures timeouts. None: the system's.
+            limiter: Limits this process' requests (client-go's default is ``TokenBucket(5, 10)``). None: only the server's priority and
+                fairness limits them.
+            backoff: Pauses before each request while the server fails. None: KUBE_CLIENT_BACKOFF_BASE and KUBE_CLIENT_BACKOFF_DURATION
+                decide, as in client-go.
+            user_agent: The User-Agent header. Empty: derived from the program.
+            max_retries: Retries of one request.
+            max_answer: Maximum bytes of a response, decompressed, that ``request`` holds in memory.
+            timeout: Seconds for a request with all its tries.
+            patience: Maximum seconds without any byte of a response.
+            hooks: See each try in this order, its response in reverse.
+            warning_handler: Receives the server's warnings. None: logs each text once.
+            sender: Replaces the connections, for servers in this process.
+
+        ``limiter`` and ``backoff`` do not apply to changes of protocol.
 
         Raises:
-            ConfigError: the environment asks for a back-off that cannot be.
-            ValueError: ``max_retries`` below 0, or another limit not above 0.
+            ConfigError: the environment's back-off is malformed.
+            ValueError: ``max_retries`` is below 0, or another limit is not above 0.
         """
         if max_retries < 0 or max_answer <= 0 or timeout <= 0 or patience <= 0:
             raise ValueError(f"limits are above 0, and retries not below it: {max_retries=} {max_answer=} {timeout=} {patience=}")
         self.config = config
         self._clock: Clock = clock or SystemClock()
         self._timeout = timeout
-        self._authenticator = Authenticator(config, self._clock)
+        self._authenticator = RequestAuthenticator(config, self._clock)
         self._manners = TransportOptions(
             limiter=limiter,
             backoff=backoff or FailureBackoff.from_environment(self._clock),
@@ -125,7 +138,7 @@ class Transport:
             max_answer=max_answer,
             patience=patience,
         )
-        self._calls = Calls(config, self._clock, self._authenticator, self._manners, self._open)
+        self._calls = RequestExecutor(config, self._clock, self._authenticator, self._manners, self._open)
         self._sender = sender
         self._shown: list[TransportMetrics] = []
         self._closed = False
@@ -141,25 +154,25 @@ class Transport:
 
     @property
     def host(self) -> str:
-        """The server as metrics call it: ``10.0.0.1:6443``."""
+        """The server's name in metrics: ``10.0.0.1:6443``."""
         return urlsplit(self.config.server).netloc
 
     @property
     def figures(self) -> RequestCounters:
-        """What this transport has counted so far."""
+        """The counters of this transport."""
         return self._manners.figures
 
     @property
     def places(self) -> InFlightLimiter:
-        """How many requests may run at a time."""
+        """The limiter of concurrent requests."""
         return self._manners.places
 
     def metrics(self, registry: CollectorRegistry | None = None) -> None:
-        """Show what this transport counts as Prometheus metrics, under client-go's names (``rest_client_requests_total`` ...), until it is
-        closed; what it counted stays. ``registry`` None is prometheus_client's default one.
+        """Publish this transport's counters as Prometheus metrics with client-go's names (``rest_client_requests_total`` ...) until it is
+        closed; its counts stay. ``registry`` None is prometheus_client's default one.
 
         Raises:
-            ValueError: another collector of the registry has metrics of these names.
+            ValueError: another collector of the registry has metrics with these names.
         """
         from kubeloop.transport.observing.metrics import metrics_of
 
@@ -169,11 +182,11 @@ class Transport:
             self._shown.append(collector)
 
     def limit(self, limiter: TokenBucket | None) -> None:
-        """Bound requests by ``limiter`` from the next try on; None: not at all."""
+        """Limit requests by ``limiter`` from the next try on; None: no limit."""
         self._manners.limiter = limiter
 
     def add_hook(self, hook: Hook) -> Callable[[], None]:
-        """From the next try on, ``hook`` sees requests too, after those that are there. What is returned removes it; twice does nothing."""
+        """Add a hook after the existing ones, from the next try on. The returned function removes it; calling it twice has no effect."""
         self._manners.hooks = (*self._manners.hooks, hook)
 
         def remove() -> None:
@@ -193,13 +206,26 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Response:
-        """Send and read the whole answer. ``timeout`` in seconds is for all tries together; None: the transport's, ``math.inf``: none.
+        """Send a request and read the whole response.
 
-        Raises:
-            ApiError: the server answered with 400 or above; the child says why.
-            TransportError: no answer: refused, reset, untrusted certificate, silent or too large; or a redirect.
-            ValueError: a path or header that cannot be sent.
-            DeadlineError: no answer within ``timeout``, or there could be none.
+                Args:
+                    method: The HTTP method.
+                    path: The path on the server.
+                    query: Parameters of the URL.
+                    body: The request's body. None: none.
+                    content_type: Media type of the body.
+                    accept: Accepted media types.
+                    headers: Additional headers.
+                    timeout: Seconds for all tries together. None: the transport's; ``math.inf``: no limit.
+
+        Returns:
+            The response.
+
+                Raises:
+                    ApiError: the server answered with 400 or above; the subclass gives the reason.
+                    TransportError: no response (refused, reset, untrusted certificate, silent or too large), or a redirect.
+                    ValueError: a path or header is malformed.
+                    DeadlineError: no response within ``timeout``, or none is possible any more.
         """
         seconds = self._timeout if timeout is None else timeout
         started = self._clock.now()
@@ -232,14 +258,24 @@ class Transport:
         retry: bool = True,
         silence: float | None = None,
     ) -> AbstractAsyncContextManager[Stream]:
-        """Send and hand over the body as it comes, uncompressed. Leaving the block frees the socket at once.
+        """Send a request and return the body as a stream, decompressed. Leaving the block frees the socket at once.
 
-        ``retry`` False: the first answer counts, also 429 and 503: for callers that have a back-off of their own. ``silence``: the longest
-        time in seconds without any byte of the body; None: for ever. A watch passes no limiter at its first try.
+        Args:
+            method: The HTTP method.
+            path: The path on the server.
+            query: Parameters of the URL.
+            body: The request's body. None: none.
+            content_type: Media type of the body.
+            accept: Accepted media types.
+            headers: Additional headers.
+            retry: False: do not retry after 429 and 503, for callers with another back-off.
+            silence: Maximum seconds without any byte of the body. None: no limit.
+
+        The first try of a watch passes no limiter.
 
         Raises:
             ApiError, TransportError: as ``request``; ``TransportError`` also while chunks are read. A broken stream is never repeated here.
-            DeadlineError: the server put it off for longer than the transport's ``timeout``.
+            DeadlineError: the server asked to wait longer than the transport's ``timeout``.
         """
         call = self._call(method, path, query, body, content_type, accept, headers, whole=False)
         call.retry = retry
@@ -256,16 +292,25 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = UPGRADE_TIMEOUT,
     ) -> AbstractAsyncContextManager[Upgraded]:
-        """Ask the server to change to another protocol (``websocket``, ``SPDY/3.1``) and hand over the connection (RFC 9110, section 7.8).
+        """Ask the server to change to another protocol (``websocket``, ``SPDY/3.1``) and return the connection (RFC 9110, section 7.8).
 
-        The request has a connection of its own, is sent once (never repeated), and passes no limiter, as in client-go. Headers
-        ``Connection`` and ``Upgrade`` are written here, those of the other protocol (``Sec-WebSocket-Key``) by the caller, who checks what
-        the server answered to them. Leaving the block ends the connection. ``timeout`` in seconds is for the change, not for what follows.
+        The request has a separate connection, is sent once (never repeated), and passes no limiter, as in client-go. ``Connection`` and
+        ``Upgrade`` are set here; the caller sets the headers of the other protocol (``Sec-WebSocket-Key``) and checks the server's
+        reply to them. Leaving the block ends the connection.
+
+        Args:
+            method: The HTTP method.
+            path: The path on the server.
+            protocol: The protocol to change to.
+            query: Parameters of the URL.
+            headers: Additional headers.
+            timeout: Seconds for the change, not for its use. None: the transport's.
 
         Raises:
-            ApiError: the server answered with 400 or above; the child says why.
-            NotUpgradedError: it answered with another status than 101.
-            TransportError: no answer, or a redirect. DeadlineError: no change within ``timeout``; None is the transport's.
+            ApiError: the server answered with 400 or above; the subclass gives the reason.
+            NotUpgradedError: the server answered with another status than 101.
+            TransportError: no response, or a redirect.
+            DeadlineError: no change within ``timeout``.
         """
         call = self._call(method, path, query, None, "", "*/*", headers, whole=False)
         call.upgrade, call.retry = protocol, False
@@ -273,11 +318,11 @@ class Transport:
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called: then nothing can be asked any more, and to try again is of no use."""
+        """Whether ``close`` was called: then every call fails, and retries are useless."""
         return self._closed
 
     async def close(self) -> None:
-        """Close all connections; calls that run end with ``TransportError``. May be called twice."""
+        """Close all connections; running calls end with ``TransportError``. Calling it twice is allowed."""
         self._closed = True
         self._calls.end()
         for collector in self._shown:
@@ -294,7 +339,7 @@ class Transport:
         await self.close()
 
     @asynccontextmanager
-    async def _stream(self, call: Call, silence: float | None) -> AsyncIterator[Stream]:
+    async def _stream(self, call: RequestCall, silence: float | None) -> AsyncIterator[Stream]:
         answer = await self._head(call, self._timeout)
         try:
             coding = answer.headers.get("Content-Encoding", "").strip().lower() or "identity"
@@ -308,7 +353,7 @@ class Transport:
             answer.close()
 
     @asynccontextmanager
-    async def _upgrade(self, call: Call, timeout: float | None) -> AsyncIterator[Upgraded]:
+    async def _upgrade(self, call: RequestCall, timeout: float | None) -> AsyncIterator[Upgraded]:
         from kubeloop.http1.grammar import is_protocol_name
         from kubeloop.transport.upgraded import NotUpgradedError, Upgraded
 
@@ -326,8 +371,8 @@ class Transport:
         finally:
             answer.close()
 
-    async def _head(self, call: Call, seconds: float) -> Answer:
-        """An answer whose body is still to come."""
+    async def _head(self, call: RequestCall, seconds: float) -> ResponseHead:
+        """Return a response with an unread body."""
         call.ends = None if seconds == math.inf else self._clock.now() + seconds
         try:
             async with TimeLimit(self._clock, seconds) as deadline:
@@ -338,7 +383,7 @@ class Transport:
             what = f"change to {call.upgrade}" if call.upgrade else "answer"
             raise self._late(f"no {what} within {seconds:g} s", call) from error
 
-    def _late(self, what: str, call: Call) -> DeadlineError:
+    def _late(self, what: str, call: RequestCall) -> DeadlineError:
         previous = f" - error from a previous attempt: {call.previous}" if call.previous else ""
         return DeadlineError(f"{self.config.server}: {what} ({call.words}){previous}")
 
@@ -354,7 +399,7 @@ class Transport:
                 )
             self._loop = loop
         if self._sender is None:
-            # Sockets and TLS are not needed to import kubeloop, only to talk.
+            # Importing kubeloop needs no sockets and TLS, only requests do.
             from kubeloop.transport.connection import Connections
 
             self._sender = Connections(self.config, self._authenticator, self._clock, self._manners.figures)
@@ -371,9 +416,9 @@ class Transport:
         headers: Mapping[str, str] | None,
         *,
         whole: bool,
-    ) -> Call:
+    ) -> RequestCall:
         target = f"{path}?{encoded}" if (encoded := _encode(query)) else path
-        return Call(method, path, target, query, body, content_type if body is not None else "", accept, headers, whole)
+        return RequestCall(method, path, target, query, body, content_type if body is not None else "", accept, headers, whole)
 
 
 def _query_text(name: str, value: object) -> str | int | float:

@@ -1,4 +1,4 @@
-"""A connection after the server changed to another protocol (101): bytes both ways, no framing of HTTP left."""
+"""A connection after a change of protocol (101): bytes in both directions, without HTTP framing."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING
 from kubeloop.meta.errors import TransportError
 
 if TYPE_CHECKING:
-    from kubeloop.transport.round_tripper import Answer
+    from kubeloop.transport.round_tripper import ResponseHead
 
 
 class NotUpgradedError(TransportError):
-    """The server answered the request as if no other protocol had been asked for (a status below 400 that is not 101)."""
+    """The server did not change the protocol (a status below 400 that is not 101)."""
 
 
 class Upgraded:
-    """Made by ``Transport.upgrade``; ends with its block, at once: say goodbye as the protocol does, and read the answer, before.
+    """Made by ``Transport.upgrade``; ends at once with its block: close the protocol, and read the reply, before.
 
     Guarantees
-        ``read`` begins with the first byte behind the answer's head, however early it came.
-        ``write`` holds the caller back while the peer does not read. At most about 1 MiB waits here to be read, then the peer is held back.
+        ``read`` begins with the first byte after the response's head, however early it arrived.
+        ``write`` waits while the peer does not read. At most about 1 MiB is buffered for reading, then the peer has to wait.
 
     Not guaranteed
-        Framing, pings, deadlines: they are the protocol's that was changed to. One task reads, one writes.
+        Framing, pings and timeouts belong to the new protocol. One task reads, one writes.
     """
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ResponseHead) -> None:
         self._answer = answer
         self.headers: Mapping[str, str] = answer.headers
-        """Those of the answer 101."""
+        """The headers of the response 101."""
 
     async def read(self) -> bytes:
-        """What has come since the last call, or the next piece; empty when the peer has ended the connection in order.
+        """Return the data received since the last call, or wait for more; empty when the peer has closed the connection.
 
         Raises:
             TransportError: the connection broke.
@@ -40,7 +40,7 @@ class Upgraded:
         return await self._answer.chunk()
 
     async def write(self, data: bytes) -> None:
-        """Send; returns when the peer may be sent still more.
+        """Send data; return when the peer accepts still more.
 
         Raises:
             TransportError: the connection has ended.
@@ -48,5 +48,5 @@ class Upgraded:
         await self._answer.write(data)
 
     def close(self) -> None:
-        """End the connection now. The block does it too."""
+        """End the connection at once. The block does it too."""
         self._answer.close()

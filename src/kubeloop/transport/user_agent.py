@@ -1,19 +1,19 @@
-"""How a program names itself: ``<program>/<version> (<os>/<arch>) kubeloop``, the form of client-go's own (rest/config.go)."""
+"""The User-Agent of a program: ``<program>/<version> (<os>/<arch>) kubeloop``, the form of client-go's (rest/config.go)."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from kubeloop.meta.version import VERSION
+from kubeloop.version import VERSION
 
-# As Go spells them, so that a server's logs and flow schemas see one spelling.
+# In Go's spelling, so that a server's logs and flow schemas see one spelling.
 _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "i386": "386", "i686": "386", "armv7l": "arm"}
 _SYSTEMS = {"win32": "windows"}
 
 
 def default_user_agent(program: str | None = None) -> str:
-    """What is sent unless the program says something else."""
+    """Return the default User-Agent of a program."""
     if program is None:
         program = sys.argv[0] if sys.argv else ""
     folder, _, file = program.replace("\\", "/").rpartition("/")

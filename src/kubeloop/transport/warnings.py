@@ -1,4 +1,4 @@
-"""What the server warns of beside its answers, and who hears it. Source: RFC 9111 (section 5.5), KEP-1693, client-go rest/warnings.go."""
+"""Warnings in a server's responses, and their handlers. Source: RFC 9111 (section 5.5), KEP-1693, client-go rest/warnings.go."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kubeloop.transport.log_context import logger_with_context
 
 _logger = logger_with_context("kubeloop.transport")
 
-#: As many different texts as are told apart; a server that makes up a new one each time must not fill the memory.
+#: Maximum number of remembered texts; a server that invents a new one each time must not fill the memory.
 REMEMBERED = 1000
 # The header is obsolete in HTTP; Kubernetes uses it with code 299. The agent is ``-`` or a name.
 _WARNING = re.compile(r'299 (\S+) "((?:[^"\\]|\\.)*)"')
 
 
 class ServerWarning(msgspec.Struct, frozen=True):
-    """One warning of one answer. ``request`` says in words what was asked (``create pods "web-0"``)."""
+    """One warning of one response. ``request`` describes the request (``create pods "web-0"``)."""
 
     text: str
     agent: str = "-"
@@ -27,24 +27,24 @@ class ServerWarning(msgspec.Struct, frozen=True):
 
 
 class WarningHandler(Protocol):
-    """Told each warning of each answer, once, before the answer is handed over; also those of streams and of refusals."""
+    """Called once with each warning of each response, before the response is returned; also for streams and errors."""
 
     def __call__(self, warning: ServerWarning, /) -> None: ...
 
 
 def warnings_in(values: Iterable[str], request: str) -> tuple[ServerWarning, ...]:
-    """Those of ``Warning`` headers with code 299; others are left out."""
+    """Return the warnings of ``Warning`` headers with code 299; others are left out."""
     return tuple(
         ServerWarning(re.sub(r"\\(.)", r"\1", text), agent, request) for value in values for agent, text in _WARNING.findall(value) if text
     )
 
 
 def ignore_warnings(_: ServerWarning, /) -> None:
-    """A handler that hears nothing."""
+    """Ignore all warnings."""
 
 
 def once_each(handler: Callable[[ServerWarning], None]) -> WarningHandler:
-    """A handler that passes each text on once, however often it comes; after ``REMEMBERED`` texts no new one."""
+    """Return a handler that passes each text on once; after ``REMEMBERED`` texts no new one."""
     heard: set[str] = set()
 
     def hear(warning: ServerWarning, /) -> None:
@@ -56,5 +56,5 @@ def once_each(handler: Callable[[ServerWarning], None]) -> WarningHandler:
 
 
 def log_once() -> WarningHandler:
-    """The default: each text is logged once, at level WARNING."""
+    """Return the default handler: it logs each text once, at level WARNING."""
     return once_each(lambda warning: _logger.warning("the server warns: %s", warning.text))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
-from kubeloop.config.credentials import Impersonation
+from kubeloop.config.credentials import ImpersonatedUser
 from kubeloop.meta import ApiError, BadRequest, MethodNotAllowed
 from kubeloop.transport import Transport
 from tests.apiserver.authentication.asking import MYSELF, REVIEWS, post, review
@@ -19,7 +19,7 @@ from tests.servers import ServerUnderTest
 pytestmark = pytest.mark.server
 
 
-async def me(config: ClusterConfig, wanted: Impersonation) -> dict[str, Any]:
+async def me(config: ClusterConfig, wanted: ImpersonatedUser) -> dict[str, Any]:
     credentials = replace(config.credentials, impersonate=wanted)
     async with Transport(replace(config, credentials=credentials)) as transport:
         answer = await transport.request("POST", MYSELF, body=b"{}")
@@ -56,24 +56,24 @@ async def test_a_review_of_nobody_s_token_says_no_more_than_that(client: Client)
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        pytest.param(Impersonation(user="jane"), {"username": "jane", "groups": ["system:authenticated"]}, id="a user"),
+        pytest.param(ImpersonatedUser(user="jane"), {"username": "jane", "groups": ["system:authenticated"]}, id="a user"),
         pytest.param(
-            Impersonation(user="jane", uid="7", groups=("b", "a")),
+            ImpersonatedUser(user="jane", uid="7", groups=("b", "a")),
             {"username": "jane", "uid": "7", "groups": ["b", "a", "system:authenticated"]},
             id="with groups and a uid",
         ),
         pytest.param(
-            Impersonation(user="system:anonymous", groups=("system:masters",)),
+            ImpersonatedUser(user="system:anonymous", groups=("system:masters",)),
             {"username": "system:anonymous", "groups": ["system:masters", "system:unauthenticated"]},
             id="nobody",
         ),
         pytest.param(
-            Impersonation(user="jane", groups=("system:masters", "system:unauthenticated")),
+            ImpersonatedUser(user="jane", groups=("system:masters", "system:unauthenticated")),
             {"username": "jane", "groups": ["system:masters", "system:unauthenticated"]},
             id="one of those who are nobody",
         ),
         pytest.param(
-            Impersonation(user="system:serviceaccount:a:b"),
+            ImpersonatedUser(user="system:serviceaccount:a:b"),
             {
                 "username": "system:serviceaccount:a:b",
                 "groups": ["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"],
@@ -81,18 +81,18 @@ async def test_a_review_of_nobody_s_token_says_no_more_than_that(client: Client)
             id="a service account",
         ),
         pytest.param(
-            Impersonation(user="system:serviceaccount:a:b", groups=("c",)),
+            ImpersonatedUser(user="system:serviceaccount:a:b", groups=("c",)),
             {"username": "system:serviceaccount:a:b", "groups": ["c", "system:authenticated"]},
             id="a service account with groups of its own",
         ),
         pytest.param(
-            Impersonation(user="jane", extra=(("acme.com/team", ("red", "blue")),)),
+            ImpersonatedUser(user="jane", extra=(("acme.com/team", ("red", "blue")),)),
             {"username": "jane", "groups": ["system:authenticated"], "extra": {"acme.com/team": ["red", "blue"]}},
             id="somebody with extra",
         ),
     ],
 )
-async def test_an_administrator_is_taken_for(server: ServerUnderTest, wanted: Impersonation, found: dict[str, Any]) -> None:
+async def test_an_administrator_is_taken_for(server: ServerUnderTest, wanted: ImpersonatedUser, found: dict[str, Any]) -> None:
     assert await me(server.config, wanted) == found
 
 

@@ -116,10 +116,10 @@ class Cluster:
 
 
 async def tls_of(config: ClusterConfig) -> ssl.SSLContext:
-    from kubeloop.config import Authenticator
+    from kubeloop.config import RequestAuthenticator
     from kubeloop.timing import SystemClock
 
-    return config.ssl_context(await Authenticator(config, SystemClock()).client_certificate())
+    return config.ssl_context(await RequestAuthenticator(config, SystemClock()).client_certificate())
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.cli.running.sources import Sources, sources_of
+from kubeloop.cli.running.sources import SourceFiles, sources_of
 from kubeloop.meta.errors import ConfigError
 
 
@@ -92,7 +92,7 @@ def test_once_the_program_runs_what_it_imports_is_watched_and_after_a_failure_ev
 
 
 def test_files_that_are_still_being_written_are_waited_for(project: Path) -> None:
-    sources = Sources([project / "shop_operator"])
+    sources = SourceFiles([project / "shop_operator"])
     rewrite(project / "shop_operator/app.py")
     assert sources.changed() == []
     rewrite(project / "shop_operator/__init__.py")

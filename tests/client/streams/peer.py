@@ -14,7 +14,7 @@ from websockets.protocol import Protocol, Side
 
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
-from kubeloop.serving.spdy import Connection, Stream
+from kubeloop.serving.spdy import SpdyConnection, SpdyStream
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport
 
@@ -131,18 +131,18 @@ class Peer:
             writer.transport.abort()
 
 
-async def serve_spdy(call: Call, wanted: int, answer: Callable[[dict[str, Stream]], Awaitable[None]], protocol: str) -> None:
+async def serve_spdy(call: Call, wanted: int, answer: Callable[[dict[str, SpdyStream]], Awaitable[None]], protocol: str) -> None:
     """SPDY behind an upgrade: ``answer`` runs once as many streams are open."""
     call.say("101 Switching Protocols", Upgrade="SPDY/3.1", Connection="Upgrade", X_Stream_Protocol_Version=protocol)
-    streams: dict[str, Stream] = {}
+    streams: dict[str, SpdyStream] = {}
     complete = asyncio.Event()
 
-    async def accept(stream: Stream) -> None:
+    async def accept(stream: SpdyStream) -> None:
         streams[stream.headers["streamtype"]] = stream
         if len(streams) == wanted:
             complete.set()
 
-    running = asyncio.ensure_future(Connection(call, client=False, accept=accept).run())
+    running = asyncio.ensure_future(SpdyConnection(call, client=False, accept=accept).run())
     try:
         await complete.wait()
         await answer(streams)

@@ -15,7 +15,7 @@ from kubeloop.client.streams.ports import Wanted, parse_port
 from kubeloop.client.streams.session import exit_code
 from kubeloop.client.streams.websocket import MAX_MESSAGE
 from kubeloop.meta import ApiError, BadRequest, Forbidden, InternalError, NotFound, ObjectMeta, TransportError
-from kubeloop.serving.spdy import Stream
+from kubeloop.serving.spdy import SpdyStream
 from kubeloop.timing import FakeClock
 from tests.client.streams.peer import SUCCESS, Call, Peer, Serve, serve_spdy
 
@@ -163,7 +163,7 @@ async def test_pings_of_the_server_are_answered_while_a_write_waits() -> None:
         await asyncio.gather(writing, return_exceptions=True)
 
 
-async def _said_by_spdy(streams: dict[str, Stream]) -> None:
+async def _said_by_spdy(streams: dict[str, SpdyStream]) -> None:
     given = b""
     while data := await streams["stdin"].read():
         given += data
@@ -191,7 +191,7 @@ async def test_q201_an_upgrade_that_is_refused_falls_back_to_spdy_once(status: s
         assert [call.headers["upgrade"] for call in peer.calls] == ["websocket", "SPDY/3.1"]
 
 
-async def _reset_after_the_outcome(streams: dict[str, Stream]) -> None:
+async def _reset_after_the_outcome(streams: dict[str, SpdyStream]) -> None:
     await streams["stdout"].write(b"out")
     await streams["stdout"].reset()
     for _ in range(100):  # the client reads this reset before the outcome comes
@@ -413,7 +413,7 @@ async def test_bytes_that_come_one_at_a_time_make_the_same_messages() -> None:
 
 
 async def test_a_spdy_connection_that_ends_before_the_outcome_is_an_error() -> None:
-    async def answer(streams: dict[str, Stream]) -> None:
+    async def answer(streams: dict[str, SpdyStream]) -> None:
         await streams["stdout"].write(b"begun")
         raise ConnectionAbortedError
 

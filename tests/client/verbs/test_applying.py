@@ -165,7 +165,7 @@ class TestExtract:
 
     async def test_it_is_never_enough_for_an_update(self, client: Client, namespace: str) -> None:
         await client.apply(ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}), field_manager="ops")
-        with pytest.raises(IncompleteObject, match='only what is owned by field manager "ops"'):
+        with pytest.raises(IncompleteObject, match='only the fields that are owned by field manager "ops"'):
             await client.update(await client.get_owned(ConfigMap, "a", field_manager="ops"))
 
     async def test_an_object_without_managed_fields_says_so(self, client: Client, namespace: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubeloop.codec import protobuf
-from kubeloop.codec.protobuf.table import Count, Field, Form, Message, Scalar, Zero, table
+from kubeloop.codec.protobuf.table import Count, MessageDefinition, MessageField, MessageForm, Scalar, Zero, table
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.time import format_micro_time, format_time
 from kubeloop.types import JSONObject
@@ -49,37 +49,37 @@ _SCALARS: dict[int, st.SearchStrategy[Any]] = {
     Scalar.BYTES: st.binary(max_size=8).map(lambda data: base64.b64encode(data).decode()),
     Scalar.DOUBLE: st.floats(allow_nan=False, allow_infinity=False),
 }
-_FORMS: dict[Form, st.SearchStrategy[Any]] = {
-    Form.TIME: _TIMES.map(format_time),
-    Form.MICRO_TIME: _TIMES.map(format_micro_time),
-    Form.QUANTITY: st.sampled_from(["0", "100m", "1Gi", "-3", "12e6"]),
-    Form.INT_OR_STRING: st.integers(-(2**31), 2**31 - 1) | _TEXT,
-    Form.RAW: _JSON.filter(lambda value: value is not None),
-    Form.LIST: st.lists(_TEXT, max_size=3),
+_FORMS: dict[MessageForm, st.SearchStrategy[Any]] = {
+    MessageForm.TIME: _TIMES.map(format_time),
+    MessageForm.MICRO_TIME: _TIMES.map(format_micro_time),
+    MessageForm.QUANTITY: st.sampled_from(["0", "100m", "1Gi", "-3", "12e6"]),
+    MessageForm.INT_OR_STRING: st.integers(-(2**31), 2**31 - 1) | _TEXT,
+    MessageForm.RAW: _JSON.filter(lambda value: value is not None),
+    MessageForm.LIST: st.lists(_TEXT, max_size=3),
 }
 
 
 @st.composite
-def messages(draw: Draw, message: Message, room: int) -> Any:
+def messages(draw: Draw, message: MessageDefinition, room: int) -> Any:
     """The JSON of a message, as Kubernetes prints it; ``room`` is how many messages deep it may still go."""
     if message.form in _FORMS:
         return draw(_FORMS[message.form])
     fields = {field.name: field for field in message.fields}
-    if message.form == Form.OBJECT:
+    if message.form == MessageForm.OBJECT:
         return draw(objects(message, room))
-    if message.form == Form.SCHEMA_OR_BOOL and (room <= 0 or draw(st.booleans())):
+    if message.form == MessageForm.SCHEMA_OR_BOOL and (room <= 0 or draw(st.booleans())):
         return draw(st.booleans())
-    if message.form == Form.SCHEMA_OR_STRINGS and (room <= 0 or draw(st.booleans())):
+    if message.form == MessageForm.SCHEMA_OR_STRINGS and (room <= 0 or draw(st.booleans())):
         return draw(st.lists(_TEXT, min_size=1, max_size=2))
     inner = fields["schema"].message
     assert inner is not None
-    if message.form == Form.SCHEMA_OR_ARRAY and draw(st.booleans()):
+    if message.form == MessageForm.SCHEMA_OR_ARRAY and draw(st.booleans()):
         return draw(st.lists(objects(inner, room - 1), min_size=1, max_size=2))
     return draw(objects(inner, room - 1))
 
 
 @st.composite
-def objects(draw: Draw, message: Message, room: int) -> JSONObject:
+def objects(draw: Draw, message: MessageDefinition, room: int) -> JSONObject:
     tree: JSONObject = message.empty()
     fields = list(message.fields)
     chosen = draw(st.lists(st.sampled_from(fields), max_size=5, unique_by=lambda field: field.number)) if fields and room > 0 else []
@@ -93,7 +93,7 @@ def objects(draw: Draw, message: Message, room: int) -> JSONObject:
 
 
 @st.composite
-def values(draw: Draw, field: Field, room: int) -> Any:
+def values(draw: Draw, field: MessageField, room: int) -> Any:
     one = _SCALARS[field.type] if field.message is None else messages(field.message, room - 1)
     if field.count == Count.REPEATED:
         return draw(st.lists(one, min_size=1, max_size=2))

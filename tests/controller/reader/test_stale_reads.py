@@ -18,7 +18,7 @@ from kubeloop.controller.election import LeaseConfig
 from kubeloop.controller.reader import fences
 from kubeloop.controller.sharding import ShardConfig
 from kubeloop.meta import InternalError, Invalid, KubeloopError, ObjectMeta, Status
-from kubeloop.testing import Call, HandlerServer, on
+from kubeloop.testing import HandlerServer, RecordedCall, on
 from kubeloop.timing import Backoff
 
 pytestmark = pytest.mark.embedded
@@ -241,7 +241,7 @@ async def test_a_child_whose_creation_got_no_answer_is_not_created_twice(
     controller = maker()
     creations = 0
 
-    async def carried_out(call: Call) -> InternalError | None:
+    async def carried_out(call: RecordedCall) -> InternalError | None:
         nonlocal creations
         creations += 1
         if creations > 1:
@@ -270,7 +270,7 @@ async def test_a_stop_waits_for_no_cache(server: HandlerServer, monkeypatch: pyt
     controller = Maker()
     creations = 0
 
-    async def carried_out(call: Call) -> InternalError | None:
+    async def carried_out(call: RecordedCall) -> InternalError | None:
         nonlocal creations
         creations += 1
         if creations > 1:

@@ -30,7 +30,7 @@ async def raises_in_kubeloop() -> None:
     ],
 )
 async def test_the_traceback_of_a_webhook_shows(work: object, level: int, files: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(level, "kubeloop.controller.webhooks.containment"), pytest.raises(Failed):
+    with caplog.at_level(level, "kubeloop.controller.webhooks"), pytest.raises(Failed):
         await contained("a", work, 10)  # type: ignore[arg-type]
     (record,) = [one for one in caplog.records if one.exc_info]
     assert record.exc_info is not None

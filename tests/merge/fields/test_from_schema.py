@@ -2,17 +2,17 @@
 
 import pytest
 
-from kubeloop.merge.fields import DEDUCED, FieldType, builtin_types, custom_type
+from kubeloop.merge.fields import DEDUCED, MergeType, builtin_types, custom_type
 from kubeloop.merge.fields.field_types import ATOMIC
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.structural import parse
 from kubeloop.types import JSONObject
 
 
-def at(type_: FieldType, *names: str) -> FieldType:
+def at(type_: MergeType, *names: str) -> MergeType:
     """The type below: of a field, or with "*" of the items or values."""
     for name in names:
-        below: FieldType | None
+        below: MergeType | None
         if name == "*":
             below = type_.list.items if type_.list is not None else type_.map.values if type_.map is not None else None
         else:
@@ -22,13 +22,13 @@ def at(type_: FieldType, *names: str) -> FieldType:
     return type_
 
 
-def builtin(group: str, version: str, kind: str) -> FieldType:
+def builtin(group: str, version: str, kind: str) -> MergeType:
     found = builtin_types().of_kind(GroupVersionKind(group, version, kind))
     assert found is not None
     return found
 
 
-def custom(schema: JSONObject, preserve: bool = False) -> FieldType:
+def custom(schema: JSONObject, preserve: bool = False) -> MergeType:
     return custom_type(parse({"type": "object", "properties": {"x": schema}}), preserve_unknown=preserve)
 
 
@@ -117,7 +117,7 @@ def test_lists_of_custom_resources(schema: JSONObject, atomic: bool, keys: tuple
         pytest.param({"type": "object", "additionalProperties": False}, None, id="a map of nothing"),
     ],
 )
-def test_objects_of_custom_resources(schema: JSONObject, values: FieldType | None) -> None:
+def test_objects_of_custom_resources(schema: JSONObject, values: MergeType | None) -> None:
     found = at(custom(schema), "x").map
     assert found is not None
     assert found.values is values

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kubeloop.merge.fields import (
     ApplyConflict,
     FieldSet,
-    FieldType,
+    MergeType,
     MissingVersion,
     VersionedSet,
     apply,
@@ -35,7 +35,7 @@ Managers = dict[str, VersionedSet]
 
 
 class OneVersion:
-    def type_of(self, api_version: str) -> FieldType:
+    def type_of(self, api_version: str) -> MergeType:
         if api_version != "v1":
             raise MissingVersion(api_version)
         return THING
@@ -218,7 +218,7 @@ NEWER = custom_type(parse({**SCHEMA, "properties": {**SCHEMA["properties"], "amo
 class TwoVersions:
     """In v2 ``number`` is called ``amount``."""
 
-    def type_of(self, api_version: str) -> FieldType:
+    def type_of(self, api_version: str) -> MergeType:
         return {"v1": THING, "v2": NEWER}[api_version]
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:

@@ -12,7 +12,7 @@ import pytest
 from kubeloop.merge.fields import (
     ApplyConflict,
     FieldSet,
-    FieldType,
+    MergeType,
     VersionedSet,
     apply,
     builtin_types,
@@ -45,11 +45,11 @@ NOBODYS = FieldSet.of(
 class Kind:
     """The versions of one kind, which differ in nothing but their name."""
 
-    def __init__(self, kind: str, type_: FieldType | None) -> None:
+    def __init__(self, kind: str, type_: MergeType | None) -> None:
         self.kind = kind
         self.type = type_
 
-    def type_of(self, api_version: str) -> FieldType:
+    def type_of(self, api_version: str) -> MergeType:
         if self.type is not None:
             return self.type
         group, _, version = api_version.rpartition("/")

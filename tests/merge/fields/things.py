@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from kubeloop.merge.fields import FieldType, custom_type
+from kubeloop.merge.fields import MergeType, custom_type
 from kubeloop.schema.structural import parse
 
 SCHEMA: Final[dict[str, Any]] = {
@@ -45,4 +45,4 @@ SCHEMA: Final[dict[str, Any]] = {
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     },
 }
-THING: Final[FieldType] = custom_type(parse(SCHEMA))
+THING: Final[MergeType] = custom_type(parse(SCHEMA))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kubeloop.serving.spdy import Connection, ConnectionOver, SpdyError, Stream, StreamReset
+from kubeloop.serving.spdy import ConnectionOver, SpdyConnection, SpdyError, SpdyStream, StreamReset
 from kubeloop.serving.spdy.frames import Frame, Kind, Packer, Unpacker
 
 
@@ -40,13 +40,13 @@ def pipes() -> tuple[Pipe, Pipe]:
 
 @dataclass
 class Ends:
-    client: Connection
-    server: Connection
+    client: SpdyConnection
+    server: SpdyConnection
     client_pipe: Pipe
     server_pipe: Pipe
-    accepted: asyncio.Queue[Stream] = field(default_factory=asyncio.Queue)
+    accepted: asyncio.Queue[SpdyStream] = field(default_factory=asyncio.Queue)
 
-    async def both(self, **headers: str) -> tuple[Stream, Stream]:
+    async def both(self, **headers: str) -> tuple[SpdyStream, SpdyStream]:
         """A stream that the client opened, at both ends."""
         mine = await self.client.open(headers)
         return mine, await self.accepted.get()
@@ -57,10 +57,12 @@ async def connected() -> AsyncIterator[Ends]:
     client_pipe, server_pipe = pipes()
     ends: Ends
 
-    async def accept(stream: Stream) -> None:
+    async def accept(stream: SpdyStream) -> None:
         ends.accepted.put_nowait(stream)
 
-    ends = Ends(Connection(client_pipe, client=True), Connection(server_pipe, client=False, accept=accept), client_pipe, server_pipe)
+    ends = Ends(
+        SpdyConnection(client_pipe, client=True), SpdyConnection(server_pipe, client=False, accept=accept), client_pipe, server_pipe
+    )
     running = [asyncio.ensure_future(one.run()) for one in (ends.client, ends.server)]
     try:
         async with asyncio.timeout(5):
@@ -155,8 +157,8 @@ async def test_a_ping_is_answered_once() -> None:
 
 async def test_a_goodbye_ends_the_other_side() -> None:
     client, server = pipes()
-    running = asyncio.ensure_future(Connection(server, client=False).run())
-    await Connection(client, client=True).close()
+    running = asyncio.ensure_future(SpdyConnection(server, client=False).run())
+    await SpdyConnection(client, client=True).close()
     async with asyncio.timeout(5):
         await running
 
@@ -179,10 +181,10 @@ async def test_data_that_nobody_reads_holds_the_peer_back() -> None:
 async def test_a_stream_with_an_id_that_it_cannot_have_ends_the_connection(number: int) -> None:
     client, server = pipes()
 
-    async def accept(stream: Stream) -> None:
+    async def accept(stream: SpdyStream) -> None:
         return
 
-    running = asyncio.ensure_future(Connection(server, client=False, accept=accept).run())
+    running = asyncio.ensure_future(SpdyConnection(server, client=False, accept=accept).run())
     packer = Packer()
     await client.write(packer.syn_stream(3, {}))
     await client.write(packer.syn_stream(number, {}))
@@ -194,7 +196,7 @@ async def test_a_stream_with_an_id_that_it_cannot_have_ends_the_connection(numbe
 async def test_a_stream_that_is_over_before_its_opener_runs_again_was_no_refusal() -> None:
     """All of it may come in one piece: a fast command, or a slow opener."""
     client_pipe, server_pipe = pipes()
-    client, packer = Connection(client_pipe, client=True), Packer()
+    client, packer = SpdyConnection(client_pipe, client=True), Packer()
     running = asyncio.ensure_future(client.run())
     opening = asyncio.ensure_future(client.open({"streamtype": "stdout"}))
     async with asyncio.timeout(5):
@@ -221,7 +223,7 @@ async def test_what_a_stream_left_unread_when_it_was_given_up_holds_nobody_back(
 
 async def test_a_stream_whose_opener_gave_up_waiting_is_given_up() -> None:
     client_pipe, server_pipe = pipes()
-    client, packer, unpacker = Connection(client_pipe, client=True), Packer(), Unpacker()
+    client, packer, unpacker = SpdyConnection(client_pipe, client=True), Packer(), Unpacker()
     running = asyncio.ensure_future(client.run())
     opening = asyncio.ensure_future(client.open({"streamtype": "data"}))
     async with asyncio.timeout(5):
@@ -237,7 +239,7 @@ async def test_a_stream_whose_opener_gave_up_waiting_is_given_up() -> None:
 
 async def test_a_stream_that_was_under_way_when_the_connection_ended_was_not_refused() -> None:
     client_pipe, server_pipe = pipes()
-    client = Connection(client_pipe, client=True)
+    client = SpdyConnection(client_pipe, client=True)
     running = asyncio.ensure_future(client.run())
     opening = asyncio.ensure_future(client.open({}))
     async with asyncio.timeout(5):

@@ -62,7 +62,7 @@ class APIServiceStatus(Model):
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#apiservicestatus-v1-apiregistration-k8s-io
     """
     conditions: list[APIServiceCondition] = ...
-    """Wire name ``conditions``, optional; empty if absent. Items are told apart by ``type``."""
+    """Wire name ``conditions``, optional; empty if absent. The key of an item is ``type``."""
 
 
 class APIService(Resource):

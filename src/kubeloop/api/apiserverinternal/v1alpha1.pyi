@@ -54,9 +54,9 @@ class StorageVersionStatus(Model):
     common_encoding_version: str | None = ...
     """Wire name ``commonEncodingVersion``, optional; None if absent."""
     conditions: list[StorageVersionCondition] = ...
-    """Wire name ``conditions``, optional; empty if absent. Items are told apart by ``type``."""
+    """Wire name ``conditions``, optional; empty if absent. The key of an item is ``type``."""
     storage_versions: list[ServerStorageVersion] = ...
-    """Wire name ``storageVersions``, optional; empty if absent. Items are told apart by ``apiServerID``."""
+    """Wire name ``storageVersions``, optional; empty if absent. The key of an item is ``apiServerID``."""
 
 
 class StorageVersion(Resource):

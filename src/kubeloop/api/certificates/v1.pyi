@@ -79,7 +79,7 @@ class CertificateSigningRequestStatus(Model):
     certificate: bytes | None = ...
     """Wire name ``certificate``, optional; None if absent."""
     conditions: list[CertificateSigningRequestCondition] = ...
-    """Wire name ``conditions``, optional; empty if absent. Items are told apart by ``type``."""
+    """Wire name ``conditions``, optional; empty if absent. The key of an item is ``type``."""
 
 
 class CertificateSigningRequest(Resource):

@@ -144,7 +144,7 @@ class FlowSchemaStatus(Model):
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#flowschemastatus-v1-flowcontrol-apiserver-k8s-io
     """
     conditions: list[FlowSchemaCondition] = ...
-    """Wire name ``conditions``, optional; empty if absent. Items are told apart by ``type``."""
+    """Wire name ``conditions``, optional; empty if absent. The key of an item is ``type``."""
 
 
 class LimitResponse(Model):
@@ -164,7 +164,7 @@ class PriorityLevelConfigurationStatus(Model):
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#prioritylevelconfigurationstatus-v1-flowcontrol-apiserver-k8s-io
     """
     conditions: list[PriorityLevelConfigurationCondition] = ...
-    """Wire name ``conditions``, optional; empty if absent. Items are told apart by ``type``."""
+    """Wire name ``conditions``, optional; empty if absent. The key of an item is ``type``."""
 
 
 class Subject(Model):

@@ -114,7 +114,7 @@ class ServiceCIDRStatus(Model):
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#servicecidrstatus-v1-networking-k8s-io
     """
     conditions: list[Condition] = ...
-    """Wire name ``conditions``, optional; empty if absent. Items are told apart by ``type``."""
+    """Wire name ``conditions``, optional; empty if absent. The key of an item is ``type``."""
 
 
 class IPAddressSpec(Model):

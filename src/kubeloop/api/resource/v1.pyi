@@ -185,7 +185,7 @@ class AllocatedDeviceStatus(Model):
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#allocateddevicestatus-v1-resource-k8s-io
     """
     conditions: list[Condition] = ...
-    """Wire name ``conditions``, optional; empty if absent. Items are told apart by ``type``."""
+    """Wire name ``conditions``, optional; empty if absent. The key of an item is ``type``."""
     data: dict[str, Any] | None = ...
     """Wire name ``data``, optional; None if absent."""
     device: str = ...
@@ -483,9 +483,9 @@ class ResourceClaimStatus(Model):
     allocation: AllocationResult | None = ...
     """Wire name ``allocation``, optional; None if absent."""
     devices: list[AllocatedDeviceStatus] = ...
-    """Wire name ``devices``, optional; empty if absent. Items are told apart by ``driver``, ``device``, ``pool``, ``shareID``."""
+    """Wire name ``devices``, optional; empty if absent. The key of an item is ``driver``, ``device``, ``pool``, ``shareID``."""
     reserved_for: list[ResourceClaimConsumerReference] = ...
-    """Wire name ``reservedFor``, optional; empty if absent. Items are told apart by ``uid``."""
+    """Wire name ``reservedFor``, optional; empty if absent. The key of an item is ``uid``."""
 
 
 class ResourceSliceSpec(Model):

@@ -28,7 +28,7 @@ class DeviceTaintRuleStatus(Model):
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#devicetaintrulestatus-v1alpha3-resource-k8s-io
     """
     conditions: list[Condition] = ...
-    """Wire name ``conditions``, optional; empty if absent. Items are told apart by ``type``."""
+    """Wire name ``conditions``, optional; empty if absent. The key of an item is ``type``."""
 
 
 class DeviceTaintSelector(Model):
@@ -101,7 +101,7 @@ class ResourcePoolStatusRequestStatus(Model):
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#resourcepoolstatusrequeststatus-v1alpha3-resource-k8s-io
     """
     conditions: list[Condition] = ...
-    """Wire name ``conditions``, optional; empty if absent. Items are told apart by ``type``."""
+    """Wire name ``conditions``, optional; empty if absent. The key of an item is ``type``."""
     pool_count: int = ...
     """Wire name ``poolCount``, required."""
     pools: list[PoolStatus] = ...

@@ -224,7 +224,7 @@ class CSINodeSpec(Model):
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#csinodespec-v1-storage-k8s-io
     """
     drivers: list[CSINodeDriver] = ...
-    """Wire name ``drivers``, required. Items are told apart by ``name``."""
+    """Wire name ``drivers``, required. The key of an item is ``name``."""
 
 
 class VolumeAttachment(Resource):

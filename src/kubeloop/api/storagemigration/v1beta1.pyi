@@ -22,7 +22,7 @@ class StorageVersionMigrationStatus(Model):
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#storageversionmigrationstatus-v1beta1-storagemigration-k8s-io
     """
     conditions: list[Condition] = ...
-    """Wire name ``conditions``, optional; empty if absent. Items are told apart by ``type``."""
+    """Wire name ``conditions``, optional; empty if absent. The key of an item is ``type``."""
     resource_version: str | None = ...
     """Wire name ``resourceVersion``, optional; None if absent."""
 

@@ -33,18 +33,18 @@ class CachingAuthorizer:
     def __init__(self, user: User, authorizer: Authorizer) -> None:
         self._user = user
         self._authorizer = authorizer
-        self._known: dict[tuple[str, ...], values.Decision] = {}
+        self._known: dict[tuple[str, ...], values.AuthorizerDecision] = {}
 
-    def variable(self) -> values.Authorizer:
+    def variable(self) -> values.AuthorizerValue:
         """Return the value of the variable. This object must not refer to it: a reference cycle would outlive the write."""
-        return values.Authorizer(self._decide)
+        return values.AuthorizerValue(self._decide)
 
-    def _decide(self, question: AccessQuestion, verb: str) -> values.Decision:
+    def _decide(self, question: AccessQuestion, verb: str) -> values.AuthorizerDecision:
         key = verb, question.by.service_account, *msgspec.structs.astuple(question)[1:]  # without the variable, which refers to this table
         found = self._known.get(key)
         if found is None:
             decision = self._authorizer.authorize(self._access(question, verb))
-            found = self._known[key] = values.Decision(decision.allowed, decision.reason)
+            found = self._known[key] = values.AuthorizerDecision(decision.allowed, decision.reason)
         return found
 
     def _access(self, question: AccessQuestion, verb: str) -> Access:

@@ -68,7 +68,7 @@ def _scope(one: JSONObject) -> str:
     return "Namespaced" if one.get("namespaced") else "Cluster"
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.aggregation")
 
 
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"

@@ -18,7 +18,7 @@ from kubeloop.meta.errors import ConfigError
 from kubeloop.tasks import finish
 from kubeloop.timing import Clock, Timer
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.audit")
 
 #: Seconds for which events are collected before they are written.
 _DELAY = 0.05

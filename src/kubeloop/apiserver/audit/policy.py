@@ -14,7 +14,7 @@ from kubeloop.codec import read_yaml
 from kubeloop.meta.errors import ConfigError, DecodeError
 from kubeloop.meta.names import dns1123_subdomain
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.audit")
 
 _POLICY_FIELDS = frozenset({"apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"})
 _RULE_FIELDS = frozenset(

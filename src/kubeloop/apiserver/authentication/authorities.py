@@ -14,7 +14,7 @@ from kubeloop.apiserver.authentication.certificates import Bundle
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki.watched import WatchedFile
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.authentication")
 
 _CLIENTS: Final = "--client-ca-file"
 _PROXIES: Final = "--requestheader-client-ca-file"

@@ -14,7 +14,7 @@ from kubeloop.apiserver.request.users import AUTHENTICATED, Proof, User
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki.watched import WatchedFile
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.authentication")
 
 
 class StaticTokens:

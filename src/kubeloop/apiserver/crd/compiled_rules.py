@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kubeloop.cel import CompileError, Environment, InstantiationError, Program, compile_expression
-from kubeloop.cel.declared import Declared, environment
+from kubeloop.cel.declared import DeclaredType, environment
 from kubeloop.schema.field_paths import FieldPathError, normalise
 from kubeloop.schema.node import TypeSchema
 from kubeloop.types import JSONObject
@@ -45,7 +45,7 @@ class CompiledRule:
 class RuleCompiler:
     """Compiles the rules of one schema node."""
 
-    def __init__(self, schema: TypeSchema, declared: Declared) -> None:
+    def __init__(self, schema: TypeSchema, declared: DeclaredType) -> None:
         self._schema = schema
         self._declared = declared
         self._environments: dict[bool, Environment] = {}

@@ -28,7 +28,7 @@ from kubeloop.tasks import SupervisedTask, Supervisor, close_all
 from kubeloop.timing import Backoff, Clock
 from kubeloop.types import JSONObject
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.crd")
 
 DEFINITIONS: Final = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 

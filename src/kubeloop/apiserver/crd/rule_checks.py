@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubeloop.apiserver.crd.compiled_rules import CompiledRule, RuleCompiler
 from kubeloop.apiserver.crd.rules import Rules
-from kubeloop.cel.declared import Declared, declare
+from kubeloop.cel.declared import DeclaredType, declare
 from kubeloop.cel.estimate import UNBOUNDED
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
 from kubeloop.schema.internal_form import rule_form
@@ -134,7 +134,7 @@ class _Checks:
         for index, rule in enumerate(rules):
             yield from self._rule(compiler.compile(rule), declared, f"{at}[{index}]", place)
 
-    def _rule(self, found: CompiledRule, declared: Declared, at: str, place: _Place) -> Iterator[FieldError]:
+    def _rule(self, found: CompiledRule, declared: DeclaredType, at: str, place: _Place) -> Iterator[FieldError]:
         cost = min(found.most_cost * (declared.cardinality if place.cardinality is None else place.cardinality), UNBOUNDED)
         if cost > _RULE_LIMIT:
             yield forbidden(f"{at}.rule", _too_dear("estimated rule cost", cost, _RULE_LIMIT))

@@ -15,7 +15,7 @@ import msgspec
 from kubeloop.apiserver.crd.compiled_rules import CompiledRule, RuleCompiler
 from kubeloop.cel import CostExceeded, EvalError, Program
 from kubeloop.cel.converting import Convert, converter
-from kubeloop.cel.declared import Declared, declare
+from kubeloop.cel.declared import DeclaredType, declare
 from kubeloop.cel.identifier_escaping import escape
 from kubeloop.cel.values import NONE, Optional
 from kubeloop.meta.field_error import OMITTED, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
@@ -177,7 +177,7 @@ class _Node:
         return any(rule.uses_old for rule in self.rules)
 
 
-def _build(said: TypeSchema, schema: TypeSchema, declared: Declared | None, *, is_root: bool) -> _Node | None:
+def _build(said: TypeSchema, schema: TypeSchema, declared: DeclaredType | None, *, is_root: bool) -> _Node | None:
     """``said`` holds the rules: the schema itself, or a part of its allOf. None where neither it nor anything below has rules."""
     node = _Node(schema)
     if said.validations and declared is not None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # A line in the log for each request. Source: k8s.io/apiserver pkg/server/httplog, whose names the fields have.
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.requests")
 
 
 def log_request(scope: RequestScope, status: int, seconds: float) -> None:

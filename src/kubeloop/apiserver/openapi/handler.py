@@ -27,7 +27,7 @@ from kubeloop.serving.negotiation import parse_accept
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.openapi")
 
 _JSON: Final = "application/json"
 #: Spellings of a media type in Accept headers, and what stands in the answer. Every wildcard means JSON.

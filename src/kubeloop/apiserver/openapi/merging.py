@@ -12,7 +12,7 @@ from typing import Any, Final
 from kubeloop.apiserver.aggregation.registered import Table
 from kubeloop.types import JSONObject
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.openapi")
 
 
 _REF: Final = "$ref"

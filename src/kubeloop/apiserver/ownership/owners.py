@@ -16,7 +16,7 @@ from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request import api_errors
-from kubeloop.merge.fields import ApplyConflict, Conflict, FieldSet, TypeMismatch
+from kubeloop.merge.fields import ApplyConflict, FieldConflict, FieldSet, TypeMismatch
 from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.managing import VersionedSet, apply, update
 from kubeloop.meta.errors import ApiError
@@ -30,7 +30,7 @@ from kubeloop.types import JSONObject
 # Source: k8s.io/apimachinery pkg/util/managedfields/internal/conflict.go; Kubernetes documentation "Server-Side Apply", "Conflicts".
 
 
-def apply_conflict(conflicts: Sequence[Conflict]) -> ApiError:
+def apply_conflict(conflicts: Sequence[FieldConflict]) -> ApiError:
     """A Conflict with a cause for each field. Causes are in the order given; the message goes by manager."""
     causes = [
         StatusCause(reason="FieldManagerConflict", message=f"conflict with {_shown(one.manager)}", field=one.field) for one in conflicts
@@ -38,7 +38,7 @@ def apply_conflict(conflicts: Sequence[Conflict]) -> ApiError:
     return api_errors.refusal(409, "Conflict", _message(conflicts), StatusDetails(causes=causes))
 
 
-def _message(conflicts: Sequence[Conflict]) -> str:
+def _message(conflicts: Sequence[FieldConflict]) -> str:
     if len(conflicts) == 1:
         return f"Apply failed with 1 conflict: conflict with {_shown(conflicts[0].manager)}: {conflicts[0].field}"
     fields: dict[str, list[str]] = {}
@@ -61,7 +61,7 @@ def _shown(text: str) -> str:
     return f"{shown} using {manager.api_version}" if manager.operation == UPDATE else shown
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.ownership")
 
 
 #: Who owns what was there before anybody applied, when nobody was known to.

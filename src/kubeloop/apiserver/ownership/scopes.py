@@ -10,7 +10,7 @@ from typing import Final
 from kubeloop.apiserver.registry.objects import converted
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.merge.fields import FieldSet, FieldType, MissingVersion, TypeMismatch, builtin_types, custom_type
+from kubeloop.merge.fields import FieldSet, MergeType, MissingVersion, TypeMismatch, builtin_types, custom_type
 from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.filters import Filter, excluding
 from kubeloop.merge.fields.managing import Versions
@@ -147,13 +147,13 @@ class _CustomVersions:
     def __init__(self, resource: ServedResource) -> None:
         self._resource = resource
         self._schemas: Mapping[str, TypeSchema] = resource.extra.get("schemas") or {resource.gvk.api_version: resource.schema}
-        self._types: dict[str, FieldType] = {}
+        self._types: dict[str, MergeType] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._schemas)
 
-    def type_of(self, api_version: str) -> FieldType:
+    def type_of(self, api_version: str) -> MergeType:
         found = self._types.get(api_version)
         if found is None:
             found = self._types[api_version] = custom_type(self._schema(api_version))
@@ -189,7 +189,7 @@ class _BuiltinVersions:
     def names(self) -> tuple[str, ...]:
         return tuple(self._resources)
 
-    def type_of(self, api_version: str) -> FieldType:
+    def type_of(self, api_version: str) -> MergeType:
         return _builtin(self._served(api_version).gvk)
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
@@ -211,7 +211,7 @@ class _BuiltinVersions:
         return found
 
 
-def _builtin(gvk: GroupVersionKind) -> FieldType:
+def _builtin(gvk: GroupVersionKind) -> MergeType:
     found = builtin_types().of_kind(gvk)
     if found is None:
         raise LookupError(f"there is no schema for {gvk}")
@@ -224,7 +224,7 @@ class _OneVersion:
     def __init__(self, gvk: GroupVersionKind) -> None:
         self._gvk = gvk
 
-    def type_of(self, api_version: str) -> FieldType:
+    def type_of(self, api_version: str) -> MergeType:
         if api_version != self._gvk.api_version:
             raise MissingVersion(api_version)
         return _builtin(self._gvk)

@@ -14,9 +14,9 @@ from kubeloop.apiserver.admission.matching import Match
 from kubeloop.apiserver.policies.object_types import NotMutable, as_configuration, as_operations, check_type_names
 from kubeloop.apiserver.registry.decoding import SCHEME, conform, kind_of
 from kubeloop.apiserver.request import api_errors
-from kubeloop.cel.values import Message, Timestamp
+from kubeloop.cel.values import ConstructedObject, Timestamp
 from kubeloop.merge import PatchError, json_patch
-from kubeloop.merge.fields import FieldType, TypeMismatch, builtin_types, check, custom_type, merge
+from kubeloop.merge.fields import MergeType, TypeMismatch, builtin_types, check, custom_type, merge
 from kubeloop.merge.fields.field_types import shape
 from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.errors import DecodeError
@@ -34,7 +34,7 @@ _MONTHS: Final = ["January", "February", "March", "April", "May", "June", "July"
 _NANOS: Final = 1_000_000_000
 
 
-def check_foreign(value: Any, type_: FieldType, path: str = "") -> None:
+def check_foreign(value: Any, type_: MergeType, path: str = "") -> None:
     """
     Raises:
         TypeMismatch: a value at some path is none of JSON's, or null.
@@ -42,15 +42,15 @@ def check_foreign(value: Any, type_: FieldType, path: str = "") -> None:
     if isinstance(value, dict):
         for name, one in value.items():
             below = None if type_.map is None else type_.map.of(name)
-            check_foreign(one, FieldType() if below is None else below, f"{path}.{name}")
+            check_foreign(one, MergeType() if below is None else below, f"{path}.{name}")
     elif isinstance(value, list):
         for at, one in enumerate(value):
-            check_foreign(one, FieldType() if type_.list is None else type_.list.items, f"{path}[{at}]")
+            check_foreign(one, MergeType() if type_.list is None else type_.list.items, f"{path}[{at}]")
     elif value is None or isinstance(value, bytes | Timestamp):
         raise TypeMismatch(f"{path}: {_misfit(value, type_)}")
 
 
-def _misfit(value: Any, type_: FieldType) -> str:
+def _misfit(value: Any, type_: MergeType) -> str:
     match shape(type_, None):
         case "map":
             return f"expected map, got &{{{_shown(value)}}}"
@@ -108,9 +108,9 @@ class Changes:
     """Applies what expressions gave; keeps the field types of custom resources while their schemas stay."""
 
     def __init__(self) -> None:
-        self._custom: dict[GroupVersionKind, tuple[TypeSchema, FieldType]] = {}
+        self._custom: dict[GroupVersionKind, tuple[TypeSchema, MergeType]] = {}
 
-    def _type_of(self, match: Match, attributes: Attributes) -> FieldType:
+    def _type_of(self, match: Match, attributes: Attributes) -> MergeType:
         """
         Raises:
             NotMutable: the version of the API that the kind is of has no schema of it, as for most kinds of subresources.
@@ -126,7 +126,7 @@ class Changes:
             raise NotMutable(f"{_UNTYPED}: no corresponding type for {kind.group}/{kind.version}, Kind={kind.kind}")
         return found
 
-    def applied(self, value: Message, obj: JSONObject, match: Match, attributes: Attributes) -> JSONObject:
+    def applied(self, value: ConstructedObject, obj: JSONObject, match: Match, attributes: Attributes) -> JSONObject:
         """A fresh tree: ``obj`` with an ``Object{}`` merged into it, defaulted.
 
         Raises:
@@ -153,7 +153,7 @@ class Changes:
             raise NotMutable(f"error applying patch: failed to merge patch: {fault}") from None
         return _settled(copy_tree(merged), match, attributes, NotMutable)
 
-    def patched(self, value: list[Message], obj: JSONObject, match: Match, attributes: Attributes) -> JSONObject:
+    def patched(self, value: list[ConstructedObject], obj: JSONObject, match: Match, attributes: Attributes) -> JSONObject:
         """A fresh tree: ``obj`` after the operations, defaulted; ``obj`` itself where an operation ``test`` fails.
 
         Raises:
@@ -202,7 +202,7 @@ def _foreign_kind(met: GroupVersionKind, wanted: GroupVersionKind) -> str:
     return f"failed to convert object: converting ({met.version}.{met.kind}) to ({package}.{wanted.kind}): unknown conversion"
 
 
-def _atomics(value: Any, type_: FieldType, path: str) -> Iterator[str]:
+def _atomics(value: Any, type_: MergeType, path: str) -> Iterator[str]:
     """What a configuration gives of things that are owned as a whole, whose other parts would be lost."""
     if isinstance(value, dict) and type_.map is not None:
         if type_.map.atomic:

@@ -9,7 +9,7 @@ import base64
 from typing import Any, Final
 
 from kubeloop.cel.functions.timestamps import format_duration, format_timestamp
-from kubeloop.cel.values import Duration, Message, Timestamp, UInt, from_key
+from kubeloop.cel.values import ConstructedObject, DurationValue, Timestamp, UInt, from_key
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.go_quote import go_quoted
 
@@ -24,7 +24,7 @@ class NotMutable(KubeloopError):
     """A change that cannot be made; the text is Kubernetes'."""
 
 
-def check_type_names(value: Message) -> None:
+def check_type_names(value: ConstructedObject) -> None:
     """That each object is constructed as what its place says: ``Object.spec{}`` in the field ``spec`` of an ``Object{}``.
 
     Raises:
@@ -37,7 +37,7 @@ def check_type_names(value: Message) -> None:
 
 def _misnamed(value: Any, place: str) -> list[str]:
     faults: list[str] = []
-    if isinstance(value, Message):
+    if isinstance(value, ConstructedObject):
         if value.name != place:
             faults.append(
                 f"unexpected type name {go_quoted(value.name)}, expected {go_quoted(place)}, "
@@ -51,7 +51,7 @@ def _misnamed(value: Any, place: str) -> list[str]:
     return faults
 
 
-def as_configuration(value: Message) -> dict[str, JSON]:
+def as_configuration(value: ConstructedObject) -> dict[str, JSON]:
     """An ``Object{}`` as a fresh tree of JSON; bytes and moments stay what they are, for ``check_foreign``.
 
     Raises:
@@ -76,12 +76,12 @@ def _tree(value: Any) -> JSON:
         return int(value)
     if isinstance(value, (*_SCALARS, bytes, Timestamp)):
         return value
-    if isinstance(value, Duration):
+    if isinstance(value, DurationValue):
         return value.nanos
     raise NotMutable("invalid return type: *dynamic.ObjectVal")
 
 
-def as_operations(found: list[Message]) -> list[dict[str, JSON]]:
+def as_operations(found: list[ConstructedObject]) -> list[dict[str, JSON]]:
     """``JSONPatch{}`` values as the operations of a patch.
 
     Raises:
@@ -94,7 +94,7 @@ def as_operations(found: list[Message]) -> list[dict[str, JSON]]:
             operation["from"] = one["from"]
         if "value" in one:
             value = one["value"]
-            if isinstance(value, Message):
+            if isinstance(value, ConstructedObject):
                 check_type_names(value)
             operation["value"] = _protobuf_value(value)
         operations.append(operation)
@@ -111,7 +111,7 @@ def _protobuf_value(value: Any) -> JSON:
         return base64.b64encode(value).decode()
     if isinstance(value, Timestamp):
         return format_timestamp(value)
-    if isinstance(value, Duration):
+    if isinstance(value, DurationValue):
         return format_duration(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value) if -_EXACT < value < _EXACT else str(int(value))

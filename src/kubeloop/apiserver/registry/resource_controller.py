@@ -60,7 +60,7 @@ def place(prefix: str, key: str) -> tuple[str, str]:
     return namespace, name
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver")
 
 #: Brings the server in line with one object: its key and newest state; None: it is gone.
 Sync = Callable[[str, KeyValue | None], Awaitable[None]]

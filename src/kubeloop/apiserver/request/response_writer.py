@@ -18,7 +18,7 @@ from kubeloop.meta.errors import UnknownKind
 from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver")
 
 #: Answers from this size on are compressed for clients that accept it, as upstream.
 GZIP_FROM = 128 * 1024

@@ -59,7 +59,7 @@ from kubeloop.serving.listener import Handler, Listener, host_and_port
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock, SystemClock
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver")
 
 #: Seconds that a watch without timeoutSeconds lasts at least; at most twice that (kube-apiserver --min-request-timeout).
 MIN_REQUEST_TIMEOUT = 1800.0

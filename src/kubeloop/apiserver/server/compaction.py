@@ -18,7 +18,7 @@ from kubeloop.serving.request import Request
 from kubeloop.tasks import SupervisedTask, Supervisor, close_all
 from kubeloop.timing import Clock
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver")
 
 INTERVAL = 300.0
 

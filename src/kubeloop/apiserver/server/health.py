@@ -11,10 +11,10 @@ from typing import Final
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer, indented, not_found_page, text
 from kubeloop.apiserver.request.negotiation import JSON, check_route
-from kubeloop.meta.version import VERSION
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor
 from kubeloop.types import JSONObject
+from kubeloop.version import VERSION
 
 _TEXT: Final = "text/plain; charset=utf-8"
 

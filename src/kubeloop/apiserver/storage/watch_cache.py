@@ -19,7 +19,7 @@ from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import end_tasks
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver")
 
 T = TypeVar("T")
 

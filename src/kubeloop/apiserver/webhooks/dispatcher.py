@@ -64,7 +64,7 @@ class RepeatedWarnings:
             self._log.warning("%s", text)
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.webhooks")
 
 _HARMLESS = ("None", "NoneOnDryRun")
 

@@ -13,11 +13,11 @@ from kubeloop.cache.blobs.head import Head, HeadReader
 from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta import ApiError, DecodeError, Status
-from kubeloop.meta.partial import Bookmark
+from kubeloop.meta.partial import BookmarkObject
 from kubeloop.transport import logger_with_context
 
 _log = logger_with_context("kubeloop.cache")
-_read_bookmark = msgspec.json.Decoder(Bookmark).decode
+_read_bookmark = msgspec.json.Decoder(BookmarkObject).decode
 _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 Item = tuple[Projected | None, memoryview | bytes]

@@ -1,4 +1,4 @@
-"""All functions of Kubernetes' CEL, a family a file. Importing this registers them.
+"""All functions of Kubernetes' CEL, one family per file. Importing this package registers them.
 
 Source: cel-go common/stdlib and ext (strings 2, lists 3, sets, two-variable comprehensions), k8s.io/apiserver pkg/cel/library.
 """

@@ -1,6 +1,6 @@
 """The authorizer of admission expressions: ``authorizer.group('apps').resource('deployments').check('create').allowed()``.
 
-Source: k8s.io/apiserver pkg/cel/library/authz.go. Who decides is given with the variable: a ``values.Authorizer``.
+Source: k8s.io/apiserver pkg/cel/library/authz.go. The variable is a ``values.AuthorizerValue``, which makes the decisions.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import member
-from kubeloop.cel.values import AccessQuestion, Authorizer, Decision, GroupCheck, PathCheck, ResourceCheck
+from kubeloop.cel.values import AccessQuestion, AuthorizerDecision, AuthorizerValue, GroupCheck, PathCheck, ResourceCheck
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 
 
-def _ask(check: PathCheck | ResourceCheck, verb: str) -> Decision:
+def _ask(check: PathCheck | ResourceCheck, verb: str) -> AuthorizerDecision:
     return check.question.ask(verb)
 
 
 @member("path", "authorizer, string -> pathcheck", "authorizer_path")
-def _path(by: Authorizer, path: str) -> PathCheck:
+def _path(by: AuthorizerValue, path: str) -> PathCheck:
     if not path.strip():
         raise EvalError("path must not be empty")
     return PathCheck(AccessQuestion(by, path=path))
@@ -28,7 +28,7 @@ member("group", "authorizer, string -> groupcheck", "authorizer_group")(lambda b
 
 
 @member("serviceAccount", "authorizer, string, string -> authorizer", "authorizer_serviceaccount")
-def _service_account(by: Authorizer, namespace: str, name: str) -> Authorizer:
+def _service_account(by: AuthorizerValue, namespace: str, name: str) -> AuthorizerValue:
     if dns1123_subdomain(name):
         raise EvalError("Invalid service account name")
     if dns1123_label(namespace):

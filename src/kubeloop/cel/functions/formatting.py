@@ -1,4 +1,4 @@
-"""``"%s is %d".format([...])``: what each verb prints, and which values it takes. Source: cel-go ext/formatting.go."""
+"""``"%s is %d".format([...])``: the output of each verb, and the values it accepts. Source: cel-go ext/formatting.go."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.types import Type
-from kubeloop.cel.values import Duration, Timestamp, TypeValue, from_key, kind_of, type_name
+from kubeloop.cel.values import DurationValue, Timestamp, TypeValue, from_key, kind_of, type_name
 from kubeloop.meta.field_error import go_number
 
 _VERB = re.compile(r"%(?:%|(?:\.([0-9]*))?(.?))", re.DOTALL)
@@ -20,7 +20,7 @@ _MOST_PRECISION = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Verb:
-    """Which kinds of values a verb takes, and what is said of others."""
+    """The kinds of values that a verb accepts, and its error for others."""
 
     takes: frozenset[str]
     fault: str
@@ -43,15 +43,15 @@ _VERBS = {
 }  # fmt: skip
 
 
-#: Where a type is called otherwise at run time.
+#: Types with another name at run time.
 _RUNTIME_NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp", "null": "null_type"}
 
 
 def clauses(text: str) -> Iterator[str]:
-    """The verbs of a format string, in order.
+    """Yield the verbs of a format string, in order.
 
     Raises:
-        EvalError: a verb that is none.
+        EvalError: a verb is unknown.
     """
     for found in _VERB.finditer(text):
         if found[0] == "%%":
@@ -70,7 +70,7 @@ def clauses(text: str) -> Iterator[str]:
 
 
 def fits(verb: str, of: Type) -> str:
-    """What is wrong with an argument of that type, empty for nothing."""
+    """Return the error for an argument of that type, empty if it fits."""
     known = _VERBS[verb.lower()]
     if of.is_dyn or of.kind in known.takes:
         return ""
@@ -80,18 +80,18 @@ def fits(verb: str, of: Type) -> str:
 def format_text(text: str, args: list[Any]) -> str:
     """
     Raises:
-        EvalError: a verb that is none, an argument of the wrong type, or too few of them.
+        EvalError: a verb is unknown, an argument has the wrong type, or there are too few arguments.
     """
     verbs = list(clauses(text))
     if len(verbs) > len(args):
         raise EvalError(f"index {len(args)} out of range")
     given = iter(args)
 
-    def one(found: re.Match[str]) -> str:
-        if found[0] == "%%":
+    def one(verb: re.Match[str]) -> str:
+        if verb[0] == "%%":
             return "%"
-        precision = min(int(found[1]), _MOST_PRECISION) if found[1] else None
-        return _formatted(found[2], next(given), precision)
+        precision = min(int(verb[1]), _MOST_PRECISION) if verb[1] else None
+        return _formatted(verb[2], next(given), precision)
 
     return _VERB.sub(one, text)
 
@@ -118,7 +118,7 @@ def _formatted(verb: str, value: Any, precision: int | None) -> str:
 
 
 def shown(value: Any, *, inside: bool = False) -> str:
-    """As ``%s`` prints a value; inside lists and maps, texts are quoted."""
+    """Return a value as ``%s`` prints it; inside lists and maps, texts are quoted."""
     from kubeloop.cel.functions.timestamps import format_duration, format_timestamp
 
     match value:
@@ -140,7 +140,7 @@ def shown(value: Any, *, inside: bool = False) -> str:
             return str(int(value))
         case Timestamp():
             return f'timestamp("{format_timestamp(value)}")' if inside else format_timestamp(value)
-        case Duration():
+        case DurationValue():
             return f'duration("{format_duration(value)}")' if inside else format_duration(value)
         case TypeValue():
             return value.name
@@ -173,7 +173,7 @@ def _fixed(value: Any, precision: int) -> str:
 
 
 def _scientific(value: Any) -> str:
-    """The precision does not matter: upstream gives it to the formatter as a width."""
+    """The precision has no effect: upstream passes it to the formatter as a width."""
     number = _number(value)
     if not math.isfinite(number):
         return _special(number)

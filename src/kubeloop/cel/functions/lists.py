@@ -1,4 +1,4 @@
-"""Functions of lists: sums and extremes, order, cutting and flattening, lists as sets, and building maps.
+"""List functions: sums and extremes, sorting, slicing and flattening, lists as sets, and building maps.
 
 Source: k8s.io/apiserver pkg/cel/library/lists, cel-go ext/lists (version 3), ext/sets, ext/comprehensions.
 """
@@ -12,12 +12,12 @@ from typing import Any
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.operators import shown_key
 from kubeloop.cel.overloads import FUNCTIONS, function, member
-from kubeloop.cel.values import Duration, UInt, as_key, contains, equal, from_key
+from kubeloop.cel.values import DurationValue, UInt, as_key, contains, equal, from_key
 
-#: The largest list that ``lists.range`` makes before the cost limit stops the expression anyway.
+#: The maximum length of ``lists.range``; the cost limit stops longer ones anyway.
 _LONGEST_RANGE = 1_000_000
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-_ZERO: dict[str, Any] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
+_ZERO: dict[str, Any] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": DurationValue(0)}
 
 
 def _below(one: Any, other: Any) -> bool:

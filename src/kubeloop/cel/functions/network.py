@@ -1,4 +1,4 @@
-"""IP addresses, CIDRs and URLs. Source: k8s.io/apiserver pkg/cel/library (ip, cidr, urls); texts as Go's netip and net/url read them."""
+"""IP addresses, CIDRs and URLs. Source: k8s.io/apiserver pkg/cel/library (ip, cidr, urls); parsed as Go's netip and net/url do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.values import Cidr, Url
+from kubeloop.cel.values import Cidr, UrlValue
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -79,7 +79,7 @@ def _contains_cidr(cidr: Cidr, other: Cidr) -> bool:
 
 
 def _is_global(address: Address) -> bool:
-    """Go's IsGlobalUnicast: private addresses count."""
+    """Do the same as Go's IsGlobalUnicast: private addresses count."""
     if address.version == 4 and str(address) == "255.255.255.255":
         return False
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
@@ -112,8 +112,8 @@ member("masked", "cidr -> cidr", "cidr_masked")(lambda cidr: Cidr(cidr.network.n
 
 
 @function("url", "string -> url", "string_to_url")
-def _url(text: str) -> Url:
-    """As Go's url.ParseRequestURI: absolute, or a path."""
+def _url(text: str) -> UrlValue:
+    """Parse as Go's url.ParseRequestURI: absolute, or a path."""
     failure = f"URL parse error during conversion from string: parse {_quoted(text)}: "
     if not text:
         raise EvalError(f"{failure}empty url")
@@ -133,21 +133,21 @@ def _url(text: str) -> Url:
         raise EvalError(f"{failure}{exc}") from None
     if " " in parts.netloc:
         raise EvalError(f'{failure}invalid character " " in host name')
-    return Url(text, parts)
+    return UrlValue(text, parts)
 
 
-def _host(url: Url) -> str:
+def _host(url: UrlValue) -> str:
     return url.parts.netloc.rpartition("@")[2]
 
 
-def _hostname(url: Url) -> str:
+def _hostname(url: UrlValue) -> str:
     host = _host(url)
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
 
 
-def _port(url: Url) -> str:
+def _port(url: UrlValue) -> str:
     found = re.search(r":([0-9]*)\Z", _host(url))
     return found[1] if found else ""
 
@@ -160,10 +160,10 @@ member("getPort", "url -> string", "url_get_port")(_port)
 
 
 @member("getEscapedPath", "url -> string", "url_get_escaped_path")
-def _escaped_path(url: Url) -> str:
+def _escaped_path(url: UrlValue) -> str:
     path = url.parts.path
     if url.parts.scheme and not url.parts.netloc and not path.startswith("/"):
-        return ""  # to Go, what follows the scheme is then opaque
+        return ""  # Go treats the text after the scheme as opaque then
     return path if _ESCAPED_PATH.fullmatch(path) else quote(unquote(path), safe="/$&+,:;=@-_.~")
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, indexing and membership. Integers have 64 bits; what does not fit is an error, never a wrap."""
+"""Arithmetic, comparison, indexing and membership. Integers have 64 bits; an overflow is an error, never a wrap."""
 
 from __future__ import annotations
 
@@ -9,10 +9,23 @@ from typing import Any
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function
-from kubeloop.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, UInt, as_key, contains, equal, from_key, is_key, joined
+from kubeloop.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    DurationValue,
+    Timestamp,
+    UInt,
+    as_key,
+    contains,
+    equal,
+    from_key,
+    is_key,
+    joined,
+)
 from kubeloop.meta.field_error import go_number
 
-#: Of Go's time.Time as CEL allows it: the years 1 to 9999.
+#: The range of Go's time.Time that CEL allows: the years 1 to 9999.
 _FIRST, _LAST = -62135596800 * 10**9, 253402300799 * 10**9 + 999_999_999
 
 
@@ -28,10 +41,10 @@ def unsigned(value: int) -> UInt:
     return UInt(value)
 
 
-def duration(nanos: int) -> Duration:
+def duration(nanos: int) -> DurationValue:
     if not INT_MIN <= nanos <= INT_MAX:
         raise EvalError("integer overflow")
-    return Duration(nanos)
+    return DurationValue(nanos)
 
 
 def timestamp(nanos: int, offset: int = 0) -> Timestamp:
@@ -41,7 +54,7 @@ def timestamp(nanos: int, offset: int = 0) -> Timestamp:
 
 
 def _divided(one: int, other: int) -> int:
-    """Towards zero, as Go divides."""
+    """Divide and round towards zero, as Go."""
     if other == 0:
         raise EvalError("division by zero")
     quotient = abs(one) // abs(other)
@@ -181,10 +194,10 @@ function("_[_]", "list(A), int -> A", "index_list")(index_of_list)
 function("_[_]", "map(A, B), A -> B", "index_map")(index_of_map)
 function("@in", "A, list(A) -> bool", "in_list")(lambda item, items: contains(items, item))
 function("@in", "A, map(A, B) -> bool", "in_map")(
-    lambda key, mapping: is_key(key) and as_key(key) in mapping  # what cannot be a key is in no map
+    lambda key, mapping: is_key(key) and as_key(key) in mapping  # a value that cannot be a key is in no map
 )
 function("@not_strictly_false", "bool -> bool", "not_strictly_false")(lambda one: one is not False)
-# Evaluated by the program itself, which does not evaluate every operand; here for the checker.
+# The program evaluates these itself, because it does not evaluate every operand; they are listed for the checker.
 function("_?_:_", "bool, A, A -> A", "conditional")(lambda condition, one, other: one if condition else other)
 function("_&&_", "bool, bool -> bool", "logical_and")(lambda one, other: one and other)
 function("_||_", "bool, bool -> bool", "logical_or")(lambda one, other: one or other)

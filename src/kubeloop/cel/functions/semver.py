@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.values import NONE, Amount, Format, Optional, Semver
+from kubeloop.cel.values import NONE, Amount, FormatValue, Optional, Semver
 from kubeloop.meta import names
 from kubeloop.meta.quantity import Quantity
 from kubeloop.schema import formats
@@ -68,7 +68,7 @@ member("sub", "quantity, int -> quantity", "quantity_sub_int")(lambda one, other
 def _parse_semver(text: str) -> Semver:
     """
     Raises:
-        EvalError: no semantic version, in the words of github.com/blang/semver.
+        EvalError: the text is not a semantic version; the words are those of github.com/blang/semver.
     """
     if not text:
         raise EvalError("Version string empty")
@@ -144,23 +144,23 @@ def _uri(text: str) -> list[str]:
 
 
 _FORMATS = {
-    "dns1123Label": Format("DNS1123Label", names.dns1123_label, 30),
-    "dns1123Subdomain": Format("DNS1123Subdomain", names.dns1123_subdomain, 60),
-    "dns1035Label": Format("DNS1035Label", names.dns1035_label, 30),
-    "qualifiedName": Format("QualifiedName", names.qualified_name, 60),
-    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", lambda text: names.dns1123_label(text, True), 30),
-    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", lambda text: names.dns1123_subdomain(text, True), 60),
-    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", lambda text: names.dns1035_label(text, True), 30),
-    "labelValue": Format("LabelValue", names.label_value, 40),
-    "uri": Format("URI", _uri, 1000),
-    "uuid": Format("uuid", _of_schema("uuid", "does not match the UUID format"), 103),
-    "byte": Format("byte", _of_schema("byte", "invalid base64"), 84),
-    "date": Format("date", _of_schema("date", "invalid date"), 132),
-    "datetime": Format("datetime", _of_schema("date-time", "invalid datetime"), 132),
+    "dns1123Label": FormatValue("DNS1123Label", names.dns1123_label, 30),
+    "dns1123Subdomain": FormatValue("DNS1123Subdomain", names.dns1123_subdomain, 60),
+    "dns1035Label": FormatValue("DNS1035Label", names.dns1035_label, 30),
+    "qualifiedName": FormatValue("QualifiedName", names.qualified_name, 60),
+    "dns1123LabelPrefix": FormatValue("DNS1123LabelPrefix", lambda text: names.dns1123_label(text, True), 30),
+    "dns1123SubdomainPrefix": FormatValue("DNS1123SubdomainPrefix", lambda text: names.dns1123_subdomain(text, True), 60),
+    "dns1035LabelPrefix": FormatValue("DNS1035LabelPrefix", lambda text: names.dns1035_label(text, True), 30),
+    "labelValue": FormatValue("LabelValue", names.label_value, 40),
+    "uri": FormatValue("URI", _uri, 1000),
+    "uuid": FormatValue("uuid", _of_schema("uuid", "does not match the UUID format"), 103),
+    "byte": FormatValue("byte", _of_schema("byte", "invalid base64"), 84),
+    "date": FormatValue("date", _of_schema("date", "invalid date"), 132),
+    "datetime": FormatValue("datetime", _of_schema("date-time", "invalid datetime"), 132),
 }
 
 
-def _constant(one: Format) -> Callable[[], Format]:
+def _constant(one: FormatValue) -> Callable[[], FormatValue]:
     return lambda: one
 
 
@@ -175,6 +175,6 @@ def _named(name: str) -> Optional:
 
 
 @member("validate", "format, string -> optional(list(string))", "format-validate")
-def _validate(one: Format, text: str) -> Optional:
+def _validate(one: FormatValue, text: str) -> Optional:
     faults = one.check(text)
     return Optional(faults) if faults else NONE

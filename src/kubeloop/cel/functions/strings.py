@@ -1,4 +1,4 @@
-"""Extended functions of strings: cutting, searching, replacing, formatting; and finding by regular expression.
+"""Extended string functions: slicing, searching, replacing, formatting; and searching by regular expression.
 
 Source: cel-go ext/strings (version 2), k8s.io/apiserver pkg/cel/library/regex. Positions count code points.
 """

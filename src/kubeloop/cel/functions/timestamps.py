@@ -1,4 +1,4 @@
-"""Timestamps and durations: reading, printing and taking them apart. Texts are RFC 3339 and Go's ("1h30m", "0.5s")."""
+"""Timestamps and durations: parsing, printing and accessing parts. Texts are RFC 3339 and Go's ("1h30m", "0.5s")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.operators import duration, timestamp
 from kubeloop.cel.functions.standard import same
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
+from kubeloop.cel.values import INT_MAX, INT_MIN, DurationValue, Timestamp
 
 _SECOND = 10**9
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
@@ -23,15 +23,15 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @function("duration", "string -> duration", "string_to_duration")
-def parse_duration(text: str) -> Duration:
-    """Go's time.ParseDuration.
+def parse_duration(text: str) -> DurationValue:
+    """Parse a duration as Go's time.ParseDuration.
 
     Raises:
-        EvalError: no duration.
+        EvalError: the text is not a duration.
     """
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
-        return Duration(0)
+        return DurationValue(0)
     failure = EvalError("type conversion error from 'string' to 'google.protobuf.Duration'")
     total = Fraction(0)
     if not rest:
@@ -45,15 +45,15 @@ def parse_duration(text: str) -> Duration:
     nanos = -int(total) if text[0] == "-" else int(total)
     if not INT_MIN <= nanos <= INT_MAX:
         raise failure
-    return Duration(nanos)
+    return DurationValue(nanos)
 
 
 @function("timestamp", "string -> timestamp", "string_to_timestamp")
 def parse_timestamp(text: str) -> Timestamp:
-    """RFC 3339, up to nanoseconds.
+    """Parse a timestamp of RFC 3339, up to nanoseconds.
 
     Raises:
-        EvalError: no timestamp.
+        EvalError: the text is not a timestamp.
     """
     found = _RFC3339.fullmatch(text)
     failure = EvalError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
@@ -69,10 +69,10 @@ def parse_timestamp(text: str) -> Timestamp:
 
 
 def parse_date(text: str) -> Timestamp:
-    """``2006-01-02``, its beginning in UTC.
+    """Parse ``2006-01-02`` as the beginning of the day in UTC.
 
     Raises:
-        ValueError: no date.
+        ValueError: the text is not a date.
     """
     moment = dt.datetime.combine(dt.date.fromisoformat(text), dt.time(), dt.UTC)
     return Timestamp((moment - _EPOCH) // dt.timedelta(seconds=1) * _SECOND)
@@ -89,7 +89,7 @@ def format_timestamp(moment: Timestamp) -> str:
 
 
 @function("string", "duration -> string", "duration_to_string")
-def format_duration(length: Duration) -> str:
+def format_duration(length: DurationValue) -> str:
     seconds, nanos = divmod(abs(length.nanos), _SECOND)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     return f"{'-' if length.nanos < 0 else ''}{seconds}{fraction}s"
@@ -137,7 +137,7 @@ _PARTS: dict[str, Callable[[dt.datetime], int]] = {
 
 
 def _whole(nanos: int, unit: int) -> int:
-    """Towards zero."""
+    """Divide and round towards zero."""
     return nanos // unit if nanos >= 0 else -(-nanos // unit)
 
 

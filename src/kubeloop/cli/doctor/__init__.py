@@ -1,1 +1,1 @@
-"""``kubeloop doctor``: what a program needs of a cluster, looked at before it fails for want of it."""
+"""``kubeloop doctor``: checks the requirements of a program in a cluster, before the program fails."""

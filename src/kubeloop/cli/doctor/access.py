@@ -1,4 +1,4 @@
-"""May this user do what the program's informers and writes need: a SelfSubjectAccessReview for each verb; the roles that are missing."""
+"""Checks whether this user may do what the program's informers and writes require, by SelfSubjectAccessReviews; lists missing roles."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kubeloop.api.authorization.v1 import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
-from kubeloop.cli.doctor.findings import Finding
+from kubeloop.cli.doctor.findings import DoctorFinding
 from kubeloop.client import Client
 from kubeloop.controller.permissions import Permission, rules_of
 from kubeloop.meta import ApiError, NotFound
 from kubeloop.types import JSONObject
 
 _API = "rbac.authorization.k8s.io/v1"
-#: Reviews under way at once.
+#: Maximum number of concurrent reviews.
 _TOGETHER = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What may not be done in ``namespace``; "" is in all, or of a kind that lives in none."""
+    """Missing permissions in ``namespace``; "" means all namespaces, or a cluster-scoped kind."""
 
     permission: Permission
     namespace: str = ""
 
 
-async def access(client: Client, permissions: Sequence[Permission], namespace: str | None) -> tuple[list[Finding], list[Missing]]:
-    """A finding for each resource, and what is missing. ``namespace`` None: in all of them."""
+async def access(client: Client, permissions: Sequence[Permission], namespace: str | None) -> tuple[list[DoctorFinding], list[Missing]]:
+    """Return a finding for each resource, and the missing permissions. ``namespace`` None: in all namespaces."""
     slots = asyncio.Semaphore(_TOGETHER)
 
     async def allowed(permission: Permission, verb: str) -> bool:
         async with slots:
             return await _allowed(client, permission, verb, namespace)
 
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     missing: list[Missing] = []
     try:
         for one in permissions:
@@ -44,15 +44,15 @@ async def access(client: Client, permissions: Sequence[Permission], namespace: s
             if lacking:
                 missing.append(Missing(replace(one, verbs=lacking), (namespace or "") if one.namespaced else ""))
     except NotFound:
-        said = "the server has no SelfSubjectAccessReview, so that nobody can ask it for permissions"
-        return [Finding("permission", "all", "unknown", said)], []
+        said = "the server has no SelfSubjectAccessReview, so that permissions cannot be checked"
+        return [DoctorFinding("permission", "all", "unknown", said)], []
     except ApiError as error:
-        return [*found, Finding("permission", "all", "unknown", f"the server does not answer reviews: {error}")], missing
+        return [*found, DoctorFinding("permission", "all", "unknown", f"the server does not answer reviews: {error}")], missing
     return found, missing
 
 
 def manifest(missing: Iterable[Missing], name: str, user: str) -> list[JSONObject]:
-    """Roles that grant what is missing to ``user``: a Role for each namespace, a ClusterRole for what is wanted in all."""
+    """Return roles that grant the missing permissions to ``user``: a Role per namespace, a ClusterRole for all namespaces."""
     parts = user.split(":")
     if user.startswith("system:serviceaccount:") and len(parts) == 4:
         subject = {"kind": "ServiceAccount", "namespace": parts[2], "name": parts[3]}
@@ -80,10 +80,10 @@ async def _allowed(client: Client, permission: Permission, verb: str, namespace:
     return review.status.allowed
 
 
-def _finding(permission: Permission, lacking: tuple[str, ...], namespace: str | None) -> Finding:
+def _finding(permission: Permission, lacking: tuple[str, ...], namespace: str | None) -> DoctorFinding:
     where = f' in namespace "{namespace}"' if namespace and permission.namespaced else ""
     for_whom = f" (for {permission.why})" if permission.why else ""
     if not lacking:
-        return Finding("permission", permission.name, "ok", f"{', '.join(permission.verbs)}{where}")
+        return DoctorFinding("permission", permission.name, "ok", f"{', '.join(permission.verbs)}{where}")
     said = f"may not {', '.join(lacking)}{where}{for_whom}"
-    return Finding("permission", permission.name, "failed", said, "kubeloop doctor --fix prints the roles that are missing")
+    return DoctorFinding("permission", permission.name, "failed", said, "kubeloop doctor --fix prints the roles that are missing")

@@ -15,7 +15,7 @@ from kubeloop.meta.errors import ConfigError, KubeloopError
 
 if TYPE_CHECKING:
     from kubeloop.cli.doctor.access import Missing
-    from kubeloop.cli.doctor.findings import Finding
+    from kubeloop.cli.doctor.findings import DoctorFinding
     from kubeloop.client import Client
     from kubeloop.controller import ControllerBase
     from kubeloop.controller.permissions import Permission
@@ -31,7 +31,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--leader-election/--no-leader-election", default=True, show_default=True, help="Whether the program elects a leader.")
 @click.option("--sharding", is_flag=True, help="Whether replicas of the program share its keys.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--fix", is_flag=True, help="Print the roles that grant what is missing, for kubectl apply -f -, and nothing else.")
+@click.option("--fix", is_flag=True, help="Print the roles that grant missing permissions, for kubectl apply -f -, and nothing else.")
 def doctor(
     app: str | None,
     kubeconfig: Path | None,
@@ -66,7 +66,7 @@ def doctor(
 
 async def _look(
     controllers: list[ControllerBase[Any]], kubeconfig: Path | None, context: str | None, namespace: str | None, leases: list[Permission]
-) -> tuple[list[Finding], list[Missing], str]:
+) -> tuple[list[DoctorFinding], list[Missing], str]:
     from kubeloop.cli.doctor.connection import connection
     from kubeloop.client import Client
 
@@ -81,7 +81,7 @@ async def _look(
 
 async def _needs(
     client: Client, controllers: list[ControllerBase[Any]], namespace: str | None, leases: list[Permission]
-) -> tuple[list[Finding], list[Missing]]:
+) -> tuple[list[DoctorFinding], list[Missing]]:
     from kubeloop.cli.doctor.access import access
     from kubeloop.cli.doctor.definitions import definitions
     from kubeloop.cli.doctor.webhooks import webhooks
@@ -95,7 +95,7 @@ async def _needs(
     return [*found, *await definitions(client, kinds), *await webhooks(client, kinds)], missing
 
 
-def _print(findings: list[Finding], output: str) -> None:
+def _print(findings: list[DoctorFinding], output: str) -> None:
     from kubeloop.cli.doctor.findings import as_json, show
 
     if output == "json":
@@ -116,7 +116,7 @@ def _print_fix(missing: list[Missing], app: str | None, user: str) -> None:
         click.echo("# no permission is missing")
         return
     if not user:
-        raise click.ClickException(str(ConfigError("the server does not say who this user is, so that there is nobody to grant roles to")))
+        raise click.ClickException(str(ConfigError("the server does not say who this user is, so that roles have no subject")))
     name = app.partition(":")[0].partition(".")[0].replace("_", "-").strip("-") or "program"
-    # Of their own name: applied over the program's own role, they would take away all that it grants.
+    # With other names: applied over the program's own role, they would remove all its rules.
     click.echo(write_yaml(*manifest(missing, f"{name}-missing", user)), nl=False)

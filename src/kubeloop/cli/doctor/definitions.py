@@ -1,4 +1,4 @@
-"""Does the server serve the kinds that the program uses, and do its schemas say what the classes say."""
+"""Checks that the server serves the program's kinds, and that their schemas match the classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
-from kubeloop.cli.doctor.findings import Finding, State
+from kubeloop.cli.doctor.findings import DoctorFinding, State
 from kubeloop.client import Client
 from kubeloop.client.discovery.discovery_client import discover_version
 from kubeloop.client.discovery.resources import ApiResource, Failure
@@ -15,17 +15,17 @@ from kubeloop.codegen.crd import definitions_of
 from kubeloop.meta import ApiError, GroupVersion, NotFound, Resource, kind_info
 from kubeloop.types import JSONObject
 
-#: Differences of one kind that are told.
+#: Maximum reported differences of one kind.
 _MOST = 8
-#: What says nothing about which objects are taken.
+#: Keywords that do not affect validation.
 _SILENT = frozenset(("description", "title", "example", "externalDocs"))
 _APPLY = "apply the definition that belongs to this program: kubeloop generate crd MODULE | kubectl apply -f -"
 
 
-async def definitions(client: Client, kinds: Iterable[type[Resource]]) -> list[Finding]:
-    """A finding for each kind."""
+async def definitions(client: Client, kinds: Iterable[type[Resource]]) -> list[DoctorFinding]:
+    """Return a finding for each kind."""
     served: dict[GroupVersion, tuple[ApiResource, ...] | Failure] = {}
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     for kind in dict.fromkeys(kinds):
         info = kind_info(kind)
         version = GroupVersion(info.gvk.group, info.gvk.version)
@@ -35,53 +35,53 @@ async def definitions(client: Client, kinds: Iterable[type[Resource]]) -> list[F
     return found
 
 
-async def _kind(client: Client, kind: type[Resource], served: tuple[ApiResource, ...] | Failure) -> Finding:
+async def _kind(client: Client, kind: type[Resource], served: tuple[ApiResource, ...] | Failure) -> DoctorFinding:
     info = kind_info(kind)
     name = f"{info.plural}.{info.gvk.group}" if info.gvk.group else str(info.plural)
     subject = f"{info.gvk.kind} ({info.gvk.api_version})"
     custom = not kind.__module__.startswith("kubeloop.api.")
     resource = None if isinstance(served, Failure) else next((one for one in served if one.gvr.resource == info.plural), None)
     if isinstance(served, Failure) and not served.absent:
-        return Finding("kind", subject, "unknown", f"the server does not say whether it serves it: {served.why}")
+        return DoctorFinding("kind", subject, "unknown", f"the server does not say whether it serves it: {served.why}")
     if resource is None:
         why = served.why if isinstance(served, Failure) else f"{info.gvk.api_version} has no {info.plural}"
-        return Finding(
+        return DoctorFinding(
             "kind", subject, "failed", f"not served: {why}", _APPLY if custom else "is the server too old, or the API turned off?"
         )
     if resource.namespaced != info.namespaced:
         scopes = {True: "namespaced", False: "cluster-scoped"}
         said = f"{scopes[resource.namespaced]} at the server, {scopes[bool(info.namespaced)]} in the class"
-        return Finding("kind", subject, "failed", said, "say namespaced=... in @custom_resource as the server does")
+        return DoctorFinding("kind", subject, "failed", said, "say namespaced=... in @custom_resource as the server does")
     if not custom:
-        return Finding("kind", subject, "ok", "served")
+        return DoctorFinding("kind", subject, "ok", "served")
     try:
         there = await client.get(CustomResourceDefinition, name)
     except NotFound:
-        return Finding("kind", subject, "ok", "served, by another server than this one: its schema is not compared")
+        return DoctorFinding("kind", subject, "ok", "served, by another server than this one: its schema is not compared")
     except ApiError as error:
-        return Finding(
+        return DoctorFinding(
             "kind", subject, "unknown", f"served; its definition cannot be read: {error}", "allow get on customresourcedefinitions"
         )
     return _compared(kind, subject, to_dict(there))
 
 
-def _compared(kind: type[Resource], subject: str, there: JSONObject) -> Finding:
+def _compared(kind: type[Resource], subject: str, there: JSONObject) -> DoctorFinding:
     (definition,) = definitions_of([kind])
     (mine,) = definition.document["spec"]["versions"]
     version = next(one for one in there["spec"]["versions"] if one["name"] == mine["name"])
     differences = list(version_differences(mine, version))
     if not differences:
-        return Finding("kind", subject, "ok", "served, and its schema is that of the class")
+        return DoctorFinding("kind", subject, "ok", "served, and its schema is that of the class")
     state: State = "failed" if any(bad for _, bad in differences) else "warning"
     told = [said for said, _ in sorted(differences, key=lambda one: not one[1])]
     more = f"; and {len(told) - _MOST} more" if len(told) > _MOST else ""
-    return Finding("kind", subject, state, "; ".join(told[:_MOST]) + more, _APPLY)
+    return DoctorFinding("kind", subject, state, "; ".join(told[:_MOST]) + more, _APPLY)
 
 
 def version_differences(mine: JSONObject, there: JSONObject) -> Iterator[tuple[str, bool]]:
-    """What a definition's version says otherwise than the class, and whether the program cannot work with that.
+    """Yield differences between a definition's version and the class, and whether the program cannot work with them.
 
-    It cannot where the server drops a field that the class has, or wants another type, or has no status to write.
+    It cannot where the server drops a field of the class, requires another type, or has no status to write.
     """
     for name in ("status", "scale"):
         if name in (mine.get("subresources") or {}) and name not in (there.get("subresources") or {}):
@@ -90,7 +90,7 @@ def version_differences(mine: JSONObject, there: JSONObject) -> Iterator[tuple[s
 
 
 def schema_differences(mine: JSONObject, there: JSONObject, path: str = "") -> Iterator[tuple[str, bool]]:
-    """As ``version_differences``, of two structural schemas."""
+    """Do the same as ``version_differences`` for two structural schemas."""
     shown = path or "it"
     open_there = bool(there.get("x-kubernetes-preserve-unknown-fields")) and not there.get("properties")
     if open_there:
@@ -129,7 +129,7 @@ def _type(schema: JSONObject) -> str:
 
 
 def _plain(word: str, value: Any) -> Any:
-    """Orders do not matter in sets, nor does what is left out differ from what is empty or false."""
+    """Normalise a value: the order of sets does not matter, and missing equals empty or false."""
     if word in ("required", "enum") and isinstance(value, list):
         return sorted(value, key=str)
     return value or (value if value == 0 and not isinstance(value, bool) else None)

@@ -1,4 +1,4 @@
-"""What was found, one thing each, and how it is shown: a table for people, JSON for programs."""
+"""Findings, and their output: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from kubeloop.meta.columns import folded
 
-#: ``unknown``: it could not be found out, which by itself is no fault of the cluster.
+#: ``unknown``: it could not be checked, which is no fault of the cluster.
 State = Literal["ok", "warning", "failed", "unknown"]
 
 _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "failed": "bold red", "unknown": "magenta"}
@@ -21,8 +21,8 @@ _HEADINGS = ("STATE", "CHECK", "WHAT")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """``check`` is the group (connection, permission ...), ``subject`` what was looked at, ``said`` what is so, ``fix`` the way out."""
+class DoctorFinding:
+    """One result. ``check`` is the group (connection, permission ...), ``subject`` the item, ``said`` the result, ``fix`` the fix."""
 
     check: str
     subject: str
@@ -31,17 +31,17 @@ class Finding:
     fix: str = ""
 
 
-def is_well(findings: Iterable[Finding]) -> bool:
-    """Whether nothing failed."""
+def is_well(findings: Iterable[DoctorFinding]) -> bool:
+    """Whether no check failed."""
     return all(finding.state != "failed" for finding in findings)
 
 
-def as_json(findings: Sequence[Finding]) -> str:
+def as_json(findings: Sequence[DoctorFinding]) -> str:
     return json.dumps({"ok": is_well(findings), "findings": [asdict(finding) for finding in findings]}, indent=2)
 
 
-def show(findings: Sequence[Finding], console: Console) -> None:
-    """Of each finding a line with its state, and below it what is so and what to do; then the sum. Fits the width; names stay whole."""
+def show(findings: Sequence[DoctorFinding], console: Console) -> None:
+    """Print a line with the state of each finding, result and fix below; then the sum. Fits the width; names stay whole."""
     rows = [(one.state, one.check, one.subject) for one in findings]
     widths = [max(len(row[at]) for row in [_HEADINGS, *rows]) for at in range(2)]
     indent = " " * (widths[0] + 2)
@@ -63,5 +63,5 @@ def show(findings: Sequence[Finding], console: Console) -> None:
 
 
 def _print(console: Console, line: Text) -> None:
-    # What is longer than a line is one name, which a terminal may continue on the next.
+    # A longer word is one name, which a terminal may continue on the next line.
     console.print(line, soft_wrap=True)

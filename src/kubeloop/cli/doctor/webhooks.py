@@ -1,6 +1,6 @@
-"""Webhooks that stand before the program's kinds: is there somebody behind each who could answer.
+"""Checks webhooks for the program's kinds: whether a backend of each could respond.
 
-They are not called: a server does that, from where it runs. Seen from here is whether a Service has ready endpoints, and a CA bundle.
+They are not called: a server does that, from its own network. Checked are ready endpoints of a Service, and a CA bundle.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator
 from kubeloop.api.admissionregistration.v1 import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.discovery.v1 import EndpointSlice
-from kubeloop.cli.doctor.findings import Finding, State
+from kubeloop.cli.doctor.findings import DoctorFinding, State
 from kubeloop.client import Client
 from kubeloop.codec import to_dict
 from kubeloop.meta import ApiError, Forbidden, GroupVersionResource, NotFound, Resource, kind_info
 from kubeloop.types import JSONObject
 
 
-async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Finding]:
-    """A finding for each webhook that is called for one of ``kinds``, or converts it."""
+async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[DoctorFinding]:
+    """Return a finding for each webhook that is called for one of ``kinds``, or converts it."""
     kinds = list(kinds)
     wanted = {kind_info(kind).gvr for kind in kinds}
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     try:
         for configuration in (ValidatingWebhookConfiguration, MutatingWebhookConfiguration):
             for one in await client.list(configuration):
@@ -32,16 +32,16 @@ async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Find
             if not kind.__module__.startswith("kubeloop.api.") and (hook := await _conversion(client, kind)):
                 found.append(await _finding(client, hook))
     except ApiError as error:
-        return [*found, Finding("webhook", "all", "unknown", f"configurations cannot be read: {error}", "allow list on them")]
+        return [*found, DoctorFinding("webhook", "all", "unknown", f"configurations cannot be read: {error}", "allow list on them")]
     return found
 
 
 async def _conversion(client: Client, kind: type[Resource]) -> JSONObject | None:
-    """The webhook that converts between a kind's versions, as one of a configuration."""
+    """Return the webhook that converts between a kind's versions, in the form of a configuration."""
     resource = kind_info(kind).gvr.group_resource
     try:
         definition = await client.get(CustomResourceDefinition, str(resource))
-    except (NotFound, Forbidden):  # said already, where kinds are looked at
+    except (NotFound, Forbidden):  # reported already by the check of kinds
         return None
     conversion = to_dict(definition)["spec"].get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
@@ -62,12 +62,12 @@ def _concerns(rule: JSONObject, gvr: GroupVersionResource) -> bool:
     return covers("apiGroups", gvr.group) and covers("apiVersions", gvr.version) and bool(resources & {"*", gvr.resource})
 
 
-async def _finding(client: Client, hook: JSONObject) -> Finding:
+async def _finding(client: Client, hook: JSONObject) -> DoctorFinding:
     name, where = str(hook.get("name")), hook.get("clientConfig") or {}
     state: State = "warning" if hook.get("failurePolicy") == "Ignore" else "failed"
     service = where.get("service")
     if not isinstance(service, dict):
-        return Finding("webhook", name, "unknown", f"is called at {where.get('url')}, by the server only")
+        return DoctorFinding("webhook", name, "unknown", f"is called at {where.get('url')}, by the server only")
     place = f'Service "{service.get("name")}" in namespace "{service.get("namespace")}"'
     selector = {"kubernetes.io/service-name": str(service.get("name"))}
     slices = await client.list(EndpointSlice, namespace=str(service.get("namespace")), labels=selector)
@@ -75,15 +75,15 @@ async def _finding(client: Client, hook: JSONObject) -> Finding:
     if not ready:
         fix = "start what serves it, or take its configuration away: until then each write of these kinds is refused"
         fix = fix if state == "failed" else "start what serves it; its failures are ignored, so that nothing is checked now"
-        return Finding("webhook", name, state, f"{place} has no ready endpoint", fix)
+        return DoctorFinding("webhook", name, state, f"{place} has no ready endpoint", fix)
     if not where.get("caBundle"):
         fix = "set caBundle, or have it injected: without it the server trusts no certificate but those of public authorities"
-        return Finding("webhook", name, "warning", f"{place}: {ready} ready, but no caBundle", fix)
-    return Finding("webhook", name, "ok", f"{place}: {ready} ready")
+        return DoctorFinding("webhook", name, "warning", f"{place}: {ready} ready, but no caBundle", fix)
+    return DoctorFinding("webhook", name, "ok", f"{place}: {ready} ready")
 
 
 def _ready(slice_: JSONObject) -> Iterator[JSONObject]:
     for endpoint in slice_.get("endpoints") or ():
-        # Not known counts as ready (discovery/v1 EndpointConditions).
+        # Unknown counts as ready (discovery/v1 EndpointConditions).
         if (endpoint.get("conditions") or {}).get("ready", True):
             yield endpoint

@@ -1,1 +1,1 @@
-"""``kubeloop new``: projects to begin with, which pass their own tests at once."""
+"""``kubeloop new``: project templates whose own tests pass at once."""

@@ -149,16 +149,19 @@ def plan_changes(
 ) -> Plan:
     """Plan the change of a project, and check it on a copy: its code is imported there, and the manifests are made from it.
 
-    Args:
-        folder: The project.
-        project: Its record after the change.
-        before: Path and text of each file as kubeloop renders it before the change.
-        after: The same after the change.
-        extra: Files to create that no template renders.
-        conflicts: What becomes of files that the user changed and that cannot be merged.
+        Args:
+            folder: The project.
+            project: Its record after the change.
+            before: Path and text of each file as kubeloop renders it before the change.
+            after: The same after the change.
+            extra: Files to create that no template renders.
+            conflicts: What becomes of files that the user changed and that cannot be merged.
 
-    Raises:
-        ConfigError: The code of the project cannot be imported, or does not fit to the change.
+    Returns:
+        The planned changes.
+
+        Raises:
+            ConfigError: The code of the project cannot be imported, or does not fit to the change.
     """
     changes = [*_template_changes(folder, before, {**after, **extra}, conflicts=conflicts)]
     if any(change.action == "conflict" for change in changes):

@@ -64,16 +64,19 @@ def kubeloop_source() -> str:
 def plan_kind(folder: Path, kind: str, *, plural: str, group: str, version: str, conflicts: Conflicts) -> Plan | None:
     """Plan a further kind. None: the project has this very kind.
 
-    Args:
-        folder: The project.
-        kind: The kind in CamelCase.
-        plural: Name of its resource. Empty: the English plural.
-        group: API group. Empty: that of the project's first kind.
-        version: API version. Empty: that of the project's first kind.
-        conflicts: What becomes of files that the user changed and that cannot be merged.
+        Args:
+            folder: The project.
+            kind: The kind in CamelCase.
+            plural: Name of its resource. Empty: the English plural.
+            group: API group. Empty: that of the project's first kind.
+            version: API version. Empty: that of the project's first kind.
+            conflicts: What becomes of files that the user changed and that cannot be merged.
 
-    Raises:
-        ConfigError: The folder is not a project, or a name is not allowed or taken.
+    Returns:
+        The plan; None if the project has this kind already.
+
+        Raises:
+            ConfigError: The folder is not a project, or a name is not allowed or taken.
     """
     project = read_project(folder)
     first = project.kinds[0]
@@ -96,8 +99,17 @@ def plan_kind(folder: Path, kind: str, *, plural: str, group: str, version: str,
 def plan_webhooks(folder: Path, kind: str, wanted: Sequence[Webhook], *, conflicts: Conflicts) -> Plan | None:
     """Plan admission webhooks of a kind. None: the kind has all of ``wanted``.
 
-    Raises:
-        ConfigError: The folder is not a project, or has no such kind.
+    Args:
+        folder: The project.
+        kind: The kind in CamelCase.
+        wanted: The webhooks to add.
+        conflicts: What becomes of files that the user changed and that cannot be merged.
+
+    Returns:
+        The plan; None if the kind has all of them already.
+
+        Raises:
+            ConfigError: The folder is not a project, or has no such kind.
     """
     project = read_project(folder)
     record = project.find_kind(kind)
@@ -110,8 +122,17 @@ def plan_webhooks(folder: Path, kind: str, wanted: Sequence[Webhook], *, conflic
 def plan_version(folder: Path, kind: str, version: str, *, conflicts: Conflicts) -> Plan | None:
     """Plan a further version of a kind: a copy of the classes and the sample of the version that is stored. None: the kind has it.
 
-    Raises:
-        ConfigError: The folder is not a project, has no such kind, or the classes of the stored version cannot be copied.
+    Args:
+        folder: The project.
+        kind: The kind in CamelCase.
+        version: The new API version.
+        conflicts: What becomes of files that the user changed and that cannot be merged.
+
+    Returns:
+        The plan; None if the kind has this version already.
+
+        Raises:
+            ConfigError: The folder is not a project, has no such kind, or the classes of the stored version cannot be copied.
     """
     check_version(version, option="VERSION")
     project = read_project(folder)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from kubeloop.cli.new.naming import KindNames, Names, file_name, kind_names_of, names_of
+from kubeloop.cli.new.naming import KindNames, ProjectNames, file_name, kind_names_of, names_of
 from kubeloop.meta.errors import ConfigError, DecodeError
 
 Packaging = Literal["helm", "kustomize", "both"]
@@ -88,8 +88,15 @@ class Project(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return msgspec.structs.replace(self, kinds=tuple(changed if one.kind == changed.kind else one for one in self.kinds))
 
 
-def project_of(names: Names, first: KindNames, version: str, packaging: Packaging) -> Project:
-    """Return the record of a new project with one kind."""
+def project_of(names: ProjectNames, first: KindNames, version: str, packaging: Packaging) -> Project:
+    """Return the record of a new project with one kind.
+
+    Args:
+        names: Names of the project.
+        first: Names of its kind.
+        version: Version of kubeloop that makes it.
+        packaging: The form of its manifests.
+    """
     kind = KindRecord(kind=first.kind, plural=first.plural, group=first.group, versions=(version,))
     return Project(name=names.name, module=names.module, image=names.image, packaging=packaging, kinds=(kind,))
 

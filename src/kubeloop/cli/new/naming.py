@@ -14,7 +14,7 @@ from kubeloop.meta.errors import ConfigError
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
-#: Longest name of an object that is a label value, too, with what is put behind it here ("-leader-election").
+#: Maximum length of an object's name that is also a label value, including suffixes used here ("-leader-election").
 _LONGEST = 40
 _LONGEST_KIND = 32
 #: Groups that belong to Kubernetes (KEP-2337): a server wants an approval for definitions in them.
@@ -115,7 +115,7 @@ _TAKEN_LOWER = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ProjectNames:
     """Names of a project: ``name`` of project and objects, ``module`` of the package, ``image`` as NAME:TAG."""
 
     name: str
@@ -136,7 +136,7 @@ class KindNames:
         return self.kind.lower()
 
 
-def names_of(name: str, *, image: str = "", is_new: bool = True) -> Names:
+def names_of(name: str, *, image: str = "", is_new: bool = True) -> ProjectNames:
     """Return the names of a project.
 
     Args:
@@ -156,7 +156,7 @@ def names_of(name: str, *, image: str = "", is_new: bool = True) -> Names:
     image = image or f"{name}:0.1.0"
     if not re.fullmatch(r"[a-z0-9][a-z0-9./:_-]*:[A-Za-z0-9._-]+", image):
         raise ConfigError(f'--image "{image}": must be NAME:TAG, such as registry.example.com/{name}:0.1.0')
-    return Names(name, module, image)
+    return ProjectNames(name, module, image)
 
 
 def kind_names_of(kind: str, plural: str, group: str, versions: Iterable[str], *, option: str = "--kind") -> KindNames:

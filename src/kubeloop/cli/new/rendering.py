@@ -33,7 +33,7 @@ _CERT_MANAGER_PATCH = """\
 
 
 def render_project(project: Project) -> dict[str, str]:
-    """Return path and text of each file that templates make; not those that ``generate_commands`` make from the code.
+    """Return path and text of each file that templates make; without files that ``generate_commands`` make from the code.
 
     The classes of a version that was added later are not among them: that version begins as a copy of the user's code.
     """

@@ -1,4 +1,4 @@
-"""What ``module:attribute`` may be for ``kubeloop run``, and the manager that is made of it."""
+"""Makes a manager from the object at ``module:attribute``, for ``kubeloop run``."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ WANTED: Final = (
 
 
 class AppError(Exception):
-    """The code of the program fails; its ``__cause__`` is what it raised."""
+    """The code of the program failed; ``__cause__`` is its exception."""
 
 
 class DevelopmentSettings(SettingsFile):
-    """Settings as they are in the file and the environment, but for what a person at a terminal decides otherwise."""
+    """Settings of the file and the environment, with other defaults for a person at a terminal."""
 
     def __init__(self, path: str | None, *, leader_election: bool, all_namespaces: bool) -> None:
         super().__init__(path)
@@ -46,10 +46,11 @@ class DevelopmentSettings(SettingsFile):
 
 
 async def manager_of(found: Any, options: RunOptions, client: Client) -> Manager:
-    """The manager of what stands at the target.
+    """Return the manager of the object at the target.
 
     Raises:
-        ConfigError: it is something else, or a Manager of its own is given what only another could heed. AppError: its code fails.
+        ConfigError: the object has another type, or is a Manager while options require building one.
+        AppError: its code fails.
     """
     target = options.target
     made = await _made(found, client, target) if inspect.isroutine(found) else found
@@ -78,7 +79,7 @@ async def manager_of(found: Any, options: RunOptions, client: Client) -> Manager
 
 
 def controllers_of(manager: Manager) -> list[ControllerBase[Any]]:
-    """All that it runs which are controllers."""
+    """Return the controllers among the manager's runnables."""
     return [runnable.controller for runnable in manager.runnables if isinstance(runnable, Runner)]
 
 
@@ -105,7 +106,7 @@ def _arguments(function: Callable[..., Any], client: Client, target: str) -> tup
             continue
         required = [one for one in signature.parameters.values() if one.default is one.empty and one.kind is not one.VAR_POSITIONAL]
         if arguments and not required and "client" not in signature.parameters:
-            continue  # What is optional and no client has a meaning of its own.
+            continue  # Optional parameters that have another meaning than a client.
         return arguments
     raise ConfigError(f"{target}: {getattr(function, '__name__', 'it')}{signature} cannot be called with a client, nor with nothing")
 
@@ -131,7 +132,7 @@ def _own(manager: Manager, found: Any, options: RunOptions) -> Manager:
 
 
 def _within(manager: Manager, grace: float) -> Manager:
-    """Whoever develops waits no longer for an end than this."""
+    """Shorten the manager's grace period: a developer does not wait longer."""
     manager.grace = grace if manager.grace is None else min(manager.grace, grace)
     return manager
 

@@ -1,4 +1,4 @@
-"""What a live view shows of a manager at one moment: plain figures, taken from it by ``DashboardSnapshots`` and drawn elsewhere."""
+"""A snapshot of a manager for the live view: plain figures, taken by ``DashboardSnapshots`` and drawn elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ WINDOW = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ControllerRow:
-    """``waiting``, ``working`` and ``later`` are keys; ``per_second`` reconciles, lately; ``failing`` is the key of the last error."""
+    """``waiting``, ``working`` and ``later`` are numbers of keys; ``per_second``: recent reconciles; ``failing`` is the key of the last
+    error.
+    """
 
     name: str
     workers: int = 1
@@ -31,7 +33,7 @@ class ControllerRow:
 
 @dataclass(frozen=True, slots=True)
 class InformerRow:
-    """``why``: what keeps it from being synced."""
+    """``why``: the reason why it is not synced."""
 
     what: str
     objects: int = 0
@@ -41,7 +43,7 @@ class InformerRow:
 
 @dataclass(frozen=True, slots=True)
 class DashboardSnapshot:
-    """``state``: starting, running, standing for election, or stopping; ``seconds`` since the start."""
+    """``state``: starting, running, waiting for leadership, or stopping; ``seconds`` since the start."""
 
     app: str
     cluster: str
@@ -52,7 +54,7 @@ class DashboardSnapshot:
 
 
 class DashboardSnapshots:
-    """Looks at one manager again and again. In its event loop."""
+    """Takes snapshots of one manager, in its event loop."""
 
     def __init__(self, app: str, manager: Manager) -> None:
         self._app = app
@@ -61,7 +63,7 @@ class DashboardSnapshots:
         self._before: deque[tuple[float, dict[str, int]]] = deque()
 
     def take(self, now: float) -> DashboardSnapshot:
-        """``now``: seconds of any clock that never goes back."""
+        """Take a snapshot. ``now``: seconds of any monotonic clock."""
         manager = self._manager
         if self._begun is None:
             self._begun = now
@@ -98,7 +100,7 @@ class DashboardSnapshots:
         return "starting" if manager.phase == "new" else manager.phase
 
     def _past(self, now: float, counted: dict[str, int]) -> tuple[float, dict[str, int]]:
-        """The counts at the begin of the window."""
+        """Return the counts at the beginning of the window."""
         self._before.append((now, counted))
         while len(self._before) > 2 and self._before[1][0] <= now - WINDOW:
             self._before.popleft()

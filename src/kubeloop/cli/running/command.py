@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubeloop.cli.durations import Duration
+from kubeloop.cli.durations import DurationParameter
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
     from kubeloop.cli.running.options import RunOptions
-    from kubeloop.cli.running.sources import Sources
+    from kubeloop.cli.running.sources import SourceFiles
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _THERE = click.Path(exists=True, path_type=Path)
 
-#: Seconds for the embedded server to answer.
+#: Timeout in seconds for the embedded server's start.
 _READY = 120.0
 
 _EPILOG = """\b
@@ -42,7 +42,7 @@ MODULE:NAME is one of
 @click.option("--kubeconfig", type=_FILE, help="Default: $KUBECONFIG, ~/.kube/config, or the pod's own cluster.")
 @click.option("--context", default="", help="Context of the kubeconfig.")
 @click.option("-n", "--namespace", default="", help="The program works in this namespace only. Default: in all.")
-@click.option("--embedded", is_flag=True, help="Against an API server of its own, with the program's custom kinds installed.")
+@click.option("--embedded", is_flag=True, help="Against an embedded API server, with the program's custom kinds installed.")
 @click.option("--apply", "manifests", type=_THERE, multiple=True, help="With --embedded: manifests to apply, a file or folder; repeatable.")
 @click.option("--settings", type=_THERE, help="The manager's settings, YAML or TOML. Variables KUBELOOP_MANAGER_* count, too.")
 @click.option("--leader-election", is_flag=True, help="As the settings say. Default: none, whatever they say.")
@@ -55,7 +55,7 @@ MODULE:NAME is one of
     metavar="https://HOST:PORT",
     help="Where the cluster reaches this machine: serve the program's webhooks there. Default: on loopback with --embedded, else nowhere.",
 )
-@click.option("--grace", type=Duration(), default=10.0, show_default=True, help="Seconds (or as in 1m) to end gracefully.")
+@click.option("--grace", type=DurationParameter(), default=10.0, show_default=True, help="Seconds (or as in 1m) to end gracefully.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def run(
     app: str,
@@ -110,10 +110,10 @@ def run(
         raise click.ClickException(str(error)) from None
 
 
-def _supervise(options: RunOptions, sources: Sources | None) -> int:
+def _supervise(options: RunOptions, sources: SourceFiles | None) -> int:
     import msgspec
 
-    from kubeloop.cli.running.supervisor import Supervisor
+    from kubeloop.cli.running.supervisor import ProcessSupervisor
 
     with contextlib.ExitStack() as stack:
         if options.embedded:
@@ -125,7 +125,7 @@ def _supervise(options: RunOptions, sources: Sources | None) -> int:
         if sources is not None:
             others = "".join(f", {path}" for path in sources.others)
             _say(f"running {options.target}; restarts on a change of the modules that it imports{others}")
-        return Supervisor(options, sources, _say).run()
+        return ProcessSupervisor(options, sources, _say).run()
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Fills the embedded server of a run: the definitions of the program's custom kinds, made from its classes, and manifests."""
+"""Fills the embedded server of a run with the definitions of the program's custom kinds, and manifests."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from kubeloop.meta.errors import ApiError, DecodeError, Invalid, NotFound
 from kubeloop.meta.repr import counted
 from kubeloop.types import JSONObject
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.cli.running")
 
 
 _MANAGER: Final = "kubeloop-run"
-#: Kinds that others need to be there first.
+#: Kinds that other objects depend on; they are applied first.
 _FIRST = ("CustomResourceDefinition", "Namespace")
-#: Seconds for a definition to be served.
+#: Timeout in seconds for a definition to be served.
 _SERVED = 120.0
 
 Outcome = Literal["created", "configured", "unchanged"]
 
 
 class InstallError(KubeloopError):
-    """The server refuses it, or it cannot be read; names file, kind and object."""
+    """An object is refused by the server, or a file cannot be read; names file, kind and object."""
 
 
 async def install(client: Client, kinds: Iterable[type[Resource]], manifests: Iterable[Path], namespace: str) -> list[str]:
@@ -70,7 +70,7 @@ async def install(client: Client, kinds: Iterable[type[Resource]], manifests: It
             raise InstallError(f"{where}: {f'{what}: ' if what else ''}{error}") from error
         group = made.api_version.rpartition("/")[0]
         kind = ".".join(filter(None, (made.kind.lower(), group)))
-        # Manifests may hold one object in several versions: it is one line, about the first change.
+        # Manifests may contain one object in several versions: the output has one line, for the first change.
         key = (kind, made.metadata.namespace, made.metadata.name)
         if done.get(key, "unchanged") == "unchanged":
             done[key] = outcome
@@ -122,14 +122,14 @@ def _causes(error: Invalid) -> str:
 
 
 def _state(obj: Unstructured) -> JSONObject:
-    """What a person writes of an object: without its status, and the server's own notes."""
+    """Return an object without its status and the server's metadata."""
     tree = obj.to_dict()
     metadata = {name: value for name, value in tree["metadata"].items() if name not in ("resourceVersion", "generation", "managedFields")}
     return {**tree, "metadata": metadata, "status": None}
 
 
 def custom_kinds(kinds: Iterable[type[Resource]]) -> list[type[Resource]]:
-    """Those of the program, with their other versions that are imported: kinds of Kubernetes and those without a schema are left out."""
+    """Return the program's custom kinds with a schema, including their other imported versions."""
     own = [kind for kind in kinds if _is_custom(kind)]
     resources = {kind_info(kind).gvr.group_resource for kind in own}
     versions = [kind for kind in _subclasses(Resource) if _is_custom(kind) and kind_info(kind).gvr.group_resource in resources]

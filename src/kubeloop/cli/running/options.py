@@ -1,4 +1,4 @@
-"""What one run of the program is told by the process that starts it."""
+"""The options that the starter passes to one run of the program."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``embedded``: the cluster is ours, so kinds and ``manifests`` are installed there. ``lifeline``: a pipe that ends when the program is
-    to end, as whoever started it has gone. ``imports``: a file for the paths of the modules that are imported. ``grace``: seconds.
-    ``webhook_url``: where the cluster reaches webhooks of the program."""
+    """``embedded``: the cluster is ours, so kinds and ``manifests`` are installed there. ``lifeline``: a pipe that closes when the
+    starter has died; then the program ends. ``imports``: a file for the paths of the imported modules. ``grace``: seconds.
+    ``webhook_url``: the address at which the cluster reaches webhooks of the program."""
 
     target: str
     kubeconfig: str = ""
@@ -26,6 +26,6 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     webhook_url: str = ""
 
 
-#: Ends of a run beside 0: what it ran, or its code, failed; the command line has to be another.
+#: Exit statuses besides 0: the program or its code failed; the command line must change.
 FAILED = 1
 MISUSED = 2

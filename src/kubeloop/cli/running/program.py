@@ -1,6 +1,6 @@
-"""The process that runs the program, once: started by ``kubeloop run`` for each state of the sources, and ended by its SIGTERM.
+"""The process that runs the program once: ``kubeloop run`` starts it for each state of the sources, and ends it by SIGTERM.
 
-Ctrl-C reaches it too, as every process of the terminal; it is the starter's to act on.
+Ctrl-C reaches it too, as every process of the terminal; the starter handles it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds between two looks at what was imported.
+#: Seconds between two checks for new imports.
 _IMPORTS_PERIOD = 1.0
 #: Packages whose modules are never watched.
 _NOT_DEVELOPED = {*sys.stdlib_module_names, "__main__", "kubeloop"}
 
 
 def main(text: str) -> int:
-    """``text``: the options, as JSON. Returns the exit status."""
+    """Run the program. ``text``: the options, as JSON. Returns the exit status."""
     options = msgspec.json.decode(text, type=RunOptions)
     if options.kubeconfig:
-        os.environ["KUBECONFIG"] = options.kubeconfig  # So that clients that the program makes by itself go there, too.
+        os.environ["KUBECONFIG"] = options.kubeconfig  # So that clients that the program makes by itself use it, too.
     from kubeloop.cli.application import named
     from kubeloop.cli.running.app import WANTED
     from kubeloop.meta.errors import ConfigError
 
-    # Python takes a compiled file for up to date if size and second of its source agree; sources that are edited all the time may.
+    # Python trusts a compiled file if size and second of its source agree; that is wrong for sources that change within a second.
     sys.dont_write_bytecode = True
     try:
         found = named(options.target, WANTED)
@@ -80,7 +80,7 @@ async def _run(found: Any, options: RunOptions, imports: _Imports) -> int:
     except ConfigError as error:
         _tell(error)
         return MISUSED
-    except Exception as error:  # noqa: BLE001  # whatever the program raises is told, and the starter waits for a change
+    except Exception as error:  # noqa: BLE001  # any error of the program is reported, and the starter waits for a change
         _tell(error)
         return FAILED
     finally:
@@ -117,7 +117,7 @@ async def _managed(manager: Manager, options: RunOptions, imports: _Imports) -> 
 
 
 class _Imports:
-    """Writes the files of the program's modules to where the starter reads which files to watch."""
+    """Writes the paths of the program's modules to a file, from which the starter reads the files to watch."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -125,7 +125,7 @@ class _Imports:
         self._written: set[str] = set()
 
     def write(self) -> None:
-        """Write what was imported since the last call."""
+        """Write the modules imported since the last call."""
         if self._file < 0 or len(sys.modules) == self._modules:
             return
         self._modules = len(sys.modules)
@@ -139,14 +139,14 @@ class _Imports:
             os.write(self._file, b"".join(os.fsencode(path) + b"\n" for path in new))
 
     async def write_later(self, clock: Clock) -> None:
-        """Write what is imported while the program runs, until cancelled."""
+        """Write later imports of the running program, until cancelled."""
         while True:
             await clock.sleep(_IMPORTS_PERIOD)
             self.write()
 
 
 class _End:
-    """The first SIGTERM, or the end of the lifeline, ends what is under way; the second one the process, at once."""
+    """Handles SIGTERM and the end of the lifeline: the first ends the running work, the second ends the process at once."""
 
     def __init__(self, lifeline: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -158,13 +158,13 @@ class _End:
             self._loop.add_reader(lifeline, self._deserted)
 
     def then(self, act: Callable[[], object]) -> None:
-        """What ending is from now on."""
+        """Set the action that ends the running work."""
         self._act = act
         if self._asked:
             act()
 
     async def unless(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What ``work`` returns; None if the end came first, which cancels it."""
+        """Return the result of ``work``; None if the end came first, which cancels it."""
         task = asyncio.ensure_future(work)
         self.then(task.cancel)
         try:
@@ -200,7 +200,7 @@ def _tell(error: BaseException) -> None:
 
 
 def _told(error: BaseException) -> Iterator[str]:
-    """What is wrong, and of an error of the program's own code where."""
+    """Yield the lines of an error, with the code position for an error of the program's own code."""
     from kubeloop.meta.errors import KubeloopError
 
     if isinstance(error, BaseExceptionGroup):
@@ -224,7 +224,7 @@ def _told(error: BaseException) -> Iterator[str]:
 
 
 def _traced(error: BaseException) -> Iterator[str]:
-    """As Python shows it, without the frames that are not the program's."""
+    """Yield the traceback without frames outside of the program."""
     import traceback
 
     import kubeloop

@@ -1,4 +1,4 @@
-"""Shows a running manager: a table that is drawn again and again, with the logs above it, or lines where there is no terminal."""
+"""Shows a running manager: a table that is redrawn, with the logs above it, or lines without a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATES = {"running": "bold green", "stopping": "bold yellow", "stopped": "bold 
 
 
 def table(board: DashboardSnapshot) -> RenderableType:
-    """Controllers with their queues, informers, and last errors."""
+    """Render controllers with their queues, informers, and last errors."""
     return _Drawn(board)
 
 
@@ -55,7 +55,7 @@ class _Drawn:
 
 
 def begun(board: DashboardSnapshot) -> str:
-    """One line for logs when the program runs."""
+    """Return one log line for the start of the program."""
     names = ", ".join(row.name for row in board.controllers) or "no controller"
     objects = sum(row.objects for row in board.informers)
     caches = f"{counted(len(board.informers), 'informer')} synced, {counted(objects, 'object')}"
@@ -63,7 +63,7 @@ def begun(board: DashboardSnapshot) -> str:
 
 
 def figures(row: ControllerRow) -> str:
-    """One line for logs about one controller."""
+    """Return one log line about a controller."""
     last = f", the last one of {visible(row.failing)}: {_line(row.last_error)}"
     errors = f", {counted(row.errors, 'error')}{last}" if row.errors else ", no error"
     queue = f"{row.waiting} waiting, {row.working} working, {row.later} later"
@@ -100,7 +100,7 @@ def _informers(board: DashboardSnapshot, width: int) -> Iterator[Text]:
 
 
 def _whole(text: Text) -> Text:
-    """A line that fits; where it is one long name, the terminal continues it."""
+    """Fold a line to the width; a terminal continues a name that is longer."""
     text.no_wrap, text.overflow = True, "fold"
     return text
 
@@ -115,20 +115,20 @@ def _time(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
 
 
-#: Seconds between two looks.
+#: Seconds between two snapshots.
 _PERIOD = 0.25
 #: Seconds between two lines about one controller.
 _QUIET = 2.0
 
 
-class View(Protocol):
-    """Where boards are shown."""
+class SnapshotView(Protocol):
+    """Shows snapshots."""
 
     def update(self, board: DashboardSnapshot) -> None: ...
 
 
 class Lines:
-    """Says when the program runs, and of each controller how it is when that has changed, every two seconds at most."""
+    """Prints when the program runs, and the state of each changed controller, at most every two seconds."""
 
     def __init__(self) -> None:
         self._ready = False
@@ -139,7 +139,7 @@ class Lines:
             print(line, flush=True)
 
     def lines(self, board: DashboardSnapshot) -> list[str]:
-        """What is new."""
+        """Return the new lines."""
         found: list[str] = []
         if board.state != "running" and not self._ready:
             return found
@@ -160,15 +160,15 @@ def _moved(row: ControllerRow) -> tuple[int, ...]:
 
 
 @contextmanager
-def view_of(live: bool) -> Iterator[View]:
-    """For the time of the block. While a table is drawn, what the program writes to its outputs appears above it."""
+def view_of(live: bool) -> Iterator[SnapshotView]:
+    """Provide a view for the block. While a table is drawn, the program's output appears above it."""
     if not live:
         yield Lines()
         return
     from rich.console import Console
     from rich.live import Live
 
-    # Drawn by the event loop, not by a thread of its own, which would read figures while they change.
+    # The event loop draws it, because a separate thread would read figures while they change.
     with Live(console=Console(file=sys.stdout, force_terminal=True), auto_refresh=False, transient=True) as drawn:
 
         class Drawn:
@@ -178,12 +178,12 @@ def view_of(live: bool) -> Iterator[View]:
         yield Drawn()
 
 
-async def follow(boards: DashboardSnapshots, view: View, clock: Clock) -> None:
-    """Show it until cancelled."""
+async def follow(boards: DashboardSnapshots, view: SnapshotView, clock: Clock) -> None:
+    """Show snapshots until cancelled."""
     while True:
         try:
             view.update(boards.take(clock.now()))
         except Exception:  # a view must not end the program
-            logging.getLogger(__name__).exception("the program cannot be shown")
+            logging.getLogger("kubeloop.cli.running").exception("the program cannot be shown")
             return
         await clock.sleep(_PERIOD)

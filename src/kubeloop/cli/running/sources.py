@@ -1,8 +1,8 @@
-"""The files that a program is made of, as far as it is developed here, and whether they have changed since the last look.
+"""The source files of a program under development, and their changes since the last check.
 
-Once the program runs, these are the modules that it imported; before that, and after a failure, all modules of its package.
+Once the program runs, these are the modules that it has imported; before, and after a failure, all modules of its package.
 
-Looked at by their modification time and size, a few times a second: that works on every file system, those of containers included.
+Compared by modification time and size, a few times a second: that works on every file system, also in containers.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 
 from kubeloop.meta.errors import ConfigError
 
-#: Folders without sources of the program's own.
+#: Folders without sources of the program.
 _LEFT_OUT = {"__pycache__", "node_modules", "site-packages"}
 
 Stamp = tuple[int, int, int]
 
 
-def sources_of(target: str, others: Iterable[Path] = ()) -> Sources:
-    """Those of ``module:attribute``: its top-level package; for a single module the Python files that lie beside it. And ``others``.
+def sources_of(target: str, others: Iterable[Path] = ()) -> SourceFiles:
+    """Return the sources of ``module:attribute``: its top-level package; for a single module the Python files beside it. And ``others``.
 
-    Nothing of it is imported.
+    Nothing is imported.
 
     Raises:
         ConfigError: there is no such module here.
@@ -32,19 +32,19 @@ def sources_of(target: str, others: Iterable[Path] = ()) -> Sources:
     if not top.isidentifier():
         raise ConfigError(f"{target}: say MODULE:NAME, the module as Python imports it, such as web_operator.app:controllers")
     here = str(Path.cwd())
-    # As python -m looks for it: here first.
+    # In the order of python -m: the working directory first.
     found = importlib.machinery.PathFinder.find_spec(top, [here, *sys.path])
     if found is None:
         raise ConfigError(f"{target}: no module {top} in {here}, nor on PYTHONPATH; run this in the folder that holds {top}/ or {top}.py")
     if found.submodule_search_locations is not None:
-        return Sources([Path(one) for one in found.submodule_search_locations], others)
-    return Sources([Path(found.origin or here).parent], others, flat=True)
+        return SourceFiles([Path(one) for one in found.submodule_search_locations], others)
+    return SourceFiles([Path(found.origin or here).parent], others, flat=True)
 
 
-class Sources:
-    """Python files in ``folders`` and all below them, and ``others``: files, or folders of files of any kind (such as manifests).
+class SourceFiles:
+    """Python files in and below ``folders``, and ``others``: files, or folders of files of any kind (such as manifests).
 
-    ``flat``: only those in ``folders`` themselves. ``narrow`` leaves of the Python files only those that the program imports.
+    ``flat``: only files directly in ``folders``. ``narrow`` restricts the Python files to those imported by the program.
     """
 
     def __init__(self, folders: Iterable[Path], others: Iterable[Path] = (), *, flat: bool = False) -> None:
@@ -65,11 +65,11 @@ class Sources:
 
     @property
     def others(self) -> list[str]:
-        """Further files and folders, as seen from here."""
+        """Further files and folders, relative to the working directory."""
         return [shown(path) for path in self._others]
 
     def narrow(self, imported: Iterable[Path]) -> None:
-        """Watch, of all Python files, only these and those of earlier calls: what the program imports. Files of installed packages are
+        """Watch only these Python files, and those of earlier calls: the program's imports. Files of installed packages are
         left out."""
         if new := {path for path in imported if self._is_own(path)} - self._imported:
             self._imported |= new
@@ -82,7 +82,7 @@ class Sources:
             self._look_again()
 
     def _look_again(self) -> None:
-        """Take other files into account. What was seen of a file stays, so that a change since then is still found."""
+        """Update the watched files. Their last states stay, so that a change since then is still found."""
         self._seen = {path: self._seen.get(path, stamp) for path, stamp in self._look().items()}
 
     def _is_own(self, path: Path) -> bool:
@@ -93,7 +93,8 @@ class Sources:
         return False
 
     def changed(self) -> list[Path]:
-        """What was written, added or removed since this last returned something; nothing while files are still being written, that is while
+        """Return files written, added or removed since this last returned something; none while files are still being written, that is
+        while
         they differ from one call to the next."""
         now = self._look()
         if now == self._seen:
@@ -131,7 +132,7 @@ class Sources:
 
 
 def shown(path: Path) -> str:
-    """As seen from here, if it is below."""
+    """Return a path relative to the working directory if it is below it."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except ValueError:

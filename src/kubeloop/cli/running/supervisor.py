@@ -1,4 +1,4 @@
-"""Keeps one process of the program running: ends it and restarts it when its sources change, until it is told to end."""
+"""Runs one process of the program, and restarts it when its sources change, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ import msgspec
 
 import kubeloop
 from kubeloop.cli.running.options import FAILED, MISUSED, RunOptions
-from kubeloop.cli.running.sources import Sources, shown
+from kubeloop.cli.running.sources import SourceFiles, shown
 
-#: Seconds between two looks at files and process.
+#: Seconds between two checks of files and process.
 _PERIOD = 0.2
-#: Seconds that the process has beyond its grace, for what no grace is for: closing connections, leaving Python.
+#: Seconds beyond the grace period for closing connections and leaving Python.
 _EXTRA = 5.0
-#: Changed files that are named.
+#: Maximum number of changed files in a message.
 _NAMED = 3
 
 
-class Supervisor:
-    """``sources`` None: nothing leads to another start, and the end of the process is the end.
+class ProcessSupervisor:
+    """Restarts the program. ``sources`` None: it is never restarted, and its end is the end.
 
-    A process that fails, be it for a fault in the sources, is followed by the next one when they change. Only a command line that cannot
-    be right from the beginning ends it all.
+    After a failure, also for a fault in the sources, the next process starts when they change. Only a command line that is
+    wrong from the beginning ends everything.
     """
 
-    def __init__(self, options: RunOptions, sources: Sources | None, say: Callable[[str], None]) -> None:
+    def __init__(self, options: RunOptions, sources: SourceFiles | None, say: Callable[[str], None]) -> None:
         self._options = options
         self._sources = sources
         self._say = say
         self._signals: list[int] = []
 
     def run(self) -> int:
-        """Until a signal, or the end; the status to exit with: 0 if nothing had failed then."""
+        """Run until a signal, or the end; return the exit status: 0 unless the program had failed."""
         with self._listening():
             process: _Process | None = _Process(self._options)
             status, first = 0, True
@@ -53,7 +53,7 @@ class Supervisor:
                         status, process = ended, None
                         if ended == 0 or self._sources is None or (ended == MISUSED and first):
                             return FAILED if ended else 0
-                        # The file that mends it may be one that was not imported, or not yet written.
+                        # The file with the fix may not be imported, or not yet written.
                         self._sources.widen()
                         self._say(f"waiting for a change in {self._sources} (Ctrl-C ends)")
                     if self._sources is not None and (changed := self._sources.changed()):
@@ -66,7 +66,7 @@ class Supervisor:
                             process = _Process(self._options)
                     time.sleep(_PERIOD)
                 if process is not None:
-                    if not self._options.live:  # The table says it by itself.
+                    if not self._options.live:  # The table shows it.
                         self._say("stopping; once more to end at once")
                     status = self._end(process)
                     process = None
@@ -76,17 +76,17 @@ class Supervisor:
         return 128 + self._signals[0] if len(self._signals) > 1 else FAILED if status else 0
 
     def _end(self, process: _Process) -> int:
-        """Gracefully; killed when that takes too long, or a second signal asks for it. The status of its end."""
+        """End the process gracefully; kill it after a timeout, or at a second signal. Return its exit status."""
         process.terminate()
         until = time.monotonic() + self._options.grace + _EXTRA
         while (status := process.poll()) is None:
-            hasty = len(self._signals) > 1  # Also if it came before we got here.
+            hasty = len(self._signals) > 1  # Also if it arrived before this call.
             if hasty or time.monotonic() > until:
                 process.kill()
                 self._say("killed" if hasty else f"not ended within {self._options.grace + _EXTRA:g} s, killed; does something block it?")
                 return FAILED
             time.sleep(_PERIOD / 4)
-        # Before it listens, that is while modules are imported, the signal itself ends it.
+        # Before it handles signals, that is during imports, the signal itself ends it.
         return 0 if status == -signal.SIGTERM else status
 
     @contextlib.contextmanager
@@ -103,23 +103,23 @@ class Supervisor:
 
 
 class _Process:
-    """One run of the program. It ends by itself if this process dies, by a pipe that is closed then."""
+    """One run of the program. It ends by itself if this process dies, because a pipe is closed then."""
 
     def __init__(self, options: RunOptions) -> None:
         theirs, self._lifeline = os.pipe()
         self._imports = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._read = 0
         told = msgspec.json.encode(msgspec.structs.replace(options, lifeline=theirs, imports=self._imports.fileno())).decode()
-        # This very kubeloop, wherever it was imported from.
+        # The kubeloop of this process, wherever it was imported from.
         package = str(Path(kubeloop.__file__).parent.parent)
         path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), package)))
-        # Ctrl-C is sent to both; this one acts on it. A new process begins with the same signals blocked, until it ignores this one.
+        # Ctrl-C reaches both; this process handles it. A new process begins with the same signals blocked, until it ignores this one.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self._process = subprocess.Popen(  # noqa: S603 - this very Python, and options made above
                 [sys.executable, "-m", "kubeloop.cli.running.program", told],
                 pass_fds=(theirs, self._imports.fileno()),
-                # What the program prints is seen at once, through a pipe too.
+                # Unbuffered output, through a pipe too.
                 env={"PYTHONUNBUFFERED": "1", **os.environ, "PYTHONPATH": path},
             )
         except BaseException:
@@ -138,7 +138,7 @@ class _Process:
         return [Path(os.fsdecode(line)) for line in found.splitlines()]
 
     def poll(self) -> int | None:
-        """Its status, once it has ended."""
+        """Return the exit status, once it has ended."""
         status = self._process.poll()
         if status is not None:
             self._close()

@@ -1,4 +1,4 @@
-"""Webhooks of a program that runs under ``kubeloop run``: served on this machine, registered for as long as it runs."""
+"""Webhooks of a program under ``kubeloop run``: served on this machine, registered while it runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kubeloop.client import Client
     from kubeloop.controller.webhooks import Webhooks, WebhookServer
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("kubeloop.cli.running")
 
-#: Port to listen on where a URL names none.
+#: Port of a URL without one.
 _PORT = 9443
 
 

@@ -1,1 +1,1 @@
-"""What ``kubeloop watch`` shows: differences between two states of an object, and how they are printed."""
+"""The output of ``kubeloop watch``: differences between two states of an object, and their printers."""

@@ -1,6 +1,6 @@
-"""Differences between two states of an object, as paths that a person reads: ``status.conditions[Ready].status``.
+"""Differences between two states of an object, with readable paths: ``status.conditions[Ready].status``.
 
-Works on plain trees and knows no schema, so that custom kinds are shown like built-in ones.
+Works on plain trees without a schema, so that custom kinds are shown like built-in ones.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class _Absent:
         return "ABSENT"
 
 
-#: Not there at all, which is something else than null.
+#: A missing value, as opposed to null.
 ABSENT: Final = _Absent()
 
-#: What names the items of Kubernetes' own lists (``x-kubernetes-list-map-keys``), most telling first: conditions, containers and volumes,
+#: Merge keys of Kubernetes' own lists (``x-kubernetes-list-map-keys``), the most specific first: conditions, containers and volumes,
 #: ports, mounts, pod IPs, owners, tolerations and label expressions, topology constraints.
 MERGE_KEYS: Final = ("type", "name", "containerPort", "port", "mountPath", "devicePath", "ip", "uid", "key", "topologyKey")
 
-#: Changed by every write, and so no news: paths that are left out unless all fields are asked for.
+#: Paths that every write changes: left out unless all fields are requested.
 _NOISE: Final = (
     ("metadata", "managedFields"),
     ("metadata", "resourceVersion"),
@@ -33,10 +33,10 @@ _NOISE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One difference. ``before`` or ``after`` is ``ABSENT`` where the path is new or gone.
+class FieldDifference:
+    """One difference. ``before`` or ``after`` is ``ABSENT`` if the path is new or gone.
 
-    ``order``: the items of a list are the same, and only their order is another; both sides then are the items' names.
+    ``order``: only the order of a list's items changed; both sides then are the items' names.
     """
 
     path: str
@@ -46,19 +46,19 @@ class Change:
 
 
 def without_noise(tree: JSON) -> JSON:
-    """The same object without what changes at every write; the argument stays as it is."""
+    """Return the object without fields that change with every write; the argument stays unchanged."""
     for path in _NOISE:
         tree = _without(tree, path)
     return tree
 
 
-def changes(before: JSON, after: JSON) -> list[Change]:
-    """What is different, in the order of the objects' fields.
+def changes(before: JSON, after: JSON) -> list[FieldDifference]:
+    """Return the differences, in the order of the objects' fields.
 
     Guarantees
-        Empty if and only if the trees are equal as JSON (true is not 1). New maps are told field by field, new lists item by item if
-        these have a merge key, vanished maps and the items of lists as a whole. Lists whose items have a merge key are compared by it,
-        lists of distinct words as sets as long as what stayed kept its order, all others by position.
+        The result is empty if and only if the trees are equal as JSON (true is not 1). New maps are listed field by field, new lists item
+        by item if these have a merge key, vanished maps and the items of lists as a whole. Lists whose items have a merge key are compared
+        by it, lists of distinct words as sets if the common words have the same order, all others by position.
     """
     return list(_differ("", before, after))
 
@@ -73,7 +73,7 @@ def _without(tree: JSON, path: tuple[str, ...]) -> JSON:
     return {**tree, name: _without(inner, tuple(rest))} if isinstance(inner, dict) else tree
 
 
-def _differ(path: str, before: Any, after: Any) -> Iterator[Change]:
+def _differ(path: str, before: Any, after: Any) -> Iterator[FieldDifference]:
     if before is ABSENT and isinstance(after, dict) and after:
         before = {}
     elif after is ABSENT and isinstance(before, dict) and before and not any(isinstance(one, dict | list) for one in before.values()):
@@ -86,11 +86,11 @@ def _differ(path: str, before: Any, after: Any) -> Iterator[Change]:
     elif isinstance(before, list) and isinstance(after, list):
         yield from _lists(path, before, after)
     elif not _same(before, after):
-        yield Change(path, before, after)
+        yield FieldDifference(path, before, after)
 
 
 def _same(before: Any, after: Any) -> bool:
-    # In Python True == 1; in JSON they are two things.
+    # In Python True == 1; in JSON they differ.
     return isinstance(before, bool) is isinstance(after, bool) and bool(before == after)
 
 
@@ -100,16 +100,16 @@ def _field(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _lists(path: str, before: list[Any], after: list[Any]) -> Iterator[Change]:
+def _lists(path: str, before: list[Any], after: list[Any]) -> Iterator[FieldDifference]:
     key = _merge_key(before, after)
     if key is not None:
         yield from _by_name(path, {str(item[key]): item for item in before}, {str(item[key]): item for item in after})
     elif _distinct_scalars(before) and _distinct_scalars(after) and _in_order(before, after):
-        yield from (Change(path, item, ABSENT) for item in before if not _in(item, after))
-        yield from (Change(path, ABSENT, item) for item in after if not _in(item, before))
+        yield from (FieldDifference(path, item, ABSENT) for item in before if not _in(item, after))
+        yield from (FieldDifference(path, ABSENT, item) for item in after if not _in(item, before))
     elif _scalars(before) and _scalars(after):
         if len(before) != len(after) or not all(map(_same, before, after)):
-            yield Change(path, before, after)
+            yield FieldDifference(path, before, after)
     else:
         for number in range(max(len(before), len(after))):
             old = before[number] if number < len(before) else ABSENT
@@ -117,18 +117,18 @@ def _lists(path: str, before: list[Any], after: list[Any]) -> Iterator[Change]:
             yield from _item(f"{path}[{number}]", old, new)
 
 
-def _by_name(path: str, before: JSON, after: JSON) -> Iterator[Change]:
+def _by_name(path: str, before: JSON, after: JSON) -> Iterator[FieldDifference]:
     for name in dict.fromkeys([*before, *after]):
         yield from _item(f"{path}[{name}]", before.get(name, ABSENT), after.get(name, ABSENT))
     kept = [name for name in before if name in after]
     ordered = [name for name in after if name in before]
     if kept != ordered:
-        yield Change(path, kept, ordered, order=True)
+        yield FieldDifference(path, kept, ordered, order=True)
 
 
-def _item(path: str, before: Any, after: Any) -> Iterator[Change]:
+def _item(path: str, before: Any, after: Any) -> Iterator[FieldDifference]:
     if before is ABSENT or after is ABSENT:
-        yield Change(path, before, after)
+        yield FieldDifference(path, before, after)
     else:
         yield from _differ(path, before, after)
 
@@ -140,7 +140,7 @@ def _merge_key(before: list[Any], after: list[Any]) -> str | None:
 
 
 def _names(key: str, items: list[JSON]) -> bool:
-    """Whether every item has the key, with a value of its own."""
+    """Whether every item has the key, with distinct values."""
     names = [item.get(key) for item in items]
     return all(isinstance(name, str | int) for name in names) and len(set(map(str, names))) == len(names)
 

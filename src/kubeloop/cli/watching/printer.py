@@ -1,6 +1,6 @@
-"""Prints what changed: coloured lines on a terminal, plain ones elsewhere, JSON lines or names for programs.
+"""Prints changes: coloured lines on a terminal, plain ones elsewhere, JSON lines or names for programs.
 
-Changes go to standard output, notes about the watch itself to standard error, so that a pipe carries changes only.
+Changes go to standard output, notes about the watch to standard error, so that a pipe carries changes only.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import IO, Any, Protocol
 
 import msgspec
 
-from kubeloop.cli.watching.diff import ABSENT, Change, changes, without_noise
+from kubeloop.cli.watching.diff import ABSENT, FieldDifference, changes, without_noise
 from kubeloop.cli.watching.text import Line, lines, visible
 from kubeloop.codec.redact_secrets import masked, plain
 
 JSON = dict[str, Any]
-#: Differences of one event that are listed before the rest is only counted.
+#: Maximum number of listed differences of one event; the rest is only counted.
 MOST = 40
 
-#: Begins the lines that continue a line which is longer than a terminal is wide.
+#: Prefix of continued lines.
 _INDENT = " " * 13
 
 _STYLES = {
@@ -40,20 +40,20 @@ _STYLES = {
 
 
 class Printer(Protocol):
-    """Where a watch tells what it sees. ``word`` is ADDED, MODIFIED, DELETED or INITIAL; the trees are JSON objects."""
+    """Prints events. ``word`` is ADDED, MODIFIED, DELETED or INITIAL; the trees are JSON objects."""
 
     def event(self, at: datetime, word: str, before: JSON | None, after: JSON, note: str = "") -> None: ...
 
 
 def printer_for(output: str, name: Callable[[JSON], str], all_fields: bool) -> Printer:
-    """``output``: text, json or name. ``name`` gives an object's name as kubectl writes it: ``pod/web-0``."""
+    """Return the printer for ``output``: text, json or name. ``name`` returns an object's name as kubectl writes it: ``pod/web-0``."""
     if output == "json":
-        return JsonLines(all_fields)
-    return Names(name) if output == "name" else Text(all_fields)
+        return JsonPrinter(all_fields)
+    return NamePrinter(name) if output == "name" else TextPrinter(all_fields)
 
 
-class Names:
-    """``pod/web-0``, one a line, for xargs."""
+class NamePrinter:
+    """Prints ``pod/web-0``, one per line, for xargs."""
 
     def __init__(self, name: Callable[[JSON], str]) -> None:
         self._name = name
@@ -62,8 +62,8 @@ class Names:
         print(self._name(after), flush=True)
 
 
-class JsonLines:
-    """One JSON object a line: ``type``, ``time``, ``object`` and of a modified one ``changes``. Values of secrets are ``***``."""
+class JsonPrinter:
+    """Prints one JSON object per line: ``type``, ``time``, ``object`` and for a modified one ``changes``. Values of secrets are ``***``."""
 
     def __init__(self, all_fields: bool) -> None:
         self._all_fields = all_fields
@@ -77,8 +77,8 @@ class JsonLines:
         sys.stdout.flush()
 
 
-class Text:
-    """Lines for a person; colours if standard output is a terminal and NO_COLOR is not set."""
+class TextPrinter:
+    """Prints lines for people; coloured if standard output is a terminal and NO_COLOR is not set."""
 
     def __init__(self, all_fields: bool) -> None:
         self._all_fields = all_fields
@@ -96,7 +96,7 @@ class Text:
 
 
 def notes() -> Callable[[str], None]:
-    """Prints what is said about the watch itself, dimly, to standard error."""
+    """Return a function that prints notes about the watch, dimly, to standard error."""
     write = _writer(sys.stderr)
 
     def note(text: str) -> None:
@@ -106,7 +106,7 @@ def notes() -> Callable[[str], None]:
 
 
 def key_of(tree: JSON) -> str:
-    """``namespace/name``, or the name of a cluster-scoped object."""
+    """Return ``namespace/name``, or the name of a cluster-scoped object."""
     metadata = tree.get("metadata") or {}
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     return visible(f"{namespace}/{name}" if namespace else name)
@@ -116,7 +116,7 @@ def _noted(note: str) -> Line:
     return [(f"  {note}", "dim")] if note else []
 
 
-def _changes(before: JSON, after: JSON, all_fields: bool) -> list[Change]:
+def _changes(before: JSON, after: JSON, all_fields: bool) -> list[FieldDifference]:
     return changes(before, after) if all_fields else changes(without_noise(before), without_noise(after))
 
 
@@ -127,7 +127,7 @@ def _unmanaged(tree: JSON) -> JSON:
     return {**tree, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
-def _tree(change: Change) -> JSON:
+def _tree(change: FieldDifference) -> JSON:
     found: JSON = {"path": change.path}
     if change.before is not ABSENT:
         found["before"] = plain(change.before)
@@ -155,7 +155,7 @@ def _writer(stream: IO[str]) -> Callable[[Iterable[Line]], None]:
         for line in found:
             text = RichText.assemble(*((part, _STYLES.get(style, "")) for part, style in line))
             first, *rest = text.divide(_breaks(text.plain, console.width))
-            # Words stay whole; one that is longer than a line is continued by the terminal.
+            # Words stay whole; the terminal continues a word that is longer than a line.
             for part in [first, *(RichText.assemble(_INDENT, one) for one in rest)]:
                 part.rstrip()
                 console.print(part, soft_wrap=True)
@@ -164,7 +164,7 @@ def _writer(stream: IO[str]) -> Callable[[Iterable[Line]], None]:
 
 
 def _breaks(text: str, width: int) -> list[int]:
-    """Where to break a line so that each part fits, the later ones behind the indent: between words only."""
+    """Return the positions of line breaks, between words only, so that each part fits; continued lines are indented."""
     found, begin, room = [], 0, width
     for word in re.finditer(r"\S+", text):
         if word.end() - begin > room and text[begin : word.start()].strip():

@@ -1,4 +1,4 @@
-"""Differences as lines of styled spans; what prints them decides whether styles become colours. Control characters never get through."""
+"""Differences as lines of styled spans; printers decide whether styles become colours. Control characters are escaped."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.cli.watching.diff import ABSENT, Change
+from kubeloop.cli.watching.diff import ABSENT, FieldDifference
 from kubeloop.codec.redact_secrets import Hidden, plain
 
 #: Text and the name of its style ("" for none): "added", "removed", "path", "dim" ...
 Span = tuple[str, str]
 Line = list[Span]
 
-#: Longest value in characters; the rest is counted.
+#: Maximum length of a value in characters; the rest is counted.
 WIDTH = 100
-#: Lines of a changed text that are shown.
+#: Maximum number of lines shown of a changed text.
 TEXT_LINES = 8
-#: Texts with more lines are not compared line by line: it would take seconds.
+#: Texts with more lines are not compared line by line, because it would take seconds.
 COMPARED_LINES = 2000
 
 
-def lines(change: Change, width: int = WIDTH) -> Iterator[Line]:
-    """One difference: one line, or for a text of many lines its changed lines below."""
+def lines(change: FieldDifference, width: int = WIDTH) -> Iterator[Line]:
+    """Format one difference: one line, or for a text of many lines its changed lines below."""
     path: Span = (f"{visible(change.path)}: ", "path")
     before, after = change.before, change.after
     if change.order:
@@ -42,11 +42,11 @@ def lines(change: Change, width: int = WIDTH) -> Iterator[Line]:
 
 
 def shown(value: Any, width: int = WIDTH) -> str:
-    """A value on one line: text as it is where that is unmistakable, everything else as JSON; cut off at ``width`` characters."""
+    """Format a value on one line: plain text where that is unambiguous, everything else as JSON; cut off at ``width`` characters."""
     if isinstance(value, Hidden):
         return repr(value)
     if _is_condition(value):
-        # The word, and why: what a person looks for among the timestamps.
+        # State and reason: the relevant part of a condition among its timestamps.
         reason = ": ".join(str(value[name]) for name in ("reason", "message") if value.get(name))
         text = f"{value['status']} ({reason})" if reason else str(value["status"])
     elif isinstance(value, str) and value and value == value.strip() and value not in ("null", "true", "false"):
@@ -63,7 +63,7 @@ def _is_condition(value: Any) -> bool:
 
 
 def visible(text: str) -> str:
-    """The text with everything escaped that a terminal would obey instead of showing it."""
+    """Escape everything that a terminal would execute instead of showing it."""
     return text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)
 
 
@@ -87,7 +87,7 @@ def _texts(path: Span, before: str, after: str, width: int) -> Iterator[Line]:
             found += [[(f"  - {_cut(line, width)}", "removed")] for line in old[i:j]]
             found += [[(f"  + {_cut(line, width)}", "added")] for line in new[k:m]]
             removed, added = removed + j - i, added + m - k
-    if not found:  # only the ends of lines are others
+    if not found:  # only line endings differ
         yield [path, (shown(before, width), "removed"), (" -> ", "dim"), (shown(after, width), "added")]
         return
     yield [path, (f"-{removed} +{added} lines", "changed")]

@@ -17,7 +17,7 @@ import msgspec
 
 from kubeloop.client.discovery.resources import Discovered
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("kubeloop.client.discovery")
 
 #: Seconds for which a file counts.
 TTL = 6 * 3600.0

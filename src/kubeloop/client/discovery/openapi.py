@@ -19,7 +19,7 @@ from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.transport import Transport
 from kubeloop.types import JSONObject
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("kubeloop.client.discovery")
 
 _INDEX = "/openapi/v3"
 _KINDS = "x-kubernetes-group-version-kind"

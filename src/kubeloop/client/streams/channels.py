@@ -17,7 +17,7 @@ from kubeloop.client.streams.errors import StreamError
 from kubeloop.client.streams.spdy_wire import OPEN_TIME, run_spdy
 from kubeloop.client.streams.websocket import WebSocket, open_socket
 from kubeloop.meta.errors import ApiError, TransportError
-from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, ConnectionOver, Stream, StreamReset
+from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, ConnectionOver, SpdyConnection, SpdyStream, StreamReset
 from kubeloop.tasks import end_tasks
 from kubeloop.timing import Clock, TimeLimit
 from kubeloop.transport import NotUpgradedError, Query, Transport
@@ -97,7 +97,7 @@ class SocketChannels:
 class StreamChannels:
     """Channels as the streams of a SPDY connection, each ended on its own."""
 
-    def __init__(self, streams: dict[Channel, Stream], protocol: str, where: str) -> None:
+    def __init__(self, streams: dict[Channel, SpdyStream], protocol: str, where: str) -> None:
         self.protocol = protocol
         self._streams = streams
         self._where = where
@@ -200,8 +200,8 @@ async def _by_spdy(
                 await end_tasks(reading, logger=_logger)
 
 
-async def _open_streams(connection: Connection, wanted: Sequence[Channel], where: str, clock: Clock) -> dict[Channel, Stream]:
-    streams: dict[Channel, Stream] = {}
+async def _open_streams(connection: SpdyConnection, wanted: Sequence[Channel], where: str, clock: Clock) -> dict[Channel, SpdyStream]:
+    streams: dict[Channel, SpdyStream] = {}
     try:
         async with TimeLimit(clock, OPEN_TIME):
             # The outcome's stream is opened first: what fails from then on can be told.

@@ -13,7 +13,7 @@ import logging
 from kubeloop.client.streams.errors import ForwardingError
 from kubeloop.client.streams.spdy_wire import OPEN_TIME, Running
 from kubeloop.meta.errors import KubeloopError, TransportError
-from kubeloop.serving.spdy import ConnectionOver, Stream, StreamReset
+from kubeloop.serving.spdy import ConnectionOver, SpdyStream, StreamReset
 from kubeloop.tasks import end_tasks
 from kubeloop.timing import TimeLimit
 
@@ -28,7 +28,7 @@ _LAST_WORDS = 1.0
 class PortStream:
     """Bytes both ways. Read by one task, written by one."""
 
-    def __init__(self, running: Running, data: Stream, errors: Stream, where: str) -> None:
+    def __init__(self, running: Running, data: SpdyStream, errors: SpdyStream, where: str) -> None:
         self.where = where
         self._running = running
         self._data = data
@@ -109,7 +109,7 @@ async def open_port(running: Running, numbers: itertools.count[int], port: int, 
     """
     # The error stream comes first: it says what is wrong with the data stream.
     names = {"port": str(port), "requestid": str(next(numbers))}
-    errors: Stream | None = None
+    errors: SpdyStream | None = None
     try:
         async with TimeLimit(running.clock, OPEN_TIME):
             errors = await running.connection.open({"streamtype": "error", **names})

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.meta.errors import KubeloopError, TransportError
 from kubeloop.serving.answer import Duplex
-from kubeloop.serving.spdy import Connection, SpdyError
+from kubeloop.serving.spdy import SpdyConnection, SpdyError
 from kubeloop.tasks import end_tasks
 from kubeloop.timing import Clock
 
@@ -26,7 +26,7 @@ OPEN_TIME = 30.0
 class Running:
     """How a connection ended, once it has."""
 
-    def __init__(self, connection: Connection, where: str, clock: Clock) -> None:
+    def __init__(self, connection: SpdyConnection, where: str, clock: Clock) -> None:
         self.clock = clock
         self.connection = connection
         self.over = asyncio.Event()
@@ -48,7 +48,7 @@ class Running:
 
 
 @asynccontextmanager
-async def run_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[Connection]:
+async def run_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[SpdyConnection]:
     """As ``watch_spdy``, for those who hear of the end from their streams."""
     async with watch_spdy(duplex, clock, where) as running:
         yield running.connection
@@ -57,7 +57,7 @@ async def run_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[Co
 @asynccontextmanager
 async def watch_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[Running]:
     """A client's connection over ``duplex``. At the end of the block the peer is told so, and streams that are open break off."""
-    running = Running(Connection(duplex, client=True), where, clock)
+    running = Running(SpdyConnection(duplex, client=True), where, clock)
     tasks = [asyncio.ensure_future(running.run()), asyncio.ensure_future(_pings(running.connection, clock))]
     try:
         yield running
@@ -68,7 +68,7 @@ async def watch_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[
         await end_tasks(*tasks, logger=_logger)
 
 
-async def _pings(connection: Connection, clock: Clock) -> None:
+async def _pings(connection: SpdyConnection, clock: Clock) -> None:
     number = 1
     with contextlib.suppress(KubeloopError, OSError):
         while True:

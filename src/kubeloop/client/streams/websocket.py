@@ -36,7 +36,7 @@ MAX_MESSAGE = 4 << 20
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _NORMAL = 1000
 # The library would write what frames hold into debug logs, and that may be anybody's secret.
-_SILENT = logging.getLogger("kubeloop.client.streams.frames")
+_SILENT = logging.getLogger("kubeloop.client.frames")
 _SILENT.disabled = True
 
 

@@ -1,4 +1,4 @@
-"""Kubernetes' protobuf: built-in kinds as bytes and back to the JSON trees that they stand for, driven by one table."""
+"""Kubernetes' protobuf encoding: converts built-in kinds between bytes and JSON trees, driven by one table."""
 
 from kubeloop.codec.protobuf.envelope import (
     MEDIA_TYPE,

@@ -1,4 +1,4 @@
-"""Whole objects: the four magic bytes, then a runtime.Unknown that says what the object is and holds its message; and frames of watches.
+"""Encodes and decodes whole objects (four magic bytes, then a runtime.Unknown with type and message) and frames of watches.
 
 Source: Kubernetes documentation, "Kubernetes Protobuf encoding"; k8s.io/apimachinery pkg/runtime/serializer/protobuf.
 """
@@ -23,7 +23,7 @@ MAGIC = b"k8s\0"
 
 
 class Envelope(NamedTuple):
-    """``api_version`` and ``kind`` are empty where the sender left them out; ``raw`` is the object's message."""
+    """A decoded runtime.Unknown. ``api_version`` and ``kind`` are empty if the sender left them out; ``raw`` is the object's message."""
 
     api_version: str
     kind: str
@@ -31,10 +31,10 @@ class Envelope(NamedTuple):
 
 
 def open_envelope(data: bytes) -> Envelope:
-    """What an object says it is, without reading it.
+    """Return the type and the raw message of an object, without decoding the message.
 
     Raises:
-        DecodeError: no envelope; the text is kube-apiserver's where it has one.
+        DecodeError: the bytes are no envelope; the text is kube-apiserver's where it has one.
     """
     if not data:
         raise DecodeError("empty data")
@@ -48,23 +48,23 @@ def open_envelope(data: bytes) -> Envelope:
 
 
 def decode(data: bytes, default: GroupVersionKind | None = None) -> JSONObject:
-    """An object in protobuf as the JSON tree that Kubernetes would print: kind and apiVersion first, unknown fields left out.
+    """Decode an object into the JSON tree that Kubernetes would print: kind and apiVersion first, unknown fields left out.
 
-    ``default`` is what the object is as far as it does not say so itself.
+    ``default`` gives the parts of the type that the object leaves out.
 
     Raises:
-        DecodeError: malformed; the text names message and field.
-        UnknownKind: a kind without protobuf, as every custom resource is.
+        DecodeError: the bytes are malformed; the text names message and field.
+        UnknownKind: the kind has no protobuf message, as every custom resource.
     """
     envelope = open_envelope(data)
     return decode_message(kind_of(envelope, default), envelope.raw)
 
 
 def kind_of(envelope: Envelope, default: GroupVersionKind | None = None) -> GroupVersionKind:
-    """What an object is. A malformed apiVersion counts as none, as upstream.
+    """Return the type of an object. A malformed apiVersion counts as missing, as upstream.
 
     Raises:
-        DecodeError: it does not say its kind, and there is no default.
+        DecodeError: the object has no kind, and there is no default.
     """
     kind = envelope.kind or (default.kind if default else "")
     if not kind:
@@ -77,24 +77,25 @@ def kind_of(envelope: Envelope, default: GroupVersionKind | None = None) -> Grou
 
 
 def decode_message(gvk: GroupVersionKind, raw: bytes) -> JSONObject:
-    """The message of an object without its envelope. Without a version (as APIVersions of discovery) the kind is sought in v1.
+    """Decode the message of an object without its envelope. Without a version (as APIVersions of discovery) the kind is sought in v1.
 
     Raises:
-        DecodeError, UnknownKind
+        DecodeError: the bytes are malformed.
+        UnknownKind: the kind has no protobuf message.
     """
     tree: JSONObject = {"kind": gvk.kind, "apiVersion": gvk.api_version} if gvk.version else {"kind": gvk.kind}
     tree |= read_message(table().kind(gvk), raw, 0, len(raw))
     if "items" in tree and tree["items"] is None:
-        tree["items"] = []  # an empty list and none at all are the same bytes; servers print the former
+        tree["items"] = []  # an empty list and a missing list are the same bytes; servers print the former
     return tree
 
 
 def encode(obj: JSONObject) -> bytes:
-    """A JSON tree of a built-in kind, a list or a Status in protobuf, with its envelope.
+    """Encode a JSON tree of a built-in kind, a list or a Status, with its envelope.
 
     Raises:
-        EncodeError: it does not say its kind, has an unknown field or a value of the wrong type; the text names message and field.
-        UnknownKind: a kind without protobuf, as every custom resource is.
+        EncodeError: the tree has no kind, an unknown field or a value of the wrong type; the text names message and field.
+        UnknownKind: the kind has no protobuf message, as every custom resource.
     """
     api_version, kind = obj.get("apiVersion", ""), obj.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str):
@@ -103,7 +104,7 @@ def encode(obj: JSONObject) -> bytes:
 
 
 def encode_message(gvk: GroupVersionKind, obj: JSONObject) -> bytes:
-    """The message of an object without its envelope.
+    """Encode the message of an object without its envelope.
 
     Raises:
         EncodeError, UnknownKind: as ``encode``.
@@ -112,17 +113,17 @@ def encode_message(gvk: GroupVersionKind, obj: JSONObject) -> bytes:
 
 
 def wrapped(api_version: str, kind: str, raw: bytes) -> bytes:
-    """A message in its envelope."""
+    """Return a message in its envelope."""
     meta = _field(1, api_version.encode()) + _field(2, kind.encode())
     # Empty encoding and content type are written too, as upstream does.
     return b"".join((MAGIC, _field(1, meta), _field(2, raw), b"\x1a\x00\x22\x00"))
 
 
 def encode_list(gvk: GroupVersionKind, metadata: JSONObject, items: list[bytes]) -> bytes:
-    """A list of kind ``gvk`` around the messages of its items, with its envelope.
+    """Encode a list of kind ``gvk`` from the messages of its items, with its envelope.
 
     Raises:
-        UnknownKind: a list without protobuf.
+        UnknownKind: the list has no protobuf message.
     """
     message = table().kind(gvk)
     head = write_message(message, {"metadata": metadata})
@@ -135,23 +136,24 @@ def has_protobuf(gvk: GroupVersionKind) -> bool:
 
 
 def encode_event(type_: str, obj: bytes) -> bytes:
-    """One frame of a watch: its length in four bytes, then a WatchEvent around an encoded object."""
+    """Encode one frame of a watch: its length in four bytes, then a WatchEvent around an encoded object."""
     event = _field(1, type_.encode()) + _field(2, _field(1, obj))
     return len(event).to_bytes(4, "big") + event
 
 
 def decode_event(frame: bytes) -> JSONObject:
-    """A WatchEvent (without the length before it) as ``{"type": ..., "object": ...}``.
+    """Decode a WatchEvent (without the length before it) as ``{"type": ..., "object": ...}``.
 
     Raises:
-        DecodeError, UnknownKind
+        DecodeError: the bytes are malformed.
+        UnknownKind: the kind has no protobuf message.
     """
     event = FlatFields("WatchEvent", frame)
     return {"type": event.text(1), "object": decode(FlatFields("RawExtension", event.bytes(2)).bytes(1))}
 
 
 def split_frames(data: bytes) -> Iterator[bytes]:
-    """The whole frames at the start of ``data``, without their lengths; the caller keeps what is left of it."""
+    """Yield the complete frames at the start of ``data``, without their lengths; the caller stores the remaining bytes."""
     at = 0
     while at + 4 <= len(data):
         stop = at + 4 + int.from_bytes(data[at : at + 4], "big")

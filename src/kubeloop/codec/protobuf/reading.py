@@ -1,4 +1,4 @@
-"""From protobuf to JSON trees, one message at a time, as Go would print what it read.
+"""Decodes protobuf messages into JSON trees, as Go would print them.
 
 Source: protocol buffers' encoding guide (wire types, varints, packed fields, unknown fields are skipped).
 """
@@ -10,12 +10,12 @@ import struct
 from typing import Any
 
 from kubeloop.codec.protobuf.special import SPECIAL_READERS, schema_choice
-from kubeloop.codec.protobuf.table import EMPTY, Count, Field, Form, Message, Scalar
+from kubeloop.codec.protobuf.table import EMPTY, Count, MessageDefinition, MessageField, MessageForm, Scalar
 from kubeloop.codec.protobuf.wire import read_varint, rest_of_varint, signed
 from kubeloop.meta.errors import DecodeError
 from kubeloop.types import JSONObject
 
-#: Messages within messages; CRD schemas nest deepest. Beyond it bytes are taken for an attack on the stack.
+#: Limit of nested messages; CRD schemas nest deepest. Deeper nesting is an attack on the stack.
 DEEPEST = 128
 
 _DOUBLE = struct.Struct("<d")
@@ -23,11 +23,19 @@ _STRING, _INT32, _INT64, _BOOL, _BYTES = Scalar.STRING, Scalar.INT32, Scalar.INT
 _ONE, _REPEATED, _MAP, _INLINE = Count.ONE, Count.REPEATED, Count.MAP, Count.INLINE
 
 
-def read_message(message: Message, data: bytes, at: int, end: int, depth: int = 0, known: Any = None) -> Any:
-    """The message that lies in ``data[at:end]``; ``known``: what an earlier occurrence of the same field held, which this one adds to.
+def read_message(message: MessageDefinition, data: bytes, at: int, end: int, depth: int = 0, known: Any = None) -> Any:
+    """Decode the message in ``data[at:end]``.
+
+    Args:
+        message: The definition of the message.
+        data: The bytes.
+        at: Index of the first byte.
+        end: Index after the last byte.
+        depth: The number of enclosing messages.
+        known: The value of an earlier occurrence of the same field, which this one extends.
 
     Raises:
-        DecodeError: truncated, of a wrong wire type, nested too deeply; the text names message and field.
+        DecodeError: the bytes are truncated, of a wrong wire type, or nested too deeply; the text names message and field.
     """
     if depth > DEEPEST:
         raise DecodeError(f"{message.name}: messages nest more than {DEEPEST} deep")
@@ -37,13 +45,28 @@ def read_message(message: Message, data: bytes, at: int, end: int, depth: int = 
     if special is not None:
         return special(message.name, data[at:end])
     fields = read_fields(message, data, at, end, {}, depth)
-    if message.form == Form.LIST:
+    if message.form == MessageForm.LIST:
         return fields.get("items") or []
     return schema_choice(message.form, fields)
 
 
-def read_fields(message: Message, data: bytes, at: int, end: int, tree: JSONObject, depth: int) -> JSONObject:
-    """Adds the fields in ``data[at:end]`` to ``tree``, and what JSON shows of those that are not there."""
+def read_fields(message: MessageDefinition, data: bytes, at: int, end: int, tree: JSONObject, depth: int) -> JSONObject:
+    """Add the fields in ``data[at:end]`` to ``tree``, and the values that JSON shows for missing fields.
+
+    Args:
+        message: The definition of the message.
+        data: The bytes.
+        at: Index of the first byte.
+        end: Index after the last byte.
+        tree: Receives the fields.
+        depth: The number of enclosing messages.
+
+    Returns:
+        ``tree``.
+
+    Raises:
+        DecodeError: as ``read_message``.
+    """
     fields = message.by_key
     try:
         while at < end:
@@ -127,17 +150,17 @@ def read_fields(message: Message, data: bytes, at: int, end: int, tree: JSONObje
 
 
 def _integer(kind: int, number: int) -> Any:
-    """A varint as the type has it: two's complement."""
+    """Convert a varint to the field's integer type (two's complement)."""
     if kind == _BOOL:
         return number != 0
     return signed(number, 32 if kind == _INT32 else 64)
 
 
 def _number(value: float) -> float:
-    """Whole numbers without a fraction, as Go prints them.
+    """Convert a whole number to an int, because Go prints it without a fraction.
 
     Raises:
-        DecodeError: infinite or not a number, which JSON cannot say.
+        DecodeError: the number is infinite or NaN, which JSON cannot express.
     """
     if value != value or value in (float("inf"), float("-inf")):
         raise DecodeError(f"proto: {value} is no number of JSON")
@@ -148,8 +171,8 @@ def _base64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode()
 
 
-def _entry(message: Message, field: Field, data: bytes, at: int, end: int, depth: int) -> tuple[str, Any]:
-    """One entry of a map: key 1, value 2, either of which may be left out."""
+def _entry(message: MessageDefinition, field: MessageField, data: bytes, at: int, end: int, depth: int) -> tuple[str, Any]:
+    """Decode one entry of a map: key 1, value 2, each of which may be left out."""
     name = ""
     value: Any = None
     while at < end:
@@ -181,8 +204,8 @@ def _entry(message: Message, field: Field, data: bytes, at: int, end: int, depth
     return name, value
 
 
-def _other(message: Message, data: bytes, at: int, end: int, key: int, tree: JSONObject) -> int:
-    """A field that is unknown (skipped), packed, or of a wrong wire type."""
+def _other(message: MessageDefinition, data: bytes, at: int, end: int, key: int, tree: JSONObject) -> int:
+    """Decode a field that is unknown (skipped), packed, or of a wrong wire type."""
     number, wire = key >> 3, key & 7
     if number <= 0:
         raise DecodeError(f"proto: {message.name}: illegal tag {number} (wire type {wire})")
@@ -205,11 +228,22 @@ def _other(message: Message, data: bytes, at: int, end: int, key: int, tree: JSO
     return at
 
 
-def skip(message: Message, data: bytes, at: int, end: int, key: int) -> int:
-    """Passes over a field that nobody knows; groups with all that is in them.
+def skip(message: MessageDefinition, data: bytes, at: int, end: int, key: int) -> int:
+    """Skip an unknown field; groups with all fields inside.
 
-    Raises:
-        DecodeError: it is malformed. IndexError: the data ends.
+    Args:
+        message: The definition of the message, for errors.
+        data: The bytes.
+        at: Index after the field's key.
+        end: Index after the message.
+        key: The field's number and wire type.
+
+    Returns:
+        The index after the field.
+
+        Raises:
+            DecodeError: the field is malformed.
+            IndexError: the data ends inside the field.
     """
     groups = 0
     while True:
@@ -238,5 +272,5 @@ def skip(message: Message, data: bytes, at: int, end: int, key: int) -> int:
         key, at = read_varint(data, at)
 
 
-def _fault(message: Message, field: Field, why: str) -> DecodeError:
+def _fault(message: MessageDefinition, field: MessageField, why: str) -> DecodeError:
     return DecodeError(f"proto: {message.name}.{field.name}: {why}")

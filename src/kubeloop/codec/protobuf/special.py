@@ -1,4 +1,4 @@
-"""Messages whose JSON is no object: times, quantities, IntOrString, raw JSON, and the either-or parts of CRD schemas.
+"""Messages whose JSON is not an object: times, quantities, IntOrString, raw JSON, and the either-or parts of CRD schemas.
 
 Source: k8s.io/apimachinery (time_proto.go, micro_time_proto.go, quantity_proto.go, intstr.go, runtime/types_proto.go) and
 k8s.io/apiextensions-apiserver (v1/marshal.go).
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.codec.protobuf.table import Form
+from kubeloop.codec.protobuf.table import MessageForm
 from kubeloop.codec.protobuf.wire import EncodeError, FlatFields, kind_of, varint
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.time import format_micro_time, format_time, parse_time
@@ -26,7 +26,7 @@ _INT32 = 1 << 31
 
 
 def _moment(name: str, data: bytes) -> datetime | None:
-    """Zero bytes are Go's zero time."""
+    """Decode a time; no bytes are Go's zero time."""
     if not data:
         return None
     fields = FlatFields(name, data)
@@ -66,45 +66,45 @@ def _read_raw(name: str, data: bytes) -> Any:
         raise DecodeError(f"{name}: its raw bytes are not JSON") from None
 
 
-#: Readers of a message's bytes, by form; they are told its name for their errors.
-SPECIAL_READERS: dict[Form, Callable[[str, bytes], Any]] = {
-    Form.TIME: _read_time,
-    Form.MICRO_TIME: _read_micro_time,
-    Form.QUANTITY: _read_quantity,
-    Form.INT_OR_STRING: _read_int_or_string,
-    Form.RAW: _read_raw,
+#: Decoders of a message by form; they take the name of the message for their errors.
+SPECIAL_READERS: dict[MessageForm, Callable[[str, bytes], Any]] = {
+    MessageForm.TIME: _read_time,
+    MessageForm.MICRO_TIME: _read_micro_time,
+    MessageForm.QUANTITY: _read_quantity,
+    MessageForm.INT_OR_STRING: _read_int_or_string,
+    MessageForm.RAW: _read_raw,
 }
 
 
-def schema_choice(form: Form, fields: dict[str, Any]) -> Any:
-    """The JSON of an either-or part of a CRD schema, from its fields."""
+def schema_choice(form: MessageForm, fields: dict[str, Any]) -> Any:
+    """Return the JSON of an either-or part of a CRD schema, from its fields."""
     schema = fields.get("schema")
-    if form == Form.SCHEMA_OR_ARRAY:
+    if form == MessageForm.SCHEMA_OR_ARRAY:
         return fields.get("jSONSchemas") or schema
-    if form == Form.SCHEMA_OR_BOOL:
+    if form == MessageForm.SCHEMA_OR_BOOL:
         return schema if schema is not None else fields.get("allows", False)
     return fields.get("property") or schema
 
 
 _EITHER_OR = {
-    Form.SCHEMA_OR_ARRAY: "a schema or a list of schemas",
-    Form.SCHEMA_OR_BOOL: "a schema, true or false",
-    Form.SCHEMA_OR_STRINGS: "a schema or a list of strings",
+    MessageForm.SCHEMA_OR_ARRAY: "a schema or a list of schemas",
+    MessageForm.SCHEMA_OR_BOOL: "a schema, true or false",
+    MessageForm.SCHEMA_OR_STRINGS: "a schema or a list of strings",
 }
 
 
-def schema_fields(form: Form, value: Any) -> dict[str, Any]:
-    """The fields of an either-or part of a CRD schema, from its JSON.
+def schema_fields(form: MessageForm, value: Any) -> dict[str, Any]:
+    """Return the fields of an either-or part of a CRD schema, from its JSON.
 
     Raises:
-        EncodeError: it is neither of the two.
+        EncodeError: the value is neither of the two.
     """
     if isinstance(value, dict):
-        return {"schema": value, "allows": True} if form == Form.SCHEMA_OR_BOOL else {"schema": value}
-    if isinstance(value, bool) and form == Form.SCHEMA_OR_BOOL:
+        return {"schema": value, "allows": True} if form == MessageForm.SCHEMA_OR_BOOL else {"schema": value}
+    if isinstance(value, bool) and form == MessageForm.SCHEMA_OR_BOOL:
         return {"allows": value}
-    if isinstance(value, list) and form != Form.SCHEMA_OR_BOOL:
-        return {"jSONSchemas" if form == Form.SCHEMA_OR_ARRAY else "property": value}
+    if isinstance(value, list) and form != MessageForm.SCHEMA_OR_BOOL:
+        return {"jSONSchemas" if form == MessageForm.SCHEMA_OR_ARRAY else "property": value}
     raise EncodeError(f"expected {_EITHER_OR[form]}, not {kind_of(value)}")
 
 
@@ -120,7 +120,7 @@ def _parsed_time(value: Any) -> bytes:
     return b"\x08" + varint(past.days * 86400 + past.seconds) + b"\x10\x00"
 
 
-#: The times of an object, and of objects made together, are often the same second.
+#: A cache: the times of an object, and of objects made together, often fall into the same second.
 _time_bytes = lru_cache(maxsize=1024)(_parsed_time)
 
 
@@ -157,11 +157,11 @@ def _write_raw(value: Any) -> bytes:
     return b"\x0a" + varint(len(raw)) + raw
 
 
-#: Writers of a message's bytes from its JSON, by form. They raise ValueError or TypeError for JSON that does not fit.
-SPECIAL_WRITERS: dict[Form, Callable[[Any], bytes]] = {
-    Form.TIME: _write_time,
-    Form.MICRO_TIME: _write_micro_time,
-    Form.QUANTITY: _write_quantity,
-    Form.INT_OR_STRING: _write_int_or_string,
-    Form.RAW: _write_raw,
+#: Encoders of a message from its JSON, by form. They raise ValueError or TypeError for JSON that does not fit.
+SPECIAL_WRITERS: dict[MessageForm, Callable[[Any], bytes]] = {
+    MessageForm.TIME: _write_time,
+    MessageForm.MICRO_TIME: _write_micro_time,
+    MessageForm.QUANTITY: _write_quantity,
+    MessageForm.INT_OR_STRING: _write_int_or_string,
+    MessageForm.RAW: _write_raw,
 }

@@ -1,6 +1,6 @@
-"""The table of protobuf messages that ships with the package: field numbers, JSON names, and what Go makes of zero values.
+"""The table of protobuf messages that ships with the package: field numbers, JSON names, and Go's treatment of zero values.
 
-Made by ``kubeloop generate protobuf``; read once for each process, each message when it is first met.
+``kubeloop generate protobuf`` writes it. A process loads it once, and prepares each message at its first use.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kubeloop.meta.kinds import GroupVersionKind
 DOCUMENT = "messages.json.gz"
 
 
-class Form(enum.StrEnum):
-    """How a message looks in JSON."""
+class MessageForm(enum.StrEnum):
+    """The form of a message in JSON."""
 
     OBJECT = ""
     #: ``items`` alone: a JSON array.
@@ -32,14 +32,14 @@ class Form(enum.StrEnum):
     INT_OR_STRING = "intorstring"
     #: One ``raw`` field that holds JSON.
     RAW = "raw"
-    #: Parts of CRD schemas whose JSON is one of two things.
+    #: Parts of CRD schemas whose JSON has one of two forms.
     SCHEMA_OR_ARRAY = "schemaOrArray"
     SCHEMA_OR_BOOL = "schemaOrBool"
     SCHEMA_OR_STRINGS = "schemaOrStrings"
 
 
 class Scalar(enum.IntEnum):
-    """Types of fields; a type from 0 up is a message's place in the table."""
+    """Types of fields; a type from 0 up is the index of a message in the table."""
 
     STRING = -1
     INT32 = -2
@@ -50,7 +50,7 @@ class Scalar(enum.IntEnum):
 
 
 class Count(enum.IntEnum):
-    """``INLINE``: a message whose fields JSON shows beside the others, as Go's embedded structs are."""
+    """Cardinality of a field. ``INLINE``: a message whose fields JSON shows beside the others, as Go's embedded structs."""
 
     ONE = 0
     REPEATED = 1
@@ -59,20 +59,20 @@ class Count(enum.IntEnum):
 
 
 class Zero(enum.IntEnum):
-    """What JSON shows of a field without a value or with the zero value of its type."""
+    """The JSON of a field without a value or with the zero value of its type."""
 
-    #: As it came: a pointer, or a list or map that is left out when empty.
+    #: Unchanged: a pointer, or a list or map that is left out when empty.
     AS_IS = 0
-    #: Neither zero nor absence is shown.
+    #: Zero and absent values are left out.
     LEFT_OUT = 1
-    #: Absence is shown as the type's zero value.
+    #: An absent value is shown as the type's zero value.
     SHOWN = 2
-    #: Absence is shown as null.
+    #: An absent value is shown as null.
     NULL = 3
 
 
 class FieldRow(msgspec.Struct, array_like=True, frozen=True):
-    """A field as it lies in the file. Keys of maps are strings; ``type`` is their values'."""
+    """A field as the file stores it. Keys of maps are strings; ``type`` is the type of their values."""
 
     number: int
     name: str
@@ -87,19 +87,19 @@ class MessageRow(msgspec.Struct, array_like=True, frozen=True):
     fields: msgspec.Raw
 
 
-class Document(msgspec.Struct, frozen=True):
-    """The document as it lies in its file. ``kinds``: "GROUP/VERSION/KIND" to a message's place; of meta.k8s.io too."""
+class TableDocument(msgspec.Struct, frozen=True):
+    """The document as its file stores it. ``kinds``: "GROUP/VERSION/KIND" -> index of the message; kinds of meta.k8s.io too."""
 
     messages: list[MessageRow]
     kinds: dict[str, int]
 
 
-class Field:
-    """One field of a message, ready to be read and written."""
+class MessageField:
+    """One field of a message, prepared for decoding and encoding."""
 
     __slots__ = ("count", "drops_zero", "key", "message", "name", "number", "type", "wire", "zero")
 
-    def __init__(self, row: FieldRow, table: Table) -> None:
+    def __init__(self, row: FieldRow, table: MessageTable) -> None:
         self.number = row.number
         self.name = row.name
         self.type = row.type
@@ -111,10 +111,10 @@ class Field:
         if row.count == Count.REPEATED and row.type < 0:
             self.wire = WIRE[Scalar(row.type)]
         self.key = row.number << 3 | self.wire
-        self.message: Message | None = table.message(row.type) if row.type >= 0 else None
+        self.message: MessageDefinition | None = table.message(row.type) if row.type >= 0 else None
 
     def empty(self) -> Any:
-        """What JSON shows when there is no value; only for fields that are then shown."""
+        """Return the JSON of a missing value; only for fields that are shown without a value."""
         if self.zero == Zero.NULL:
             return None
         if self.message is not None:
@@ -134,34 +134,34 @@ EMPTY: dict[Scalar, Any] = {
 }
 
 
-class Message:
-    """One message; its fields are made ready when first asked for, since messages hold one another."""
+class MessageDefinition:
+    """One message; its fields are prepared at the first use, because messages refer to one another."""
 
-    def __init__(self, row: MessageRow, table: Table) -> None:
+    def __init__(self, row: MessageRow, table: MessageTable) -> None:
         self.name = row.name.rpartition(".")[2]
-        self.form = Form(row.form)
+        self.form = MessageForm(row.form)
         self.is_object = not row.form
         self._row = row
         self._table = table
 
     @cached_property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[MessageField, ...]:
         rows = msgspec.json.decode(self._row.fields, type=list[FieldRow])
-        return tuple(Field(row, self._table) for row in rows)
+        return tuple(MessageField(row, self._table) for row in rows)
 
     @cached_property
-    def by_key(self) -> dict[int, Field]:
-        """By number and wire type, as fields are announced on the wire."""
+    def by_key(self) -> dict[int, MessageField]:
+        """The fields by number and wire type, as the wire announces them."""
         return {field.key: field for field in self.fields}
 
     @cached_property
-    def by_number(self) -> dict[int, Field]:
+    def by_number(self) -> dict[int, MessageField]:
         return {field.number: field for field in self.fields}
 
     @cached_property
-    def by_name(self) -> dict[str, Field]:
-        """By JSON name; names inside an inlined message lead to the inlined field."""
-        names: dict[str, Field] = {}
+    def by_name(self) -> dict[str, MessageField]:
+        """The fields by JSON name; names inside an inlined message lead to the inlined field."""
+        names: dict[str, MessageField] = {}
         for field in self.fields:
             if field.count == Count.INLINE:
                 assert field.message is not None
@@ -172,7 +172,7 @@ class Message:
 
     @cached_property
     def shown(self) -> tuple[tuple[str, Callable[[], Any]], ...]:
-        """Fields that JSON shows even when they have no value, with makers of what is shown."""
+        """The fields that JSON shows without a value, each with a factory of its JSON."""
         found: list[tuple[str, Callable[[], Any]]] = []
         for field in self.fields:
             if field.count == Count.INLINE:
@@ -183,15 +183,15 @@ class Message:
         return tuple(found)
 
     def empty(self) -> Any:
-        """The JSON of the message without any field."""
+        """Return the JSON of the message without any field."""
         match self.form:
-            case Form.OBJECT:
+            case MessageForm.OBJECT:
                 return {name: make() for name, make in self.shown}
-            case Form.QUANTITY:
+            case MessageForm.QUANTITY:
                 return "0"
-            case Form.INT_OR_STRING:
+            case MessageForm.INT_OR_STRING:
                 return 0
-            case Form.SCHEMA_OR_BOOL:
+            case MessageForm.SCHEMA_OR_BOOL:
                 return False
         return None
 
@@ -200,17 +200,17 @@ class Message:
 SHARED = frozenset({"CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions"})
 
 
-class Table:
-    """All messages, by place and by kind.
+class MessageTable:
+    """All messages, by index and by kind.
 
     Raises
-        UnknownKind: from ``kind``: no protobuf message is known for it, as for every custom resource.
+        UnknownKind: ``kind`` knows no protobuf message for the kind, as for every custom resource.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: TableDocument) -> None:
         self._rows = document.messages
         self._kinds = document.kinds
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, MessageDefinition] = {}
 
     def __contains__(self, gvk: object) -> bool:
         return isinstance(gvk, GroupVersionKind) and self._place(gvk) is not None
@@ -218,13 +218,13 @@ class Table:
     def kinds(self) -> list[GroupVersionKind]:
         return [GroupVersionKind(*key.rsplit("/", 2)) for key in self._kinds]
 
-    def message(self, place: int) -> Message:
+    def message(self, place: int) -> MessageDefinition:
         found = self._messages.get(place)
         if found is None:
-            found = self._messages[place] = Message(self._rows[place], self)
+            found = self._messages[place] = MessageDefinition(self._rows[place], self)
         return found
 
-    def kind(self, gvk: GroupVersionKind) -> Message:
+    def kind(self, gvk: GroupVersionKind) -> MessageDefinition:
         place = self._place(gvk)
         if place is None:
             raise UnknownKind(
@@ -239,8 +239,8 @@ class Table:
 
 
 @cache
-def table() -> Table:
-    """Kubernetes' own kinds."""
-    # The gzip module costs more to import than the document costs to read.
+def table() -> MessageTable:
+    """Return the table of Kubernetes' own kinds."""
+    # Importing the gzip module costs more than reading the document.
     data = zlib.decompress(Path(__file__).with_name(DOCUMENT).read_bytes(), wbits=zlib.MAX_WBITS | 16)
-    return Table(msgspec.json.decode(data, type=Document))
+    return MessageTable(msgspec.json.decode(data, type=TableDocument))

@@ -1,4 +1,4 @@
-"""Protobuf's encoding below messages: varints, and flat messages read without a table.
+"""Protobuf's wire format below messages: varints, and flat messages that are decoded without a table.
 
 Source: protocol buffers' encoding guide.
 """
@@ -11,14 +11,14 @@ from kubeloop.meta.errors import DecodeError, KubeloopError
 
 
 class EncodeError(KubeloopError, ValueError):
-    """A JSON tree that protobuf cannot say: an unknown field, or a value of another type."""
+    """A JSON tree cannot be encoded in protobuf: it has an unknown field, or a value of another type."""
 
 
 _BITS = (1 << 64) - 1
 
 
 def varint(value: int) -> bytes:
-    """A number on the wire; negative ones in two's complement of 64 bits."""
+    """Encode a number; negative numbers in two's complement of 64 bits."""
     if 0 <= value < 128:
         return bytes((value,))
     value &= _BITS
@@ -31,10 +31,10 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number of 64 bits, and where it ends.
+    """Decode an unsigned number of 64 bits; return it and the index after it.
 
     Raises:
-        DecodeError: more than ten bytes.
+        DecodeError: the number has more than ten bytes.
         IndexError: the data ends before the number does.
     """
     first = data[at]
@@ -42,7 +42,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def rest_of_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """The number whose first byte, 128 or above, was read already. Raises as ``read_varint``."""
+    """Decode a number whose first byte, 128 or above, was read already. Raises as ``read_varint``."""
     value = first & 127
     for shift in range(7, 70, 7):
         byte = data[at]
@@ -54,13 +54,13 @@ def rest_of_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def signed(number: int, bits: int) -> int:
-    """Two's complement."""
+    """Convert from two's complement."""
     number &= (1 << bits) - 1
     return number - (1 << bits) if number >> (bits - 1) else number
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a JSON value, never the value: it may be secret."""
+    """Name the kind of a JSON value, never the value: it may be secret."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -73,10 +73,10 @@ def kind_of(value: Any) -> str:
 
 
 class FlatFields:
-    """A message of numbers and byte strings; of a repeated field the last value counts.
+    """A message of numbers and byte strings; the last value of a repeated field counts.
 
     Raises
-        DecodeError: truncated or of a wrong wire type; the text names the message.
+        DecodeError: the bytes are truncated or of a wrong wire type; the text names the message.
     """
 
     def __init__(self, name: str, data: bytes, at: int = 0) -> None:
@@ -112,5 +112,5 @@ class FlatFields:
         return self._bytes.get(number, b"")
 
     def text(self, number: int) -> str:
-        """Bytes that are no UTF-8 become U+FFFD, as Go prints them in JSON."""
+        """Return a field as text; bytes that are not UTF-8 become U+FFFD, as Go prints them in JSON."""
         return str(self.bytes(number), "utf-8", "replace")

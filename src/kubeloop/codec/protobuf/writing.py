@@ -1,7 +1,7 @@
-"""From JSON trees to protobuf, one message at a time; fields in the order of their numbers, maps in the order of their keys.
+"""Encodes JSON trees as protobuf messages; fields in the order of their numbers, maps in the order of their keys.
 
-What Go writes without need, zero values of plain fields, is left out: readers take absence for zero. How a field is written is worked out
-once for each message of the table, since every read and watch of a Go client comes by here.
+Zero values of plain fields, which Go writes without need, are left out: readers take absence for zero. The writer of a field is chosen
+once for each message of the table, because every read and watch of a Go client uses it.
 """
 
 from __future__ import annotations
@@ -15,59 +15,59 @@ from typing import Any
 
 from kubeloop.codec.protobuf.reading import DEEPEST
 from kubeloop.codec.protobuf.special import SPECIAL_WRITERS, schema_fields
-from kubeloop.codec.protobuf.table import Count, Field, Form, Message, Scalar
+from kubeloop.codec.protobuf.table import Count, MessageDefinition, MessageField, MessageForm, Scalar
 from kubeloop.codec.protobuf.wire import EncodeError, kind_of, varint
 from kubeloop.types import JSONObject
 
-#: Makes bytes of a value that lies so many messages deep. Raises EncodeError, or ValueError and TypeError for JSON that does not fit.
+#: Encodes a value at the given depth of nested messages. Raises EncodeError, or ValueError and TypeError for JSON that does not fit.
 _Write = Callable[[Any, int], bytes]
 
-#: Protobuf has no place for what a nested object says it is; Go loses it too.
+#: Protobuf has no field for the type of a nested object; Go loses it too.
 _TYPE_META = frozenset({"apiVersion", "kind"})
 _DOUBLE = struct.Struct("<d")
-#: Most sizes that there are, as they are written.
+#: The most frequent sizes, encoded in advance.
 _SIZES = tuple(varint(size) for size in range(2048))
 _number_of = itemgetter(0)
 
 
-def write_message(message: Message, value: Any, depth: int = 0) -> bytes:
-    """The bytes of a message, from its JSON.
+def write_message(message: MessageDefinition, value: Any, depth: int = 0) -> bytes:
+    """Encode a message from its JSON.
 
     Raises:
-        EncodeError: an unknown field, or a value of another type; the text names message and field.
+        EncodeError: the JSON has an unknown field, or a value of another type; the text names message and field.
     """
     return _writer(message)(value, depth)
 
 
 @cache
-def _writer(message: Message) -> _Write:
+def _writer(message: MessageDefinition) -> _Write:
     if message.is_object:
         return lambda value, depth: _write_fields(message, value, depth)
     special = SPECIAL_WRITERS.get(message.form)
     if special is not None:
         return lambda value, _: special(value)
-    if message.form == Form.LIST:
+    if message.form == MessageForm.LIST:
         return lambda value, depth: _write_fields(message, {"items": value}, depth)
     return lambda value, depth: _write_fields(message, schema_fields(message.form, value), depth)
 
 
 @cache
-def _fields(message: Message) -> dict[str, tuple[int, _Write | None, Field]]:
-    """By JSON name: number and writer, key included; no writer for fields of an inlined message."""
+def _fields(message: MessageDefinition) -> dict[str, tuple[int, _Write | None, MessageField]]:
+    """Return number and writer (key included) of each field by JSON name; fields of an inlined message have no writer."""
     return {
         name: (field.number, None if field.count == Count.INLINE else _field_writer(field), field)
         for name, field in message.by_name.items()
     }
 
 
-def _write_fields(message: Message, tree: Any, depth: int) -> bytes:
+def _write_fields(message: MessageDefinition, tree: Any, depth: int) -> bytes:
     if depth > DEEPEST:
         raise EncodeError(f"{message.name}: messages nest more than {DEEPEST} deep")
     if not isinstance(tree, dict):
         raise EncodeError(f"expected an object, not {kind_of(tree)}")
     known = _fields(message)
     parts: list[tuple[int, bytes]] = []
-    inlined: dict[int, tuple[Field, JSONObject]] = {}
+    inlined: dict[int, tuple[MessageField, JSONObject]] = {}
     for name, value in tree.items():
         if value is None:
             continue
@@ -95,10 +95,10 @@ def _write_fields(message: Message, tree: Any, depth: int) -> bytes:
 
 
 class _Placed(EncodeError):
-    """Names message and field already."""
+    """An error whose text names message and field already."""
 
 
-def _field_writer(field: Field) -> _Write:
+def _field_writer(field: MessageField) -> _Write:
     one = _one_writer(field)
     if field.count == Count.ONE:
         return one
@@ -121,7 +121,7 @@ def _field_writer(field: Field) -> _Write:
     return write_map
 
 
-def _one_writer(field: Field) -> _Write:
+def _one_writer(field: MessageField) -> _Write:
     key = varint(field.key)
     if field.wire == 2:
         content = _content_writer(field)
@@ -137,15 +137,15 @@ def _one_writer(field: Field) -> _Write:
     return write_double
 
 
-def _content_writer(field: Field) -> _Write:
-    """What comes with a length."""
+def _content_writer(field: MessageField) -> _Write:
+    """Return the writer of a field with a length prefix."""
     if field.type == Scalar.STRING:
         return _write_text
     inner = field.message
     if inner is None:
         return lambda value, _: b"" if value is None else base64.b64decode(value, validate=True)
     if inner.is_object:
-        # Not looked up before it is needed: messages hold one another.
+        # The message is resolved at the first use, because messages refer to one another.
         return lambda value, depth: _write_fields(inner, inner.empty() if value is None else value, depth + 1)
     return lambda value, depth: _writer(inner)(inner.empty() if value is None else value, depth + 1)
 

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions from Python classes: found, rendered, checked as a server would, written as YAML."""
+"""CustomResourceDefinitions from Python classes: discovery of classes, rendering, validation as by a server, YAML."""
 
 from kubeloop.codegen.crd.checking import check_definition, version_warnings
 from kubeloop.codegen.crd.classes import classes_at

@@ -1,4 +1,4 @@
-"""Checks a rendered definition as a server does, before anybody applies it; each fault is put down to a class and a field."""
+"""Validates a rendered definition as a server does, before it is applied; each fault names a class and a field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEP = re.compile(r"\.properties\[([^\]]+)\]|\.(items|additionalProperties)\b(?
 
 
 def check_definition(definition: Definition) -> list[str]:
-    """What a server would refuse, one line for each fault: ``module.Class.field: fault``.
+    """Return the faults for which a server would refuse the definition, one line each: ``module.Class.field: fault``.
 
     CEL rules are compiled and their cost is estimated.
     """
@@ -31,7 +31,7 @@ def check_definition(definition: Definition) -> list[str]:
 
 
 def version_warnings(definition: Definition) -> list[str]:
-    """Fields that one served version declares and another does not, one line for each, where no webhook converts.
+    """Return fields that one served version declares and another does not, one line each, where no webhook converts.
 
     A server accepts such a definition. A write in the other version drops the field, and while field managers use both versions, a
     server-side apply of the field is answered with 500 ``field not declared in schema``.
@@ -52,7 +52,7 @@ def version_warnings(definition: Definition) -> list[str]:
 
 
 def _undeclared(schema: JSONObject, other: JSONObject, path: str) -> Iterator[str]:
-    """Paths of the outermost fields of ``schema`` that ``other`` would prune."""
+    """Yield the paths of the outermost fields of ``schema`` that ``other`` would prune."""
     if other.get("x-kubernetes-preserve-unknown-fields"):
         return
     declared = other.get("properties") or {}
@@ -98,7 +98,7 @@ def _blamed(definition: Definition, path: str) -> str:
 
 
 def _inside(hint: Any) -> Any:
-    """The element type of a list or map."""
+    """Return the element type of a list or map."""
     for one in _members(hint):
         if typing.get_origin(one) in (list, dict):
             return typing.get_args(one)[-1]

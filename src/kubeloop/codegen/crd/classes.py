@@ -1,4 +1,4 @@
-"""Finds the custom kinds that a target names: ``package.module:Class``, a module, or a package with all of its modules."""
+"""Finds the custom kinds of a target: ``package.module:Class``, a module, or a package with all of its modules."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from kubeloop.meta.resource import Resource
 
 
 def classes_at(target: str) -> list[type[Resource]]:
-    """The ``@custom_resource`` classes of a target, in the order of their definition. Imports the module, from the working directory too.
+    """Return the ``@custom_resource`` classes of a target, in the order of their definition. Imports the module, also from the working
+    directory.
 
     Raises:
-        ConfigError: no such module or class, it fails while it is imported, or there is no custom kind in it.
+        ConfigError: there is no such module or class, it fails during import, or it contains no custom kind.
     """
     name, colon, path = target.partition(":")
     module = imported(name, target)
@@ -33,10 +34,10 @@ def classes_at(target: str) -> list[type[Resource]]:
 
 
 def imported(name: str, target: str) -> ModuleType:
-    """The module ``name``, from the working directory too; ``target`` is what the user wrote, for messages.
+    """Import the module ``name``, also from the working directory; ``target`` is the user's text, for messages.
 
     Raises:
-        ConfigError: there is none, or it fails while it is imported.
+        ConfigError: there is no such module, or it fails during import.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -54,7 +55,7 @@ def imported(name: str, target: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(f"{target}: no module {error.name} here or on PYTHONPATH") from None
         raise ConfigError(f"{target}: cannot be imported: {error}") from error
-    except Exception as error:  # whatever the user's module raises
+    except Exception as error:  # any error of the user's module
         raise ConfigError(f"{target}: cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -98,7 +99,7 @@ def _named(module: ModuleType, path: str, target: str) -> type[Resource]:
 
 
 def _declares(value: Any, module: str) -> bool:
-    """A kind of its own, defined there rather than imported."""
+    """Whether the value is a kind that the module defines rather than imports."""
     if not (isinstance(value, type) and issubclass(value, Resource) and value.__module__ == module):
         return False
     info = value.__dict__.get("__kind_info__")

@@ -1,4 +1,4 @@
-"""Classes to the documents of CustomResourceDefinitions: one for each group and plural, its versions from one class each."""
+"""Converts classes to CustomResourceDefinitions: one per group and plural, each version from one class."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSION = re.compile(r"^v(\d+)(?:(alpha|beta)(\d+))?$")
 
 
 class Definition(NamedTuple):
-    """``classes`` in the order of the document's versions."""
+    """A rendered definition. ``classes`` are in the order of the document's versions."""
 
     document: JSONObject
     classes: tuple[type[Resource], ...]
@@ -32,10 +32,11 @@ class Definition(NamedTuple):
 
 
 def definitions_of(classes: Iterable[type[Resource]], *, descriptions: bool = True) -> list[Definition]:
-    """A definition for each kind among ``classes``, by name; versions newest and most stable first, as discovery ranks them.
+    """Return a definition for each kind among ``classes``, by name; versions newest and most stable first, as discovery ranks them.
 
     Raises:
-        ConfigError: classes of one kind contradict each other, none or several of them is stored, a type has no schema; names the class.
+        ConfigError: classes of one kind contradict each other, none or several of them is stored, or a type has no schema; the text names
+        the class.
     """
     kinds: dict[GroupResource, list[type[Resource]]] = {}
     for cls in classes:
@@ -44,7 +45,7 @@ def definitions_of(classes: Iterable[type[Resource]], *, descriptions: bool = Tr
 
 
 def to_yaml(definitions: Iterable[Definition]) -> str:
-    """All documents, ready for ``kubectl apply``."""
+    """Return all documents, ready for ``kubectl apply``."""
     return write_yaml(*(definition.document for definition in definitions))
 
 
@@ -144,7 +145,7 @@ def _scale(scale: Scale) -> JSONObject:
 
 
 def _rank(version: str) -> tuple[int, int, int, str]:
-    """Discovery's order: GA over beta over alpha, then higher numbers; other names last.
+    """Return the sort key of discovery's order: GA over beta over alpha, then higher numbers; other names last.
 
     Source: k8s.io/apimachinery pkg/version CompareKubeAwareVersionStrings.
     """

@@ -1,4 +1,4 @@
-"""Where models come from: files with OpenAPI documents or CustomResourceDefinitions, and live clusters."""
+"""Sources of models: files with OpenAPI documents or CustomResourceDefinitions, and live clusters."""
 
 from kubeloop.codegen.sources.files import Tell, read_files
 from kubeloop.codegen.sources.live import read_builtins, read_cluster

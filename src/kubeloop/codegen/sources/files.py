@@ -1,4 +1,4 @@
-"""Files and folders: OpenAPI v2 and v3 documents as JSON, CustomResourceDefinitions as YAML or JSON, in any mixture."""
+"""Reads files and folders: OpenAPI v2 and v3 documents as JSON, CustomResourceDefinitions as YAML or JSON, in any mixture."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _CRD: Final = "CustomResourceDefinition"
 
 
 def read_files(paths: Iterable[Path], tell: Tell = lambda _: None) -> ModelSource:
-    """Everything that the files, or the files of folders at any depth, say about kinds. Documents of other kinds are passed over.
+    """Read the definitions of all kinds in the files, or in folders at any depth. Documents of other kinds are skipped.
 
-    ``tell`` is given a line for each file. A kind that both a CustomResourceDefinition and an OpenAPI document describe is the former's.
+    ``tell`` receives a line for each file. For a kind in both a CustomResourceDefinition and an OpenAPI document, the former counts.
 
     Raises:
-        ConfigError: a file cannot be read, or nothing in it describes a kind; the message names it.
+        ConfigError: a file cannot be read, or no file describes a kind; the message names it.
     """
     documents = OpenApi()
     crds = ModelSource()
@@ -46,17 +46,17 @@ def read_files(paths: Iterable[Path], tell: Tell = lambda _: None) -> ModelSourc
 
 
 class OpenApi:
-    """OpenAPI documents of one server, read one by one."""
+    """Collects OpenAPI documents of one server."""
 
     def __init__(self) -> None:
         self._older: dict[str, JSONObject] = {}
         self._newer: dict[str, JSONObject] = {}
         self._paths: JSONObject = {}
 
-    def add(self, tree: JSONObject, where: str) -> bool:
-        """Whether ``tree`` is a document of version 2 or 3, or several of version 3 by path; then it is taken in."""
+    def add(self, tree: JSONObject, source: str) -> bool:
+        """Add ``tree`` if it is a document of version 2 or 3, or several of version 3 by path; return whether it is."""
         if "swagger" in tree:
-            self._older.update(openapi.definitions_v2(tree, where, descriptions=True))
+            self._older.update(openapi.definitions_v2(tree, source, descriptions=True))
             self._paths.update(tree.get("paths", {}))
             return True
         documents = (
@@ -89,7 +89,7 @@ def _trees(file: Path) -> Iterator[JSONObject]:
 
 
 def _take(tree: JSONObject, where: str, documents: OpenApi, crds: ModelSource) -> int:
-    """How many kinds' descriptions a document holds; lists are looked into."""
+    """Add the kinds of a document, also in lists; return their number."""
     if tree.get("kind") == _CRD:
         if tree.get("apiVersion") != "apiextensions.k8s.io/v1":
             raise ConfigError(f"{where}: {_CRD} of {tree.get('apiVersion')}; Kubernetes serves apiextensions.k8s.io/v1 only, convert it")

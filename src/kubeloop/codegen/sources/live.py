@@ -1,4 +1,4 @@
-"""A live cluster: its CustomResourceDefinitions, and by discovery and OpenAPI v3 the kinds of other API servers behind it."""
+"""Reads a live cluster: its CustomResourceDefinitions, and the kinds of its aggregated API servers from discovery and OpenAPI v3."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 
 
 async def read_cluster(kubeconfig: Path | None, context: str | None, tell: Tell = lambda _: None) -> ModelSource:
-    """The kinds that a cluster serves beyond Kubernetes' own. ``tell`` is given a line for each thing that is asked.
+    """Return the kinds that a cluster serves beyond Kubernetes' own. ``tell`` receives a line for each request.
 
-    Who may not list CustomResourceDefinitions gets custom kinds from OpenAPI v3, which says all but defaults' nulls, columns and scale.
+    Without permission to list CustomResourceDefinitions, custom kinds come from OpenAPI v3, which lacks null defaults, columns and scale.
 
     Raises:
-        ConfigError: no usable kubeconfig or context, or an answer that is not what Kubernetes answers.
+        ConfigError: no usable kubeconfig or context, or a malformed response.
         ApiError, TransportError: the server refused or cannot be reached.
     """
     config = load_config(kubeconfig, context)
@@ -41,7 +41,7 @@ async def read_cluster(kubeconfig: Path | None, context: str | None, tell: Tell 
 
 
 async def read_builtins(kubeconfig: Path | None, context: str | None, tell: Tell = lambda _: None) -> Schemas:
-    """The schemas of all of a cluster's kinds, Kubernetes' own among them.
+    """Return the schemas of all kinds of a cluster, including Kubernetes' own.
 
     Raises:
         ConfigError, ApiError, TransportError: as ``read_cluster``.
@@ -84,7 +84,7 @@ async def _others(transport: Transport, known: set[GroupVersion], tell: Tell) ->
 
 
 async def _documents(transport: Transport, known: set[GroupVersion], tell: Tell) -> JSONObject:
-    """OpenAPI v3 documents of all group versions but ``known``, by path."""
+    """Return the OpenAPI v3 documents of all group versions but ``known``, by path."""
     index = (await _get(transport, "/openapi/v3")).get("paths") or {}
     documents: JSONObject = {}
     for path, entry in sorted(index.items()):
@@ -102,7 +102,7 @@ async def _documents(transport: Transport, known: set[GroupVersion], tell: Tell)
 
 
 async def _document(transport: Transport, url: str) -> JSONObject | None:
-    """None if what it described is gone: kube-apiserver answers that with an empty 200 for a moment, and then with 404."""
+    """Return a document; None if its group version is gone: kube-apiserver then returns an empty 200 for a moment, and later 404."""
     try:
         response = await transport.request("GET", url)
     except NotFound:
@@ -111,7 +111,7 @@ async def _document(transport: Transport, url: str) -> JSONObject | None:
 
 
 def _group_version(path: str) -> GroupVersion | None:
-    """Of ``apis/apps/v1`` and ``api/v1``; None for documents of anything else (``version``, ``apis``)."""
+    """Return the group version of ``apis/apps/v1`` and ``api/v1``; None for other documents (``version``, ``apis``)."""
     match path.split("/"):
         case ["apis", group, version]:
             return GroupVersion(group, version)

@@ -1,4 +1,4 @@
-"""Typed models of custom kinds and of other servers' kinds, with everything that their schemas say."""
+"""Typed models of custom kinds and of other servers' kinds, with all facts of their schemas."""
 
 from kubeloop.codegen.typed.docs import Docs
 from kubeloop.codegen.typed.formatting import same

@@ -1,4 +1,4 @@
-"""Descriptions as docstrings: bounded, wrapped, and safe whatever they hold."""
+"""Converts descriptions to docstrings: bounded, wrapped, and safe for any text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _WIDTH = 100
 
 
 def docstring(description: str, docs: Docs, indent: int) -> list[str]:
-    """Lines of a docstring, indented; none for no description. ``short`` is the first paragraph, cut at a word after 300 characters."""
+    """Return the lines of a docstring, indented; none for an empty description. ``short`` is the first paragraph, cut at a word after 300
+    characters.
+    """
     said = paragraphs(description) if docs != "none" else ""
     if docs == "short":
         said = textwrap.shorten(said.partition("\n\n")[0], _SHORT, placeholder=" ...")

@@ -1,6 +1,6 @@
-"""A field of a class: its annotation with markers, its default, its docstring.
+"""Renders a field of a class: its annotation with markers, its default, its docstring.
 
-Required fields of custom kinds have no default. Other defaults are the server's where Python can hold them (they are not sent), else empty.
+Required fields of custom kinds have no default. Other defaults are the server's if Python can express them (they are not sent), else empty.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kubeloop.codegen.naming import camel_case
 from kubeloop.codegen.typed.docs import Docs, docstring
 from kubeloop.codegen.typed.literals import literal, text
 from kubeloop.codegen.typed.markers import markers
-from kubeloop.codegen.typed.types import Names, PyType, TypeReader
+from kubeloop.codegen.typed.types import PyType, TypeNames, TypeReader
 from kubeloop.meta.quantity import Quantity
 from kubeloop.types import JSONObject
 
@@ -20,8 +20,8 @@ _FOREIGN: Final = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key"
 _EMPTY: Final = {"str": '""', "int": "0", "float": "0.0", "bool": "False", "bytes": 'b""'}
 
 
-class Default(NamedTuple):
-    """Source of a Python default; empty for none. ``factory``: it is called. ``implied``: it tells the server's default by itself."""
+class PythonDefault(NamedTuple):
+    """Source of a Python default; empty for none. ``factory``: it is called. ``implied``: it determines the server's default too."""
 
     source: str = ""
     factory: bool = False
@@ -29,15 +29,15 @@ class Default(NamedTuple):
 
 
 class FieldWriter:
-    """Writes fields of one module."""
+    """Renders the fields of one module."""
 
-    def __init__(self, names: Names, docs: Docs) -> None:
+    def __init__(self, names: TypeNames, docs: Docs) -> None:
         self._names = names
         self._docs = docs
         self._types = TypeReader(names, self.annotated)
 
     def annotated(self, node: JSONObject) -> str:
-        """Type of an element of a list or map, with its markers."""
+        """Return the type of an element of a list or map, with its markers."""
         found = self._types.read(node)
         seen = self._seen(node)
         none = seen.get("nullable") is True and found.form != "any"
@@ -49,9 +49,20 @@ class FieldWriter:
         return self._with(found.text, extra) + (" | None" if none else "")
 
     def field(self, name: str, wire: str, node: JSONObject, *, required: bool, strict: bool) -> list[str]:
-        """Lines of a field, indented by four."""
+        """Return the lines of a field, indented by four.
+
+        Args:
+            name: The attribute.
+            wire: The wire name.
+            node: The schema of the field.
+            required: Whether the schema requires it.
+            strict: Whether required fields have no Python default.
+
+        Returns:
+            Lines of source.
+        """
         if not strict and "default" in node and node["default"] in ({}, "", 0, False):
-            # OpenAPI v3 gives a zero default to what Go holds by value and always writes.
+            # OpenAPI v3 gives a zero default to fields that Go holds by value and always writes.
             node, required = {key: value for key, value in node.items() if key != "default"}, True
         found = self._types.read(node)
         default = self._default(node, found, required=required, strict=strict)
@@ -60,7 +71,7 @@ class FieldWriter:
         if default.implied:
             seen.pop("default", None)
         if none and not default.source and found.form != "any":
-            seen.pop("nullable", None)  # a required field that may be None says so itself
+            seen.pop("nullable", None)  # a required field that may be None is nullable by its type
         extra = markers(seen, self._said(node, found), found.text)
         if strict and required and default.source:
             extra.insert(0, "declare.Required()")
@@ -86,28 +97,28 @@ class FieldWriter:
                 self._names.symbol("kubeloop", "declare")
         return f"{self._names.symbol('typing', 'Annotated')}[{type_text}, {', '.join(extra)}]"
 
-    def _default(self, node: JSONObject, found: PyType, *, required: bool, strict: bool) -> Default:
+    def _default(self, node: JSONObject, found: PyType, *, required: bool, strict: bool) -> PythonDefault:
         if "default" in node and node["default"] is not None and found.form == "scalar":
             return self._of_server(node["default"], found.text)
         if strict and required and not ("default" in node and found.form != "scalar"):
-            return Default()
+            return PythonDefault()
         if found.form in ("list", "map") or (found.form == "free" and required):
-            return Default("list" if found.form == "list" else "dict", factory=True)
+            return PythonDefault("list" if found.form == "list" else "dict", factory=True)
         if found.form in ("free", "any") or not (required and not strict):
-            return Default("None")
+            return PythonDefault("None")
         return self._by_value(found)
 
-    def _by_value(self, found: PyType) -> Default:
-        """What stands for a required field of a Go type that nobody set."""
+    def _by_value(self, found: PyType) -> PythonDefault:
+        """Return the default of a required by-value field of a Go type."""
         if found.form == "struct":
-            return Default(found.text, factory=True)
+            return PythonDefault(found.text, factory=True)
         if found.text == self._names.spelt("kubeloop.meta", "Quantity"):
-            return Default(found.text, factory=True)
-        return Default(_EMPTY.get(found.text, "None"))
+            return PythonDefault(found.text, factory=True)
+        return PythonDefault(_EMPTY.get(found.text, "None"))
 
-    def _of_server(self, value: Any, type_text: str) -> Default:
+    def _of_server(self, value: Any, type_text: str) -> PythonDefault:
         if type_text.endswith("]"):  # Literal
-            return Default(literal(value), implied=True) if literal(value) in _choices(type_text) and value else Default("None")
+            return PythonDefault(literal(value), implied=True) if literal(value) in _choices(type_text) and value else PythonDefault("None")
         fits = {
             "str": type(value) is str,
             "int": type(value) is int,
@@ -116,17 +127,17 @@ class FieldWriter:
             self._names.spelt("kubeloop.meta", "IntOrString"): type(value) in (int, str),
         }
         if fits.get(type_text):
-            return Default(literal(value), implied=bool(value))
+            return PythonDefault(literal(value), implied=bool(value))
         if type_text == self._names.spelt("kubeloop.meta", "Quantity") and _is_canonical(value):
-            return Default(f"{type_text}({text(value)})", implied=bool(Quantity(value)))
-        return Default("None")
+            return PythonDefault(f"{type_text}({text(value)})", implied=bool(Quantity(value)))
+        return PythonDefault("None")
 
-    def _may_be_none(self, node: JSONObject, found: PyType, default: Default, *, required: bool) -> bool:
+    def _may_be_none(self, node: JSONObject, found: PyType, default: PythonDefault, *, required: bool) -> bool:
         if default.source == "None":
             return True
         return bool(node.get("nullable")) and found.form in ("scalar", "struct", "free") and (required or not default.factory)
 
-    def _value(self, name: str, wire: str, default: Default) -> str:
+    def _value(self, name: str, wire: str, default: PythonDefault) -> str:
         arguments = []
         if default.source:
             arguments.append(f"default_factory={default.source}" if default.factory else f"default={default.source}")

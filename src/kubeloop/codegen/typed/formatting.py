@@ -1,4 +1,4 @@
-"""Generated text in ruff's format where ruff is installed; without it the text is as valid, with longer lines. ``same`` does not care."""
+"""Formats generated text with ruff if it is installed; without it lines are longer, but the text is as valid. ``same`` ignores format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LENGTH = 120
 
 
 def formatted(files: Mapping[str, str]) -> dict[str, str]:
-    """The same files, formatted all at once. Never fails for want of a formatter."""
+    """Return the same files, formatted in one run. Never fails without a formatter."""
     beside = Path(sys.executable).with_name("ruff")
     ruff = str(beside) if beside.exists() else shutil.which("ruff")
     if ruff is None:
@@ -31,11 +31,11 @@ def formatted(files: Mapping[str, str]) -> dict[str, str]:
         return {path: (folder / path).read_text(encoding="utf-8") for path in files}
 
 
-def same(one: str, other: str) -> bool:
-    """Whether two modules differ in nothing but format."""
-    if one == other:
+def same(left: str, right: str) -> bool:
+    """Whether two modules differ only in format."""
+    if left == right:
         return True
     try:
-        return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+        return ast.dump(ast.parse(left)) == ast.dump(ast.parse(right))
     except SyntaxError:
         return False

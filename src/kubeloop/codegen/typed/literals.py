@@ -1,4 +1,4 @@
-"""Python source of JSON values and of calls, as a formatter would write it."""
+"""Renders JSON values and calls as Python source, in a formatter's style."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ JSON = Any
 
 
 def literal(value: JSON) -> str:
-    """Source that evaluates to ``value``; texts in double quotes."""
+    """Return source that evaluates to ``value``; texts in double quotes."""
     if isinstance(value, str):
         return text(value)
     if isinstance(value, bool) or value is None:
@@ -26,7 +26,7 @@ def literal(value: JSON) -> str:
 
 
 def text(value: str) -> str:
-    """A string literal in double quotes, or in single ones where that saves escapes; raw never, so that nothing else changes."""
+    """Return a string literal in double quotes, or in single ones if that saves escapes; never raw."""
     if '"' in value and "'" not in value:
         inner = json.dumps(value, ensure_ascii=False)[1:-1].replace('\\"', '"')
         return f"'{_printable(inner)}'"
@@ -39,6 +39,6 @@ def _printable(inner: str) -> str:
 
 
 def call(name: str, *positional: str, **named: JSON) -> str:
-    """``name(positional..., key=literal...)``; arguments that are None are left out."""
+    """Return ``name(positional..., key=literal...)``; arguments that are None are left out."""
     said = [*positional, *(f"{key}={literal(value)}" for key, value in named.items() if value is not None)]
     return f"{name}({', '.join(said)})"

@@ -1,4 +1,6 @@
-"""What a type cannot say, as source of ``Annotated`` metadata: ``msgspec.Meta`` where it fits exactly, else markers of ``declare``."""
+"""Renders the schema rules that a type lacks as ``Annotated`` metadata: ``msgspec.Meta`` where it fits exactly, else markers of
+``declare``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from kubeloop.codegen.typed.literals import call, literal, text
 from kubeloop.types import JSONObject
 
 _DECLARE: Final = "declare"
-#: Wire name to ``Limits``' name.
+#: Wire name -> name in ``Limits``.
 _LIMITS: Final = {
     "minimum": "minimum",
     "maximum": "maximum",
@@ -44,15 +46,16 @@ _MOST_KEYS: Final = 4
 _INT64: Final = 2**63
 
 
-def markers(node: JSONObject, said: JSONObject, type_text: str) -> list[str]:
-    """Source of the markers that make ``said`` (what the type says) into ``node``. ``type_text`` decides what ``Meta`` can hold.
+def markers(node: JSONObject, derived: JSONObject, type_text: str) -> list[str]:
+    """Return the source of the markers that turn ``derived`` (derived from the type) into ``node``. ``type_text`` decides whether ``Meta``
+    fits.
 
     Guarantees
-        Applied to ``said`` in order they give exactly ``node``, descriptions aside.
+        Applied to ``derived`` in order they give exactly ``node``, descriptions aside.
     """
-    rest = {key: value for key, value in node.items() if key != "description" and said.get(key, _NOTHING) != value}
-    gone = [key for key in said if key not in node]
-    found = list(_markers(rest, gone, said, type_text))
+    rest = {key: value for key, value in node.items() if key != "description" and derived.get(key, _NOTHING) != value}
+    gone = [key for key in derived if key not in node]
+    found = list(_markers(rest, gone, derived, type_text))
     leftover: JSONObject = {**rest, **dict.fromkeys(gone)}
     if leftover:
         found.append(f"{_DECLARE}.Schema({literal(leftover)})")
@@ -63,7 +66,7 @@ _NOTHING: Final = object()
 
 
 def _markers(rest: JSONObject, gone: list[str], said: JSONObject, type_text: str) -> Iterator[str]:
-    """Takes out of ``rest`` and ``gone`` what it has said."""
+    """Yield markers, and remove their keywords from ``rest`` and ``gone``."""
     if said.get("type") == "object" and gone == ["x-kubernetes-preserve-unknown-fields"] and "additionalProperties" not in rest:
         gone.clear()
         yield f"{_DECLARE}.Pruned()"
@@ -109,7 +112,7 @@ def _list_type(rest: JSONObject, said: JSONObject) -> Iterator[str]:
 
 
 def _meta(rest: JSONObject, type_text: str) -> str:
-    """``msgspec.Meta`` for what it can hold of this type; a number is also checked before it is sent."""
+    """Return ``msgspec.Meta`` for the rules it supports for this type; a number is also checked before it is sent."""
     named: JSONObject = {}
     if type_text in ("int", "float"):
         for wire, strict, lower, upper in (("minimum", "exclusiveMinimum", "ge", "gt"), ("maximum", "exclusiveMaximum", "le", "lt")):
@@ -132,12 +135,12 @@ def _meta(rest: JSONObject, type_text: str) -> str:
 def _holds(bound: Any, type_text: str) -> bool:
     if type_text == "int":
         return type(bound) is int and -_INT64 <= bound < _INT64
-    # Servers compare whole numbers with fractional bounds in a way of their own: those bounds are theirs to keep.
+    # Servers compare whole numbers with fractional bounds in a special way: those bounds are left to the server.
     return type(bound) is int or (type(bound) is float and bound.is_integer())
 
 
 def _is_limit(wire: str, value: Any) -> bool:
-    """Zero, false and empty are no limits to ``Limits``, apart from bounds of 0 and lengths of 0."""
+    """Whether ``Limits`` takes the value: zero, false and empty are no limits, apart from bounds of 0 and lengths of 0."""
     if wire == "pattern":
         return isinstance(value, str) and bool(value)
     if wire.startswith("exclusive"):
@@ -146,7 +149,7 @@ def _is_limit(wire: str, value: Any) -> bool:
 
 
 def _is_common(pattern: Any) -> bool:
-    """Whether Python reads a pattern as Go does, as far as its syntax tells."""
+    """Whether Python and Go read a pattern alike, judged by its syntax."""
     if not isinstance(pattern, str) or not pattern or "[:" in pattern or "(?" in pattern or r"\C" in pattern or r"\Q" in pattern:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Renders one module: imports, then classes, each after those that it names where that can be."""
+"""Renders one module: imports, then classes, each after the classes that it names where possible."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kubeloop.codegen.typed.fields import FieldWriter
 from kubeloop.codegen.typed.literals import call, literal, text
 from kubeloop.codegen.typed.markers import markers
 from kubeloop.codegen.typed.source import OBJECT_META, ModelSource, references
-from kubeloop.codegen.typed.types import Names
+from kubeloop.codegen.typed.types import TypeNames
 from kubeloop.codegen.types import HAND_WRITTEN
 from kubeloop.codegen.write import MARK
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.types import JSONObject
 
 _COLUMN: Final = {"description": "description", "format": "format", "priority": "priority"}
-#: Written by those who apply a manifest, not by who wrote it.
+#: Annotations that belong to the installation of a manifest, not to its author.
 _NOT_OURS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 
 def crd_version(version: JSONObject) -> str:
-    """Source; empty where what holds by itself is all that is said. ``version["crd"]`` is the whole definition."""
+    """Return source; empty if all values are defaults. ``version["crd"]`` is the whole definition."""
     crd: JSONObject = version["crd"]
     spec = crd["spec"]
     said: list[str] = []
@@ -86,13 +86,13 @@ def _scale(scale: JSONObject) -> str:
 
 
 HEADER: Final = f'"""Typed models of {{what}}. {MARK}"""\n'
-#: What the generator sees of a struct without reading its fields.
+#: The view of a struct without its fields.
 _STRUCT: Final = ("type", "properties", "required", "x-kubernetes-group-version-kind", "x-kubernetes-selectable-fields")
 _WIDTH: Final = 100
 
 
 class ModuleWriter:
-    """One module while it is rendered. ``modules`` are the modules of all definitions that get a class, this one's own among them."""
+    """Renders one module. ``modules`` are the modules of all definitions with a class, including this one's."""
 
     def __init__(self, source: ModelSource, name: ModuleName, modules: Mapping[str, ModuleName], docs: Docs) -> None:
         self._source = source
@@ -102,10 +102,10 @@ class ModuleWriter:
         self._imports: dict[str, set[str]] = {}
         self._own: set[str] = set()
         self._taken: dict[str, str] = {}
-        self._fields = FieldWriter(Names(self._symbol, self._spelt, self._class_of), docs)
+        self._fields = FieldWriter(TypeNames(self._symbol, self._spelt, self._class_of), docs)
 
     def render(self, definitions: Iterable[str]) -> str:
-        """The module's text; the same for the same input."""
+        """Return the module's text; deterministic."""
         names = list(definitions)
         self._own = {class_name(name) for name in names}
         graph = {name: references(self._source.definitions[name]) for name in names}
@@ -121,14 +121,14 @@ class ModuleWriter:
 
         blocks = [
             lines(module for module in self._imports if module == "typing"),
-            # To users both are third-party packages.
+            # For users both are third-party packages.
             ("import msgspec\n" if uses_msgspec else "") + lines(module for module in self._imports if module.startswith("kubeloop")),
             lines(module for module in self._imports if module.startswith(".")),
         ]
         return "\n".join(block for block in blocks if block)
 
     def _spelt(self, module: str, name: str) -> str:
-        """A name of another module under a name that no class of this one has, and no other import."""
+        """Return an alias for a name of another module that no class or import of this module has."""
         local = f"_{name}" if name in self._own else name
         if self._taken.setdefault(local, module) != module:
             local = "".join(part.title().replace("_", "") for part in module.split(".") if part) + name
@@ -186,7 +186,7 @@ class ModuleWriter:
         return "Resource" if gvk is not None and metadata.get("$ref") == OBJECT_META else "Model"
 
     def _head(self, definition: str, node: JSONObject, gvk: GroupVersionKind | None) -> list[str]:
-        """What the class knows about itself."""
+        """Return the lines with the class's facts about its kind."""
         lines: list[str] = []
         if gvk is not None:
             lines += _assign("__kind_info__", self._kind_info(gvk))
@@ -213,7 +213,7 @@ class ModuleWriter:
         return markers({"type": "object", **rest}, {"type": "object"}, "struct")
 
     def _metadata(self, node: JSONObject) -> list[str]:
-        """Metadata of which the schema says more than that it is there."""
+        """Return the metadata field if its schema has rules."""
         said = (node.get("properties") or {}).get("metadata") or {}
         extra = markers(
             {key: value for key, value in said.items() if key != "$ref"}, {"type": "object"} if "type" in said else {}, "struct"
@@ -244,7 +244,7 @@ _OF_ALL: Final = ("apiVersion", "kind", "metadata")
 
 def _import(module: str, names: list[str]) -> str:
     plain, renamed = [name for name in names if " as " not in name], [name for name in names if " as " in name]
-    if renamed:  # each on a line of its own, as import sorters want them
+    if renamed:  # one per line, as import sorters require
         return (_import(module, plain) if plain else "") + "".join(f"from {module} import {name}\n" for name in renamed)
     line = f"from {module} import {', '.join(names)}\n"
     return line if len(line) <= _WIDTH else f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")\n"

@@ -1,4 +1,4 @@
-"""A package of models: a module for each group version and an index of kinds; or everything in one module."""
+"""Renders a package of models: a module per group version and an index of kinds; or everything in one module."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def find(gvk: GroupVersionKind) -> type[Resource] | None:
 
 
 def render_package(source: ModelSource, *, docs: Docs = "short") -> dict[str, str]:
-    """Source text by path below the package; sorted, and the same for the same source.
+    """Return source text by path below the package; sorted and deterministic.
 
     Raises:
-        ConfigError: there is nothing to write, or two group versions refer to each other.
+        ConfigError: there is no kind to write, or two group versions refer to each other.
     """
     names = _ours(source)
     modules = module_names(names)
@@ -59,10 +59,10 @@ def render_package(source: ModelSource, *, docs: Docs = "short") -> dict[str, st
 
 
 def render_module(source: ModelSource, name: str, *, docs: Docs = "short") -> str:
-    """All classes in one module called ``name``.
+    """Render all classes into one module called ``name``.
 
     Raises:
-        ConfigError: there is nothing to write, or two classes of one name (two versions of a kind).
+        ConfigError: there is no kind to write, or two classes have one name (two versions of a kind).
     """
     names = _ours(source)
     module = ModuleName(name, "")
@@ -83,7 +83,7 @@ def _ours(source: ModelSource) -> list[str]:
 
 
 def _refuse_circles(source: ModelSource, modules: Mapping[str, ModuleName]) -> None:
-    """Modules that import each other cannot be imported. Go's packages never do; other generators' may."""
+    """Refuse modules that import each other. Go's packages never do; those of other generators may."""
     graph: dict[ModuleName, set[ModuleName]] = {}
     for name, module in modules.items():
         others = {modules[ref] for ref in references(source.definitions[name]) if ref in modules}

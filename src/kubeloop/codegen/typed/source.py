@@ -1,4 +1,4 @@
-"""What models are rendered from: definitions with all that they say, the resources that serve them, what CRDs say beside schemas."""
+"""The input of the renderers: complete definitions, their resources, and the facts of CRDs beside schemas."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kubeloop.schema import ResourceInfo, builtin
 from kubeloop.schema.classes.known import definition_schema
 from kubeloop.types import JSONObject
 
-#: What stays with the field that a struct was lifted from; everything else is said of its class.
+#: Keywords that stay with the field when its struct becomes a class; all others move to the class.
 _OF_THE_FIELD: Final = ("default", "nullable")
-#: From the definition's name to where a struct stands.
+#: The path from the definition's name to a struct.
 Way = tuple[str, ...]
-#: Characters of a class name; of a longer one these last steps are kept.
+#: Maximum characters of a class name; a longer one is shortened to these last steps.
 _LONGEST: Final = 60
 _LAST: Final = 3
 _PLURAL_ES: Final = re.compile(r"(ss|x|z|ch|sh)es$")
@@ -28,9 +28,9 @@ _NO_PLURAL: Final = re.compile(r"(ss|us|is|as)$|^s$")
 
 
 def lift(definitions: dict[str, JSONObject], stays: Callable[[JSONObject], bool] = lambda _: False) -> dict[str, JSONObject]:
-    """All definitions, with references for structs in place: ``spec`` of Widget becomes ``WidgetSpec``, its ``ports`` ``WidgetSpecPort``.
+    """Replace inline structs by references to new definitions: ``spec`` of Widget becomes ``WidgetSpec``, its ``ports`` ``WidgetSpecPort``.
 
-    ``stays`` tells of structs that are left in place, since a class for them is known.
+    ``stays`` returns True for structs that stay inline, because a class for them exists.
     """
     lifted: dict[str, JSONObject] = {}
 
@@ -57,7 +57,7 @@ def lift(definitions: dict[str, JSONObject], stays: Callable[[JSONObject], bool]
     own: dict[str, JSONObject] = {}
     for name, definition in definitions.items():
         properties = dict(definition.get("properties") or {})
-        # What a kind says of its metadata stays in place: there is a class for that.
+        # Rules for a kind's metadata stay inline: metadata has a class.
         metadata = {"metadata": properties.pop("metadata")} if "metadata" in properties else {}
         own[name] = visit({**definition, "properties": properties} if metadata else definition, (name,))
         if metadata:
@@ -66,7 +66,7 @@ def lift(definitions: dict[str, JSONObject], stays: Callable[[JSONObject], bool]
 
 
 def _name(way: Way) -> str:
-    """The kind and the whole way; of a long one only its last steps."""
+    """Return the class name of the kind and its whole path, or only of the last steps of a long path."""
     whole = "".join(way)
     if len(whole.rpartition(".")[2]) <= _LONGEST:
         return whole
@@ -74,19 +74,19 @@ def _name(way: Way) -> str:
 
 
 def _free(name: str, *taken: Container[str]) -> str:
-    """The name itself, or with the first number from 2 on that nobody has."""
+    """Return the name itself, or the name with the first free number from 2 on."""
     numbered = (name if number == 1 else f"{name}{number}" for number in itertools.count(1))
     return next(one for one in numbered if not any(one in names for names in taken))
 
 
 def _title(wire: str) -> str:
-    """``hostAliases`` as a part of a class name."""
+    """Convert ``hostAliases`` to a part of a class name."""
     parts = re.split(r"[\W_]+", wire)
     return "".join(part[:1].upper() + part[1:] for part in parts)
 
 
 def _item(name: str) -> str:
-    """One of ``...Ports``: ``...Port``. A name that is no plural gets ``Item``."""
+    """Return the singular: ``...Ports`` gives ``...Port``. A name that is not a plural gets ``Item``."""
     if name.endswith("ies") and len(name) > 4:
         return f"{name[:-3]}y"
     if _PLURAL_ES.search(name):
@@ -98,16 +98,17 @@ def _item(name: str) -> str:
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
-#: Where structs are looked for that custom kinds borrow.
+#: Where the structs are defined that custom kinds reuse.
 _WELL_KNOWN: Final = ("io.k8s.api.core.v1.", "io.k8s.apimachinery.pkg.apis.meta.v1.")
 _NOT_NESTED: Final = (OBJECT_META,)
 
 
 @dataclass(slots=True)
 class ModelSource:
-    """``definitions``: by name, references bare, structs lifted. ``strict``: those whose required fields have no default in Python.
+    """Input for models. ``definitions``: by name, references bare, structs lifted. ``strict``: definitions whose required fields have no
+    default.
 
-    ``crds``: definition name to what its version says in its CRD, beside ``"crd"``: what the whole CRD says.
+    ``crds``: definition name -> its version in the CRD, and under ``"crd"`` the whole CRD.
     """
 
     definitions: dict[str, JSONObject] = field(default_factory=dict)
@@ -117,7 +118,7 @@ class ModelSource:
     strict: set[str] = field(default_factory=set)
 
     def add(self, other: ModelSource) -> None:
-        """Everything of ``other`` too; where both know a definition, ``other`` wins."""
+        """Add everything of ``other``, which takes precedence for definitions in both."""
         self.definitions.update(other.definitions)
         self.resources.update(other.resources)
         self.kinds.update(other.kinds)
@@ -125,7 +126,7 @@ class ModelSource:
         self.strict |= other.strict
 
     def within(self, groups: Iterable[str]) -> ModelSource:
-        """Only the kinds of these groups and what they refer to.
+        """Return only the kinds of these groups and the definitions they refer to.
 
         Raises:
             ConfigError: a group has no kind here.
@@ -151,13 +152,13 @@ class ModelSource:
         )
 
     def ours(self) -> list[str]:
-        """Definitions that get a class here: those that kubeloop has none for."""
+        """Return the definitions that need a class here, because kubeloop has none."""
         known = builtin()
         return [name for name in self.definitions if name not in HAND_WRITTEN and name not in INLINE and name not in known]
 
 
 def references(node: JSONObject) -> set[str]:
-    """Names of the definitions that a node refers to."""
+    """Return the names of the definitions that a node refers to."""
     found = {node["$ref"]} if "$ref" in node else set()
     for child in node.get("properties", {}).values():
         found |= references(child)
@@ -167,11 +168,11 @@ def references(node: JSONObject) -> set[str]:
     return found
 
 
-def source_of_crd(crd: JSONObject, where: str) -> ModelSource:
-    """The versions of a CustomResourceDefinition (apiextensions.k8s.io/v1), served or not.
+def source_of_crd(crd: JSONObject, source: str) -> ModelSource:
+    """Return the versions of a CustomResourceDefinition (apiextensions.k8s.io/v1), served or not.
 
     Raises:
-        ConfigError: it is none, or of a version that Kubernetes no longer serves; ``where`` names its file.
+        ConfigError: it is no such definition, or of a version that Kubernetes no longer serves; ``source`` names its file.
     """
     try:
         spec, name = crd["spec"], crd["metadata"]["name"]
@@ -180,9 +181,9 @@ def source_of_crd(crd: JSONObject, where: str) -> ModelSource:
         for version in versions:
             _add_version(found, crd, group, names, version)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{where}: a CustomResourceDefinition without {error}; expected one of apiextensions.k8s.io/v1") from error
+        raise ConfigError(f"{source}: a CustomResourceDefinition without {error}; expected one of apiextensions.k8s.io/v1") from error
     if not found.definitions:
-        raise ConfigError(f"{where}: {name} has no version with a schema")
+        raise ConfigError(f"{source}: {name} has no version with a schema")
     return found
 
 
@@ -209,10 +210,10 @@ def _add_version(found: ModelSource, crd: JSONObject, group: str, names: JSONObj
 
 
 def source_of_definitions(definitions: dict[str, JSONObject], resources: Iterable[ResourceInfo]) -> ModelSource:
-    """Definitions of OpenAPI documents, normal (``openapi.normal``) but with descriptions.
+    """Return normal definitions of OpenAPI documents (``openapi.normal``), but with descriptions.
 
-    Kinds whose structs are all written in place came from a CustomResourceDefinition: their required fields must be given.
-    Other required fields are Go's by-value fields: empty when they are not given. Lists of kinds get no class: ``client.list`` is typed.
+    Kinds whose structs are all inline came from a CustomResourceDefinition: their required fields must be given.
+    Other required fields are Go's by-value fields: empty by default. Lists of kinds get no class: ``client.list`` is typed.
     """
     kinds: dict[str, GroupVersionKind] = {}
     inline: dict[str, JSONObject] = {}
@@ -234,12 +235,12 @@ def _is_list(node: JSONObject) -> bool:
 
 
 def is_known(node: JSONObject) -> bool:
-    """Whether a struct that is written in place is one of Kubernetes' own."""
+    """Whether an inline struct is one of Kubernetes' own."""
     return known_struct(node) is not None
 
 
 def known_struct(node: JSONObject) -> str | None:
-    """The one definition of core/v1 or meta/v1 that says exactly what ``node`` says, descriptions aside; None if none or several do."""
+    """Return the only definition of core/v1 or meta/v1 that equals ``node``, descriptions aside; None if none or several do."""
     properties = node.get("properties")
     if not properties or "$ref" in node:
         return None
@@ -265,13 +266,13 @@ def _by_properties() -> dict[frozenset[str], list[str]]:
 def _of_definition(name: str) -> JSONObject | None:
     try:
         found: JSONObject = without(definition_schema(name))
-    except ConfigError:  # it contains itself
+    except ConfigError:  # the definition contains itself
         return None
     return found
 
 
 def without(tree: Any, *, named: bool = False) -> Any:
-    """A schema without its descriptions; ``named`` for properties, of which one may have that name."""
+    """Remove the descriptions of a schema; ``named`` for properties, which may include that name."""
     if isinstance(tree, dict):
         return {
             key: without(value, named=key == "properties" and not named) for key, value in tree.items() if named or key != "description"

@@ -1,4 +1,4 @@
-"""Which Python type stands for a node, and what a class with that type alone would say of it again."""
+"""Chooses the Python type of a node, and the schema keywords that a class derives from that type."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ _VALUES: Final = ("Quantity", "IntOrString", "Time", "MicroTime")
 
 
 class PyType(NamedTuple):
-    """``text`` is source. ``said``: the keys that ``kubeloop.schema.classes`` derives from the type alone (None: whatever it refers to)."""
+    """``text`` is source. ``said``: the keywords that ``kubeloop.schema.classes`` derives from the type alone (None: those of the
+    reference).
+    """
 
     text: str
     form: Form
     said: JSONObject | None
 
 
-class Names:
-    """What a type may name: a symbol of a module, or the class of a definition. Each use is remembered as an import.
+class TypeNames:
+    """Resolves names in types: a symbol of a module, or the class of a definition. Each use is recorded as an import.
 
-    ``spelt`` is how ``symbol`` spells a name, without a use.
+    ``spelt`` returns how ``symbol`` spells a name, without recording a use.
     """
 
     def __init__(self, symbol: Callable[[str, str], str], spelt: Callable[[str, str], str], definition: Callable[[str], str]) -> None:
@@ -41,14 +43,14 @@ class Names:
 
 
 class TypeReader:
-    """Reads nodes; ``annotated`` gives the source of an element type with its own markers."""
+    """Converts nodes to types; ``annotated`` gives the source of an element type with its own markers."""
 
-    def __init__(self, names: Names, annotated: Callable[[JSONObject], str]) -> None:
+    def __init__(self, names: TypeNames, annotated: Callable[[JSONObject], str]) -> None:
         self._names = names
         self._annotated = annotated
 
     def read(self, node: JSONObject) -> PyType:
-        """The type of a value that is there."""
+        """Return the type of a present value."""
         ref = node.get("$ref")
         if ref:
             return self._reference(ref)
@@ -88,7 +90,7 @@ class TypeReader:
     def _object(self, node: JSONObject) -> PyType:
         values = node.get("additionalProperties")
         if isinstance(values, dict):
-            # A map of anything reads as a free object; the difference is said by a marker.
+            # A map of any values is read as a free object; a marker records the difference.
             inner = self._annotated(values)
             if inner == self._names.spelt("typing", "Any"):
                 return PyType(f"dict[str, {inner}]", "map", _FREE)

@@ -1,21 +1,31 @@
-"""Kubeconfig files: reading, merging, viewing and changing them. Which context is used is decided in ``config.resolve``."""
+"""Kubeconfig files: reading, merging, viewing and changing them. ``config.resolve`` chooses the context."""
 
-from kubeloop.config.kubeconfig.entries import Cluster, Context, Exec, ExecVariable, Extension, NamedCluster, NamedContext, NamedUser, User
-from kubeloop.config.kubeconfig.merged import Found, Kubeconfig, KubeconfigFiles, kubeconfig_files, read_kubeconfig
+from kubeloop.config.kubeconfig.entries import (
+    Cluster,
+    Context,
+    Exec,
+    ExecVariable,
+    Extension,
+    KubeconfigUser,
+    NamedCluster,
+    NamedContext,
+    NamedUser,
+)
+from kubeloop.config.kubeconfig.merged import EntryInFile, Kubeconfig, KubeconfigFiles, kubeconfig_files, read_kubeconfig
 
 __all__ = [
     "Cluster",
     "Context",
+    "EntryInFile",
     "Exec",
     "ExecVariable",
     "Extension",
-    "Found",
     "Kubeconfig",
     "KubeconfigFiles",
+    "KubeconfigUser",
     "NamedCluster",
     "NamedContext",
     "NamedUser",
-    "User",
     "kubeconfig_files",
     "read_kubeconfig",
 ]

@@ -1,4 +1,4 @@
-"""Changing kubeconfig files. Each change goes to the file that holds the entry; what the model does not know stays as it was.
+"""Edits kubeconfig files. Each change goes to the file that contains the entry; unknown fields stay.
 
 Source: client-go tools/clientcmd/config.go (ModifyConfig) and ``kubectl config``.
 """
@@ -17,16 +17,16 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.config.kubeconfig.entries import Cluster, Context, Exec, User, write_entry
+from kubeloop.config.kubeconfig.entries import Cluster, Context, Exec, KubeconfigUser, write_entry
 from kubeloop.config.kubeconfig.file import KubeconfigFile, read_file
 from kubeloop.config.kubeconfig.merged import Kubeconfig, KubeconfigFiles, kubeconfig_files
 from kubeloop.config.kubeconfig.view import SECTIONS, flattened, make_absolute
 from kubeloop.meta.errors import ConfigError
 from kubeloop.types import JSONObject
 
-# Kubeconfig files on disk: written whole or not at all, for their owner only, and by one program at a time.
+# Kubeconfig files on disk are written atomically, readable by their owner only, and by one program at a time.
 #
-# Source: client-go tools/clientcmd/loader.go (lockFile): whoever changes ``config`` creates ``config.lock`` first.
+# Source: client-go tools/clientcmd/loader.go (lockFile): a program that changes ``config`` creates ``config.lock`` first.
 
 
 _PAUSE = 0.05
@@ -34,10 +34,10 @@ _PAUSE = 0.05
 
 @contextmanager
 def locked(files: Iterable[Path], wait: float) -> Iterator[None]:
-    """Hold the locks of all files, taken in one order by everybody. Blocks up to ``wait`` seconds for each.
+    """Acquire the lock files of all files, in a fixed order. Blocks up to ``wait`` seconds for each.
 
     Raises:
-        ConfigError: another program holds one, or it cannot be made.
+        ConfigError: another program holds a lock, or a lock file cannot be made.
     """
     with ExitStack() as held:
         for file in sorted(files):
@@ -71,10 +71,10 @@ def _locked(file: Path, wait: float) -> Iterator[None]:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write with mode 0600, atomically: readers see the old file or the whole new one. A link stays one: what it points to is replaced.
+    """Write with mode 0600, atomically: readers see the old file or the whole new one. A symbolic link stays: its target is replaced.
 
     Raises:
-        ConfigError: it cannot be written; the old file is as it was.
+        ConfigError: the file cannot be written; the old content stays.
     """
     target = path.resolve()
     temporary = ""
@@ -98,12 +98,12 @@ _SECTION_OF = {key: section for section, key in SECTIONS}
 
 @contextmanager
 def edit_kubeconfig(path: str | os.PathLike[str] | None = None, *, wait: float = 5.0) -> Iterator[KubeconfigEditor]:
-    """Change ``path``, or the files of ``KUBECONFIG``, or ``~/.kube/config``: saved when the block ends, not when it raises.
+    """Edit ``path``, or the files of ``KUBECONFIG``, or ``~/.kube/config``: saved when the block ends, not when it raises.
 
-    Blocks: other programs, kubectl too, are kept out by lock files meanwhile, and waited for up to ``wait`` seconds.
+    Lock files exclude other programs, kubectl too, during the block. Entering it blocks up to ``wait`` seconds for their locks.
 
     Raises:
-        ConfigError: a file is locked, cannot be read or written, or would not be a kubeconfig any longer.
+        ConfigError: a file is locked, cannot be read or written, or would no longer be a kubeconfig.
     """
     files = kubeconfig_files(path)
     with locked(files.paths, wait):
@@ -113,14 +113,14 @@ def edit_kubeconfig(path: str | os.PathLike[str] | None = None, *, wait: float =
 
 
 class KubeconfigEditor(Kubeconfig):
-    """A kubeconfig that can be changed. Made by ``edit_kubeconfig``.
+    """An editable kubeconfig, from ``edit_kubeconfig``.
 
     Guarantees
-        A file in which nothing changed is not written. A changed one is written atomically, with mode 0600, and keeps its unknown fields.
+        An unchanged file is not written. A changed one is written atomically, with mode 0600, and keeps its unknown fields.
         A new entry goes to the first file that exists.
 
     Not guaranteed
-        Comments and the layout of a changed file: it is written anew, as by kubectl.
+        Comments and the layout of a changed file are lost, as with kubectl.
     """
 
     def __init__(self, files: list[KubeconfigFile], chosen: KubeconfigFiles) -> None:
@@ -129,14 +129,14 @@ class KubeconfigEditor(Kubeconfig):
         self._before = {file.path: copy.deepcopy(file.tree) for file in files}
 
     def use_context(self, name: str) -> None:
-        """Make ``name`` the current context; an empty name leaves none.
+        """Make ``name`` the current context; an empty name clears it.
 
         Raises:
             ConfigError: there is no such context.
         """
         if name and name not in self.contexts:
             raise _unknown(self, "context", name)
-        # None is left by clearing the file that sets it; one is set where it wins over those that other files set.
+        # It is cleared in the file that sets it; it is set in the file that takes precedence.
         file = self._default() if name else next((one for one in self.documents if one.document.current_context), self._default())
         if name or file.document.current_context:
             file.tree["current-context"] = name
@@ -154,7 +154,18 @@ class KubeconfigEditor(Kubeconfig):
         proxy_url: str | None = None,
         disable_compression: bool | None = None,
     ) -> None:
-        """Add a cluster, or change what is given of it. An authority ends ``insecure-skip-tls-verify``, and the other way round."""
+        """Add a cluster, or change the given fields. An authority clears ``insecure-skip-tls-verify``, and vice versa.
+
+        Args:
+            name: Name of the entry.
+            server: URL of the API server.
+            certificate_authority: Path of the CA file.
+            certificate_authority_data: PEM of the CA; stored as base64.
+            insecure_skip_tls_verify: Whether the server's certificate is not verified.
+            tls_server_name: Host name to verify instead of the server's.
+            proxy_url: URL of the proxy.
+            disable_compression: Whether responses are not compressed.
+        """
         found = self.clusters.get(name)
         entry = copy.deepcopy(found.entry) if found else Cluster()
         _assign(entry, server=server, tls_server_name=tls_server_name, proxy_url=proxy_url, disable_compression=disable_compression)
@@ -184,9 +195,23 @@ class KubeconfigEditor(Kubeconfig):
         exec: Exec | None = None,  # noqa: A002 - the field's name
         impersonate: str | None = None,
     ) -> None:
-        """Add a user, or change what is given of it. A token ends a name and password, and the other way round."""
+        """Add a user, or change the given fields. A token clears name and password, and vice versa.
+
+        Args:
+            name: Name of the entry.
+            token: Bearer token.
+            token_file: Path of a file with the token; takes precedence over ``token``.
+            username: Name for basic authentication.
+            password: Password for basic authentication.
+            client_certificate: Path of the certificate.
+            client_certificate_data: PEM of the certificate; stored as base64.
+            client_key: Path of the key.
+            client_key_data: PEM of the key; stored as base64.
+            exec: Credential plugin.
+            impersonate: User to impersonate.
+        """
         found = self.users.get(name)
-        entry = copy.deepcopy(found.entry) if found else User()
+        entry = copy.deepcopy(found.entry) if found else KubeconfigUser()
         file = self._holder("user", name)
         _assign(entry, token=token, username=username, password=password, exec=exec, impersonate=impersonate)
         if token_file is not None:
@@ -204,14 +229,21 @@ class KubeconfigEditor(Kubeconfig):
         self._put(file, "user", name, entry)
 
     def set_context(self, name: str, *, cluster: str | None = None, user: str | None = None, namespace: str | None = None) -> None:
-        """Add a context, or change what is given of it."""
+        """Add a context, or change the given fields.
+
+        Args:
+            name: Name of the entry.
+            cluster: Name of a cluster entry.
+            user: Name of a user entry.
+            namespace: Default namespace.
+        """
         found = self.contexts.get(name)
         entry = copy.deepcopy(found.entry) if found else Context()
         _assign(entry, cluster=cluster, user=user, namespace=namespace)
         self._put(self._holder("context", name), "context", name, entry)
 
-    def put(self, name: str, entry: Cluster | User | Context) -> None:
-        """Add an entry, or make the known fields of the one of this name what ``entry`` says."""
+    def put(self, name: str, entry: Cluster | KubeconfigUser | Context) -> None:
+        """Add an entry, or set the known fields of the entry with this name to those of ``entry``."""
         key = type(entry).__name__.lower()
         self._put(self._holder(key, name), key, name, entry)
 
@@ -230,7 +262,7 @@ class KubeconfigEditor(Kubeconfig):
         self._delete("user", name)
 
     def delete_context(self, name: str) -> None:
-        """Its cluster and user stay; if it is the current context, that setting stays too, and names nothing.
+        """Delete a context. Its cluster and user stay; a current context of that name stays set, without an entry.
 
         Raises:
             ConfigError: there is no such context.
@@ -238,7 +270,7 @@ class KubeconfigEditor(Kubeconfig):
         self._delete("context", name)
 
     def rename_context(self, old: str, new: str) -> None:
-        """The current context follows.
+        """Rename a context, also as the current context.
 
         Raises:
             ConfigError: there is no such context, or the new name is taken.
@@ -249,7 +281,7 @@ class KubeconfigEditor(Kubeconfig):
             self.use_context(new)
 
     def rename_cluster(self, old: str, new: str) -> None:
-        """Contexts that name it follow, in all files.
+        """Rename a cluster, also in the contexts of all files.
 
         Raises:
             ConfigError: there is no such cluster, or the new name is taken.
@@ -258,17 +290,17 @@ class KubeconfigEditor(Kubeconfig):
         self._follow("cluster", old, new)
 
     def rename_user(self, old: str, new: str) -> None:
-        """As ``rename_cluster``."""
+        """Rename a user, also in the contexts of all files. Raises as ``rename_cluster``."""
         self._rename("user", old, new)
         self._follow("user", old, new)
 
     def merge(self, other: Kubeconfig, *, replace: bool = False, flatten: bool = True) -> None:
-        """Take over the entries of ``other``, and its current context if none is set here. All or nothing.
+        """Add the entries of ``other``, and its current context if none is set here. All or nothing.
 
-        ``flatten`` puts its certificate and key files in; without it their paths are made absolute.
+        ``flatten`` embeds its certificate and key files; without it their paths become absolute.
 
         Raises:
-            ConfigError: an entry of that name is here and says something else, and ``replace`` is False; or a file cannot be read.
+            ConfigError: a different entry of that name exists, and ``replace`` is False; or a file cannot be read.
         """
         wanted: list[tuple[str, str, JSONObject]] = []
         different: list[str] = []
@@ -284,7 +316,7 @@ class KubeconfigEditor(Kubeconfig):
                 wanted.append((section, name, item))
         if different:
             raise ConfigError(
-                f"{other.shown}: would change what is there: {', '.join(different)}; rename these, or say that they be replaced"
+                f"{other.shown}: would change existing entries: {', '.join(different)}; rename these, or say that they be replaced"
             )
         for section, name, item in wanted:
             file = self._holder(section[:-1], name)
@@ -299,10 +331,10 @@ class KubeconfigEditor(Kubeconfig):
             self.use_context(other.current_context)
 
     def save(self) -> None:
-        """Write the files that were changed. ``edit_kubeconfig`` does so at the end of its block.
+        """Write the changed files. ``edit_kubeconfig`` does so at the end of its block.
 
         Raises:
-            ConfigError: one cannot be written; those before it have been.
+            ConfigError: a file cannot be written; earlier files are written already.
         """
         from kubeloop.codec.yaml import write_yaml
 
@@ -319,7 +351,7 @@ class KubeconfigEditor(Kubeconfig):
         return next(file for file in self.documents if file.path == path)
 
     def _holder(self, key: str, name: str) -> KubeconfigFile:
-        """The file that has the entry, or that a new one goes to."""
+        """Return the file that contains the entry, or that receives a new one."""
         section = _SECTION_OF[key]
         for file in self.documents:
             if any(one.get("name") == name for one in file.tree.get(section) or ()):
@@ -389,7 +421,7 @@ def _items(config: Kubeconfig, section: str) -> dict[str, tuple[JSONObject, Path
 
 
 def _beside(path: str | Path | None, kubeconfig: Path) -> str:
-    """Relative to the kubeconfig if it is in or below its folder, so that the folder can be moved; else absolute."""
+    """Return a path relative to the kubeconfig if it is in or below its folder, so that the folder can be moved; else absolute."""
     if not path:
         return ""
     absolute, base = Path(path).absolute(), kubeconfig.absolute().parent

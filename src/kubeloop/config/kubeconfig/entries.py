@@ -1,4 +1,4 @@
-"""The typed model of a kubeconfig's entries. Written back, it changes only what it knows: fields of newer tools stay.
+"""The typed model of a kubeconfig's entries. Writing changes only known fields: those of newer tools stay.
 
 Source: k8s.io/client-go tools/clientcmd/api/v1/types.go. Printing any of these never shows a secret.
 """
@@ -13,11 +13,11 @@ from kubeloop.types import JSONObject
 
 
 class _Entry(msgspec.Struct, rename="kebab", kw_only=True):
-    """Unknown fields are left alone here and kept in the file's tree."""
+    """The base class of entries. It ignores unknown fields, which stay in the file's tree."""
 
 
 class Extension(_Entry):
-    """Something that another tool keeps in a kubeconfig."""
+    """Data of another tool in a kubeconfig."""
 
     name: str
     extension: Any = None
@@ -27,7 +27,7 @@ class Extension(_Entry):
 
 
 class Cluster(_Entry):
-    """How to reach a server. ``certificate_authority_data`` is base64 of PEM text, and wins over the file."""
+    """How to reach a server. ``certificate_authority_data`` is base64 of PEM text, and takes precedence over the file."""
 
     server: str = ""
     tls_server_name: str = ""
@@ -39,12 +39,12 @@ class Cluster(_Entry):
     extensions: list[Extension] = []
 
     def __repr__(self) -> str:
-        # A proxy's URL may hold a password.
+        # A proxy's URL may contain a password.
         return f"Cluster({self.server!r}, {_set_fields(self)} fields set)"
 
 
 class ExecVariable(_Entry):
-    """A variable of a credential plugin's environment, beside those of this process."""
+    """An additional environment variable of a credential plugin."""
 
     name: str = ""
     value: str = ""
@@ -54,7 +54,7 @@ class ExecVariable(_Entry):
 
 
 class Exec(msgspec.Struct, rename="camel", kw_only=True):
-    """A credential plugin. A bare ``command`` is looked for in PATH; one with a separator is a path, relative to the file."""
+    """A credential plugin. A bare ``command`` is searched in PATH; one with a separator is a path, relative to the file."""
 
     command: str = ""
     args: list[str] = []
@@ -68,8 +68,8 @@ class Exec(msgspec.Struct, rename="camel", kw_only=True):
         return f"Exec({self.command!r}, {len(self.args)} arguments, {len(self.env)} variables)"
 
 
-class User(_Entry):
-    """Who asks. One way to authenticate: a token, a name and password, a certificate, or a plugin."""
+class KubeconfigUser(_Entry):
+    """The credentials of a user: a token, a name and password, a certificate, or a plugin."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -88,12 +88,12 @@ class User(_Entry):
     extensions: list[Extension] = []
 
     def __repr__(self) -> str:
-        # Nearly every field is a secret or may hold one; debuggers and test reports print local variables.
+        # Nearly every field is or may contain a secret; debuggers and test reports print local variables.
         return f"User({_set_fields(self)} fields set)"
 
 
 class Context(_Entry):
-    """A cluster, a user and a namespace under one name."""
+    """A named combination of cluster, user and namespace."""
 
     cluster: str = ""
     user: str = ""
@@ -108,7 +108,7 @@ class NamedCluster(_Entry):
 
 class NamedUser(_Entry):
     name: str
-    user: User = msgspec.field(default_factory=User)
+    user: KubeconfigUser = msgspec.field(default_factory=KubeconfigUser)
 
 
 class NamedContext(_Entry):
@@ -116,8 +116,8 @@ class NamedContext(_Entry):
     context: Context = msgspec.field(default_factory=Context)
 
 
-class Document(_Entry):
-    """One file as it is written."""
+class KubeconfigDocument(_Entry):
+    """The content of one file."""
 
     kind: str = "Config"
     api_version: str = msgspec.field(default="v1", name="apiVersion")
@@ -131,7 +131,7 @@ E = TypeVar("E", bound=msgspec.Struct)
 
 
 def overlaid(entry: E, over: E) -> tuple[E, frozenset[str]]:
-    """``entry`` with every field that ``over`` sets, and the names of these; maps are joined key by key.
+    """Return ``entry`` with every field that ``over`` sets, and the names of these fields; maps are merged by key.
 
     Source: client-go tools/clientcmd/merge.go: an empty value sets nothing.
     """
@@ -144,7 +144,7 @@ def overlaid(entry: E, over: E) -> tuple[E, frozenset[str]]:
 
 
 def write_entry(tree: JSONObject, entry: msgspec.Struct) -> None:
-    """Bring a tree to what ``entry`` says. What the model does not know, and what is as it was, stays untouched."""
+    """Update a tree to the fields of ``entry``. Unknown and unchanged fields stay untouched."""
     for field in msgspec.structs.fields(entry):
         name, value = field.encode_name, getattr(entry, field.name)
         if isinstance(value, msgspec.Struct):

@@ -1,6 +1,6 @@
-"""One kubeconfig file: its tree as it stands there, and the typed entries in it.
+"""One kubeconfig file: its tree and its typed entries.
 
-Messages name file and field, never a value: values are secrets.
+Messages name file and field, never a value: values may be secrets.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from kubeloop.config.kubeconfig.entries import Document
+from kubeloop.config.kubeconfig.entries import KubeconfigDocument
 from kubeloop.meta.errors import ConfigError, DecodeError
 from kubeloop.types import JSONObject
 
-# Reads the plain YAML that kubectl and its like write: maps and lists in blocks, words, quoted text.
+# Parses the plain YAML that kubectl and similar tools write: maps and lists in blocks, words, quoted text.
 #
-# Anything else is left to a YAML parser, which takes as long to import as a tenth of the way to the first request. What is read here is
-# read the same there: a test holds the two together.
+# Other files go to a YAML parser, whose import takes a tenth of the time to the first request. Both give the same result:
+# a test compares them.
 
 
 _DEEPEST = 32
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_./-]*):(?: +(.*))?")
-#: A word that can be nothing but text: it begins with a letter, a slash or as an option of a program, and no colon ends it.
+#: A word that can only be text: it begins with a letter, a slash or as an option of a program, and no colon ends it.
 _WORD = re.compile(r"(?:-{0,2}[A-Za-z]|/)(?:[A-Za-z0-9_./+=@:,%~?&-]*[A-Za-z0-9_./+=@,%~?&-])?")
 _DOUBLE = re.compile(r'"([^"\\]*)"')
 _SINGLE = re.compile(r"'([^']*)'")
 _EXACT: dict[str, Any] = {"true": True, "false": False, "null": None}
-#: What YAML 1.1 takes for booleans and null, however it is written.
+#: The words that YAML 1.1 reads as booleans and null, in any spelling.
 _NO_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 
 
 class _NotPlainError(Exception):
-    """Not for this reader."""
+    """The text needs a YAML parser."""
 
 
 def read_plain(text: bytes) -> tuple[Any] | None:
-    """The tree in a tuple; None if a YAML parser is needed."""
+    """Return the tree in a tuple; None if a YAML parser is needed."""
     if not text.isascii() or b"\t" in text or b"\r" in text or b"\x00" in text:
         return None
     lines: list[tuple[int, str]] = []
@@ -56,14 +56,14 @@ def read_plain(text: bytes) -> tuple[Any] | None:
 
 
 class _Reader:
-    """``at`` is the next line. Each line is its indentation and what stands after it."""
+    """Parses lines. ``at`` is the index of the next line. Each line is its indentation and the text after it."""
 
     def __init__(self, lines: list[tuple[int, str]]) -> None:
         self._lines = lines
         self.at = 0
 
     def block(self, indent: int, depth: int) -> Any:
-        """The map or list whose lines begin at ``indent``."""
+        """Parse the map or list whose lines begin at ``indent``."""
         if depth > _DEEPEST or self._lines[self.at][0] != indent:
             raise _NotPlainError
         return self._list(indent, depth) if self._is_item(self.at) else self._map(indent, depth)
@@ -83,7 +83,7 @@ class _Reader:
         while self._indent(self.at) == indent and self._is_item(self.at):
             rest = self._lines[self.at][1][2:]
             if _KEY.fullmatch(rest):
-                # A map that begins behind the dash goes on below its first key.
+                # A map that begins after the dash continues below its first key.
                 self._lines[self.at] = (indent + 2, rest)
                 found.append(self.block(indent + 2, depth + 1))
             else:
@@ -92,7 +92,7 @@ class _Reader:
         return found
 
     def _nested(self, indent: int, depth: int) -> Any:
-        """What belongs to a key without a value on its line: a deeper block, or a list, which may stand at the key's own indentation."""
+        """Parse the value of a key whose line has none: a deeper block, or a list, which may have the key's own indentation."""
         below = self._indent(self.at)
         if below > indent or (below == indent and self._is_item(self.at)):
             return self.block(below, depth + 1)
@@ -100,7 +100,7 @@ class _Reader:
 
     def _scalar(self, text: str, indent: int) -> Any:
         if self._indent(self.at) > indent:
-            raise _NotPlainError  # it goes on in the next line
+            raise _NotPlainError  # it continues in the next line
         return _value(text)
 
     def _indent(self, at: int) -> int:
@@ -131,12 +131,12 @@ def _value(text: str) -> Any:
 
 
 class KubeconfigFile:
-    """``tree`` is all of the file, unknown fields too; ``document`` is what the model knows of it. ``exists`` False: no such file yet."""
+    """A kubeconfig file. ``tree`` is its whole content, ``document`` the known part. ``exists`` False: the file does not exist yet."""
 
     def __init__(self, path: Path, tree: JSONObject, *, exists: bool) -> None:
         """
         Raises:
-            ConfigError: a field is of another type, or a name stands twice; the text names file and field.
+            ConfigError: a field has another type, or a name occurs twice; the text names file and field.
         """
         self.path = path
         self.tree = tree
@@ -144,10 +144,10 @@ class KubeconfigFile:
         self.document = _document(tree, path)
 
     def refresh(self) -> None:
-        """Read the typed entries anew after ``tree`` was changed.
+        """Decode the typed entries again after ``tree`` was changed.
 
         Raises:
-            ConfigError: as at the start.
+            ConfigError: as for the constructor.
         """
         self.document = _document(self.tree, self.path)
 
@@ -156,10 +156,10 @@ class KubeconfigFile:
 
 
 def read_file(path: Path) -> KubeconfigFile:
-    """The file; an empty one, which does not exist, if there is none.
+    """Read the file; return an empty one, with ``exists`` False, if there is none.
 
     Raises:
-        ConfigError: it cannot be read, is not YAML, or a field is of another type; line and column or path of the field are named.
+        ConfigError: the file cannot be read, is not YAML, or a field has another type; the text names line and column, or the field.
     """
     try:
         text = path.read_bytes()
@@ -175,13 +175,13 @@ def read_file(path: Path) -> KubeconfigFile:
     return KubeconfigFile(path, tree, exists=True)
 
 
-def _document(tree: JSONObject, path: Path) -> Document:
+def _document(tree: JSONObject, path: Path) -> KubeconfigDocument:
     try:
-        document = msgspec.convert(_without_nulls(tree), Document)
+        document = msgspec.convert(_without_nulls(tree), KubeconfigDocument)
     except msgspec.ValidationError as error:
         what, _, field = str(error).partition(" - at `$.")
         where = _with_names(field.rstrip("`"), tree) or "document"
-        # YAML takes 123 for a number and y for true; kubectl refuses them too where it wants text.
+        # YAML reads 123 as a number and y as true; kubectl refuses them too where it expects text.
         way_out = (
             "put the value in quotes"
             if what.startswith("Expected `str`") and "array" not in what and "object" not in what
@@ -215,7 +215,7 @@ def _check_names(entries: list[N], field: str, path: Path) -> None:
 
 
 def _with_names(field: str, tree: JSONObject) -> str:
-    """``users[0].user.token`` with the name of the entry: people do not count entries."""
+    """Return ``users[0].user.token`` with the name of the entry: people do not count entries."""
     found = re.match(r"(clusters|users|contexts)\[(\d+)\]", field)
     if found is None:
         return field
@@ -230,7 +230,7 @@ def _tree(text: bytes, path: Path) -> Any:
         try:
             return msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # flow-style YAML that is no JSON; or broken, and then the YAML parser knows line and column
+            pass  # flow-style YAML that is not JSON; or a broken file, and then the YAML parser knows line and column
     elif (plain := read_plain(text)) is not None:
         return plain[0]
     import yaml
@@ -256,7 +256,7 @@ def _tree(text: bytes, path: Path) -> Any:
 
 
 def _without_nulls(tree: Any) -> Any:
-    """An explicit null is as good as a missing field, as in Go."""
+    """Remove explicit nulls, which mean the same as missing fields, as in Go."""
     if isinstance(tree, dict):
         return {key: _without_nulls(value) for key, value in tree.items() if value is not None}
     if isinstance(tree, list):

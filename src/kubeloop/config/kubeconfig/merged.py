@@ -1,4 +1,4 @@
-"""Several kubeconfig files as one: which files are read, and which of them an entry comes from.
+"""Merges several kubeconfig files: which files are read, and which file an entry comes from.
 
 Source: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and client-go tools/clientcmd/loader.go.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from kubeloop.config.kubeconfig.entries import Cluster, Context, User
+from kubeloop.config.kubeconfig.entries import Cluster, Context, KubeconfigUser
 from kubeloop.config.kubeconfig.file import KubeconfigFile, read_file
 from kubeloop.meta.errors import ConfigError
 from kubeloop.types import JSONObject
@@ -18,15 +18,15 @@ from kubeloop.types import JSONObject
 T = TypeVar("T")
 
 
-class Found(NamedTuple, Generic[T]):
-    """An entry and the file that it stands in."""
+class EntryInFile(NamedTuple, Generic[T]):
+    """An entry and the file that contains it."""
 
     entry: T
     file: Path
 
 
 class KubeconfigFiles(NamedTuple):
-    """The files to read, most important first. ``origin`` says who named them: ``argument``, ``KUBECONFIG`` or ``default``."""
+    """The files to read, highest precedence first. ``origin`` says where they were named: ``argument``, ``KUBECONFIG`` or ``default``."""
 
     paths: tuple[Path, ...]
     origin: str
@@ -37,14 +37,14 @@ class KubeconfigFiles(NamedTuple):
 
     @property
     def default(self) -> Path:
-        """Where new entries are written. Source: client-go tools/clientcmd/config.go, GetDefaultFilename."""
+        """The file for new entries. Source: client-go tools/clientcmd/config.go, GetDefaultFilename."""
         if not self.paths:
             raise ConfigError("KUBECONFIG names no file; name one, or unset it to use the default")
         return next((path for path in self.paths if path.exists()), self.paths[-1])
 
 
 def kubeconfig_files(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> KubeconfigFiles:
-    """``path`` alone; else the list in ``KUBECONFIG``, without duplicates; else ``~/.kube/config``."""
+    """Return ``path`` alone; else the list in ``KUBECONFIG``, without duplicates; else ``~/.kube/config``."""
     if path is not None:
         return KubeconfigFiles((Path(path).expanduser(),), "argument")
     if listed := (os.environ if environ is None else environ).get("KUBECONFIG", ""):
@@ -53,9 +53,9 @@ def kubeconfig_files(path: str | os.PathLike[str] | None = None, environ: Mappin
 
 
 class Kubeconfig:
-    """What files say together. The first file that has an entry of a name has it whole; the same for ``current-context``.
+    """Merged kubeconfig files. The first file with an entry of a name provides the whole entry; the same for ``current-context``.
 
-    Printing it shows no secret. Changes are made by ``edit_kubeconfig``.
+    Printing it shows no secret. Change it with ``edit_kubeconfig``.
     """
 
     def __init__(self, files: list[KubeconfigFile]) -> None:
@@ -63,46 +63,46 @@ class Kubeconfig:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str] | None = None) -> Kubeconfig:
-        """By clientcmd's precedence: ``path``, which must exist; else ``KUBECONFIG``; else ``~/.kube/config``.
+        """Read files by clientcmd's precedence: ``path``, which must exist; else ``KUBECONFIG``; else ``~/.kube/config``.
 
         Raises:
-            ConfigError: a file cannot be read or is no kubeconfig; file, line or field are named.
+            ConfigError: a file cannot be read or is not a kubeconfig; the text names file, line or field.
         """
         files = kubeconfig_files(path)
         return read_kubeconfig(list(files.paths), must_exist=files.explicit)
 
     @property
     def files(self) -> list[Path]:
-        """The files that exist."""
+        """The existing files."""
         return [file.path for file in self.documents if file.exists]
 
     @property
     def shown(self) -> str:
-        """The files, for messages."""
+        """The file names, for messages."""
         return ", ".join(str(file.path) for file in self.documents) or "kubeconfig"
 
     @property
-    def clusters(self) -> dict[str, Found[Cluster]]:
-        found: dict[str, Found[Cluster]] = {}
+    def clusters(self) -> dict[str, EntryInFile[Cluster]]:
+        found: dict[str, EntryInFile[Cluster]] = {}
         for file in self.documents:
             for named in file.document.clusters:
-                found.setdefault(named.name, Found(named.cluster, file.path))
+                found.setdefault(named.name, EntryInFile(named.cluster, file.path))
         return found
 
     @property
-    def users(self) -> dict[str, Found[User]]:
-        found: dict[str, Found[User]] = {}
+    def users(self) -> dict[str, EntryInFile[KubeconfigUser]]:
+        found: dict[str, EntryInFile[KubeconfigUser]] = {}
         for file in self.documents:
             for named in file.document.users:
-                found.setdefault(named.name, Found(named.user, file.path))
+                found.setdefault(named.name, EntryInFile(named.user, file.path))
         return found
 
     @property
-    def contexts(self) -> dict[str, Found[Context]]:
-        found: dict[str, Found[Context]] = {}
+    def contexts(self) -> dict[str, EntryInFile[Context]]:
+        found: dict[str, EntryInFile[Context]] = {}
         for file in self.documents:
             for named in file.document.contexts:
-                found.setdefault(named.name, Found(named.context, file.path))
+                found.setdefault(named.name, EntryInFile(named.context, file.path))
         return found
 
     @property
@@ -111,17 +111,20 @@ class Kubeconfig:
 
     @property
     def current_context_file(self) -> Path | None:
-        """The file that sets it."""
+        """The file that sets the current context."""
         return next((file.path for file in self.documents if file.document.current_context), None)
 
     def view(self, context: str | None = None, *, minify: bool = False, flatten: bool = False, raw: bool = False) -> JSONObject:
-        """All of it as one tree, as ``kubectl config view`` shows it.
+        """Return the merged configuration as one tree, as ``kubectl config view`` shows it.
 
-        ``minify`` keeps only what ``context`` (or the current one) uses; ``flatten`` puts certificate and key files in; without
-        ``raw`` tokens, passwords, certificates and keys are left out.
+        Args:
+            context: The context for ``minify``. None: the current one.
+            minify: Include only the entries of the context.
+            flatten: Embed certificate and key files.
+            raw: Include tokens, passwords, certificates and keys, which are redacted otherwise.
 
-        Raises:
-            ConfigError: there is no such context, or a file to put in cannot be read.
+                Raises:
+                    ConfigError: there is no such context, or a file to embed cannot be read.
         """
         from kubeloop.config.kubeconfig.view import view
 
@@ -132,10 +135,10 @@ class Kubeconfig:
 
 
 def read_kubeconfig(files: list[Path], *, must_exist: bool) -> Kubeconfig:
-    """Read and merge ``files``, most important first. Files that do not exist count as empty unless ``must_exist``.
+    """Read and merge ``files``, highest precedence first. Missing files count as empty unless ``must_exist``.
 
     Raises:
-        ConfigError: a file cannot be read, is not YAML, or a field is of another type; line and column or path of the field are named.
+        ConfigError: a file cannot be read, is not YAML, or a field has another type; the text names line and column, or the field.
     """
     read = [read_file(file) for file in dict.fromkeys(files)]
     if must_exist and (missing := next((file for file in read if not file.exists), None)) is not None:

@@ -1,4 +1,4 @@
-"""A kubeconfig as one tree: to look at, or to take elsewhere. What is not raw shows no secret.
+"""Shows a kubeconfig as one tree, for people or for copying. Without ``raw`` it contains no secret.
 
 Source: client-go tools/clientcmd/api/helpers.go (MinifyConfig, FlattenConfig, ShortenConfig, RedactSecrets).
 """
@@ -20,12 +20,20 @@ SECTIONS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
 _FILES = {"cluster": ("certificate-authority",), "user": ("client-certificate", "client-key"), "context": ()}
 _OMITTED = ("certificate-authority-data", "client-certificate-data", "client-key-data")
 _REDACTED = ("token", "password")
-#: Words in the name of a provider's or a plugin's setting that make its value a secret.
+#: Words in the name of a provider's or a plugin's setting that mark its value as a secret.
 _SECRET_WORDS = ("token", "secret", "password", "key")
 
 
 def view(config: Kubeconfig, context: str | None, *, minify: bool, flatten: bool, raw: bool) -> JSONObject:
-    """See ``Kubeconfig.view``."""
+    """Return the tree of ``Kubeconfig.view``, which describes the arguments.
+
+    Args:
+        config: The merged kubeconfig.
+        context: The context for ``minify``. None: the current one.
+        minify: Include only the entries of the context.
+        flatten: Embed certificate and key files.
+        raw: Include secrets.
+    """
     found: JSONObject = {"apiVersion": "v1", "kind": "Config"}
     found |= _extras(config)
     for section, key in SECTIONS:
@@ -35,7 +43,7 @@ def view(config: Kubeconfig, context: str | None, *, minify: bool, flatten: bool
 
 
 def flattened(item: JSONObject, key: str, path: Path) -> JSONObject:
-    """An entry with the certificate and key files of ``path`` put in; other paths made absolute.
+    """Return an entry with the certificate and key files of ``path`` embedded; other paths made absolute.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -57,7 +65,7 @@ def flattened(item: JSONObject, key: str, path: Path) -> JSONObject:
 
 
 def make_absolute(item: JSONObject, key: str, path: Path) -> None:
-    """Paths of an entry that are relative to ``path``, made independent of it."""
+    """Make the paths of an entry, which are relative to ``path``, absolute."""
     entry, base = _entry(item, key), path.absolute().parent
     for field in (*_FILES[key], "tokenFile") if key == "user" else _FILES[key]:
         if named := entry.get(field):
@@ -68,7 +76,7 @@ def make_absolute(item: JSONObject, key: str, path: Path) -> None:
 
 
 def _extras(config: Kubeconfig) -> JSONObject:
-    """Fields beside the entries, which the model does not know; the first file that has one wins."""
+    """Return unknown fields beside the entries; the first file with a field takes precedence."""
     known = {"apiVersion", "kind", "clusters", "users", "contexts", "current-context"}
     found: JSONObject = {}
     for file in config.documents:
@@ -79,7 +87,7 @@ def _extras(config: Kubeconfig) -> JSONObject:
 
 
 def _items(config: Kubeconfig, section: str) -> Iterator[tuple[JSONObject, KubeconfigFile]]:
-    """By name; the first file that has one wins."""
+    """Return the entries by name; the first file with a name takes precedence."""
     found: dict[str, tuple[JSONObject, KubeconfigFile]] = {}
     for file in config.documents:
         for item in file.tree.get(section) or ():

@@ -1,4 +1,4 @@
-"""The documents that are exchanged with a credential plugin: what it is told, and the ExecCredential that it prints.
+"""The documents exchanged with a credential plugin: its input, and the ExecCredential that it prints.
 
 Source: https://kubernetes.io/docs/reference/config-api/client-authentication.v1/ (v1beta1 has the same fields).
 """
@@ -17,7 +17,7 @@ from kubeloop.meta.errors import ConfigError
 
 
 class ExecCredential(msgspec.Struct, frozen=True):
-    """A token, a client certificate with its key, or both. ``expires`` None: it holds until it is refused."""
+    """A token, a client certificate with its key, or both. ``expires`` None: valid until it is refused."""
 
     token: str
     certificate: tuple[bytes, bytes] | None
@@ -47,10 +47,10 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 
 def read_credential(output: bytes, plugin: ExecPlugin, at: str) -> ExecCredential:
-    """What a plugin printed. ``at`` names it, for messages.
+    """Parse a plugin's output. ``at`` names the plugin, for messages.
 
     Raises:
-        ConfigError: it is no ExecCredential of the configured version, or holds no usable credential.
+        ConfigError: the output is not an ExecCredential of the configured version, or contains no usable credential.
     """
     try:
         answer = msgspec.json.decode(output, type=_Answer)
@@ -78,7 +78,7 @@ def read_credential(output: bytes, plugin: ExecPlugin, at: str) -> ExecCredentia
 
 
 def exec_info(plugin: ExecPlugin, config: ClusterConfig, *, interactive: bool) -> bytes:
-    """The text of ``KUBERNETES_EXEC_INFO``."""
+    """Return the text of ``KUBERNETES_EXEC_INFO``."""
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.provide_cluster_info:
         spec["cluster"] = cluster_info(plugin, config)
@@ -86,7 +86,7 @@ def exec_info(plugin: ExecPlugin, config: ClusterConfig, *, interactive: bool) -
 
 
 def cluster_info(plugin: ExecPlugin, config: ClusterConfig) -> dict[str, Any]:
-    """How the plugin may reach the cluster: for plugins that log in at the API server itself."""
+    """Return the address and trust of the cluster, for plugins that log in at the API server itself."""
     cluster: dict[str, Any] = {
         "server": config.server,
         "tls-server-name": config.tls_server_name,
@@ -95,5 +95,5 @@ def cluster_info(plugin: ExecPlugin, config: ClusterConfig) -> dict[str, Any]:
         "proxy-url": config.proxy_url,
         "disable-compression": config.disable_compression,
     }
-    # What the cluster's entry holds for plugins is passed on as it is, null included.
+    # The plugin's settings in the cluster's entry are passed on unchanged, null included.
     return {name: value for name, value in cluster.items() if value} | {"config": msgspec.json.decode(plugin.cluster_config or b"null")}

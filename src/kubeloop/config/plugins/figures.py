@@ -1,4 +1,4 @@
-"""What credential plugins did in this process, for metrics: their credentials belong to the process too.
+"""Metrics of the credential plugins in this process: the process also shares their credentials.
 
 Source: client-go plugin/pkg/client/auth/exec/metrics.go.
 """
@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 
 #: Seconds: 10 and 30 minutes, 1 and 4 hours, a day, a week, a month, 3 and 6 months, 1 and 4 years.
 AGES = (600, 1800, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000)
-#: The exit status of what did not run, as client-go counts it.
+#: The exit status for a plugin that did not run, as in client-go.
 NO_STATUS = 1
 
 
 class PluginFigures:
-    """``calls`` by exit status and outcome, ``policy`` by verdict, ``ages`` of certificates that were replaced, up to each bound."""
+    """Counters: ``calls`` by exit status and outcome, ``policy`` by verdict, ``ages`` of replaced certificates, up to each bound."""
 
     def __init__(self) -> None:
         self.calls: defaultdict[tuple[int, str], int] = defaultdict(int)
@@ -27,7 +27,7 @@ class PluginFigures:
         self._validity: WeakKeyDictionary[object, tuple[datetime, datetime]] = WeakKeyDictionary()
 
     def certificate(self, source: object, chain: bytes | None, now: datetime) -> None:
-        """``source`` has this certificate now, in place of the one before. One that cannot be read is not counted."""
+        """Record that ``source`` has a new certificate. An unreadable certificate is not counted."""
         before = self._validity.pop(source, None)
         if before is not None:
             age = (now - before[0]).total_seconds()
@@ -37,7 +37,7 @@ class PluginFigures:
             self._validity[source] = found
 
     def soonest_expiry(self) -> datetime | None:
-        """When the first of the certificates in use expires; None: there is none."""
+        """Return when the first of the present certificates expires; None if there is none."""
         return min((end for _, end in list(self._validity.values())), default=None)
 
 
@@ -45,9 +45,9 @@ figures = PluginFigures()
 
 
 def validity(chain: bytes) -> tuple[datetime, datetime] | None:
-    """From when to when the first certificate of a PEM text holds; None if it cannot be read.
+    """Return begin and end of the validity of the first certificate in a PEM text; None if it cannot be read.
 
-    RFC 5280, section 4.1: version, serialNumber, signature and issuer stand before it.
+    RFC 5280, section 4.1: version, serialNumber, signature and issuer precede it.
     """
     import ssl
 
@@ -68,7 +68,7 @@ _UTC_TIME = 0x17
 
 
 def _parts(der: bytes) -> list[tuple[int, bytes]]:
-    """Tag and content of each element (X.690, distinguished encoding)."""
+    """Return tag and content of each element (X.690, distinguished encoding)."""
     found = []
     at = 0
     while at < len(der):

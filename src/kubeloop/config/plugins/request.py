@@ -1,4 +1,4 @@
-"""For credential plugins that are written in Python: what the client asks, and how it is answered.
+"""For credential plugins written in Python: decodes the client's request and encodes the response.
 
 Source: https://kubernetes.io/docs/reference/config-api/client-authentication.v1/ and client-go tools/auth/exec.
 """
@@ -44,9 +44,10 @@ class _Info(msgspec.Struct, rename="camel"):
 
 
 class ExecRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """``cluster`` is who the credential is for, anonymous as yet; None unless the kubeconfig says ``provideClusterInfo``.
+    """A client's request to a plugin. ``cluster`` is the target, without credentials; None unless the kubeconfig sets
+    ``provideClusterInfo``.
 
-    ``settings`` is what the kubeconfig's cluster entry holds for plugins. ``interactive``: there is a person to ask on stdin.
+    ``settings`` are the plugin's settings in the kubeconfig's cluster entry. ``interactive``: a person can be asked on stdin.
     """
 
     api_version: str
@@ -56,10 +57,10 @@ class ExecRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> ExecRequest:
-        """What stands in ``KUBERNETES_EXEC_INFO``.
+        """Decode ``KUBERNETES_EXEC_INFO``.
 
         Raises:
-            ConfigError: it is not set, which means that no client runs this; or it is no ExecCredential.
+            ConfigError: the variable is not set, because no client runs this program; or it is not an ExecCredential.
         """
         text = (os.environ if environ is None else environ).get(_VARIABLE, "")
         if not text:
@@ -86,7 +87,7 @@ class ExecRequest(msgspec.Struct, frozen=True, kw_only=True):
         return cls(api_version=info.api_version, interactive=info.spec.interactive, cluster=config, settings=cluster.config)
 
     def answer(self, *, token: str = "", certificate: tuple[bytes, bytes] | None = None, expires: datetime | None = None) -> str:
-        """The text to print, and nothing else: a token, or PEM chain and key, or both. Without ``expires`` it is kept until it is refused.
+        """Return the only text to print: a token, or PEM chain and key, or both. Without ``expires`` clients use it until it is refused.
 
         Raises:
             ValueError: there is no credential, or ``expires`` has no time zone.

@@ -1,6 +1,6 @@
-"""The credential of a plugin, kept for everybody in this process who has the same plugin configured.
+"""The credential of a plugin, shared by all users of the same plugin configuration in this process.
 
-A login may ask a person: it happens once, however many clients are opened, and again when the credential expires or is refused.
+A login may ask a person: it happens once, whatever the number of clients, and again when the credential expires or is refused.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kubeloop.config.plugins.figures import NO_STATUS, figures
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock
 
-#: Bytes. An ExecCredential is a token or two PEM files.
+#: Maximum bytes of output. An ExecCredential is a token or two PEM files.
 MOST_OUTPUT = 1 << 20
 _KEPT_STDERR = 2048
 _LAST_WORDS = 2.0
 
 
 class Ended(NamedTuple):
-    """``complaint`` is the end of what it wrote to stderr, without control characters."""
+    """The result of a run. ``complaint`` is the end of stderr, without control characters."""
 
     status: int
     output: bytes
@@ -42,10 +42,21 @@ class TooMuchOutputError(Exception):
 
 
 async def run(command: str, args: Sequence[str], environment: Mapping[str, str], *, interactive: bool, timeout: float) -> Ended:
-    """Start the program and wait for its end. Its stderr is shown as it comes; its stdin is ours if ``interactive``, else empty.
+    """Run the program to its end. Its stderr is shown at once; its stdin is ours if ``interactive``, else empty.
 
-    Raises:
-        OSError: it cannot be started. TimeoutError, TooMuchOutputError: it was killed.
+    Args:
+        command: The program.
+        args: Its arguments.
+        environment: Its environment variables.
+        interactive: Whether it may use the terminal.
+        timeout: Maximum seconds of its run.
+
+    Returns:
+        Output and exit status.
+
+        Raises:
+            OSError: the program cannot be started.
+            TimeoutError, TooMuchOutputError: the program was killed.
     """
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
@@ -54,7 +65,7 @@ async def run(command: str, args: Sequence[str], environment: Mapping[str, str],
         *args,
         stdin=None if interactive else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        # A program that asks at the terminal must have it.
+        # An interactive program needs the terminal's input.
         stderr=None if interactive else asyncio.subprocess.PIPE,
         env=dict(environment),
     )
@@ -62,12 +73,12 @@ async def run(command: str, args: Sequence[str], environment: Mapping[str, str],
         async with asyncio.timeout(timeout):
             await protocol.ended
         if transport.get_returncode():
-            # What it said last is on its way; who inherited its stderr may hold it open for ever.
+            # Its last output is on its way; a child that inherited its stderr may never close it.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS):
                     await protocol.silent
     finally:
-        # Kills it if it still runs, and closes the pipes, which a child that it left behind may hold open.
+        # Kills the program if it still runs, and closes the pipes, which a remaining child may never close.
         transport.close()
         await asyncio.shield(protocol.gone)
     if protocol.excess:
@@ -79,7 +90,7 @@ async def run(command: str, args: Sequence[str], environment: Mapping[str, str],
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """``ended``: it exited and closed its stdout; ``silent``: its stderr is closed; ``gone``: nothing of it is left here."""
+    """``ended``: it exited and closed its stdout; ``silent``: its stderr is closed; ``gone``: the process and its pipes are closed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.ended: asyncio.Future[None] = loop.create_future()
@@ -94,7 +105,7 @@ class _Output(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
             self.complaint = (self.complaint + data)[-_KEPT_STDERR:]
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # no stderr, or one that is closed
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # no stderr, or a closed one
                 sys.stderr.write(data.decode("utf-8", "replace"))
                 sys.stderr.flush()
             return
@@ -134,7 +145,7 @@ def _printable(text: str) -> str:
     return "".join(one if one.isprintable() else " " for one in text).strip()
 
 
-#: Seconds for a plugin that may ask a person, unless its own timeout is longer.
+#: Minimum timeout in seconds of an interactive plugin.
 INTERACTIVE_TIMEOUT = 900.0
 #: Source: client-go plugin/pkg/client/auth/exec/exec.go: an install hint at most 10 times an hour.
 _HINTS, _HINT_WINDOW = 10, 3600.0
@@ -144,7 +155,7 @@ _SHORTEST_LIFE = 1.0
 
 
 class PluginSource:
-    """Runs one plugin when its credential is needed and none is at hand; one run at a time for each event loop."""
+    """Runs one plugin when a credential is needed and none is cached; one run at a time per event loop."""
 
     def __init__(self) -> None:
         self._credential: ExecCredential | None = None
@@ -157,16 +168,16 @@ class PluginSource:
         self._hints: list[float] = []
 
     async def credential(self, plugin: ExecPlugin, config: ClusterConfig, clock: Clock) -> ExecCredential:
-        """The credential at hand if it has not expired, else a new one.
+        """Return the cached credential if it has not expired, else a new one.
 
         Raises:
-            ConfigError: the plugin may not run, is not installed, failed, took too long, or printed something else.
+            ConfigError: the plugin must not run, is not installed, failed, timed out, or printed something else.
         """
         if (kept := self._usable(clock)) is not None:
             return kept
         runs = self._runs
         async with self._running.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            # Whoever waited for the lock takes what its holder brought: a credential, or the reason why there is none.
+            # Waiters for the lock take the result of its holder: a credential, or the reason why there is none.
             if (kept := self._usable(clock)) is not None:
                 return kept
             if runs != self._runs and self._failure:
@@ -185,7 +196,7 @@ class PluginSource:
             return made
 
     def refused(self, credential: ExecCredential, started: float | None) -> None:
-        """A request that was sent at ``started`` with this credential was answered 401: it is not used again."""
+        """Handle a 401 for a request sent at ``started`` with this credential: do not use it again."""
         kept = self._credential
         if kept is None or kept != credential or (started is not None and self._obtained > started):
             return  # renewed meanwhile
@@ -195,7 +206,7 @@ class PluginSource:
         kept = self._credential
         if kept is None or not kept.expired(clock.wall()):
             return kept
-        # What was expired when it came (clocks differ) must not run the plugin for each request: the server decides.
+        # A credential that is expired on arrival (clocks differ) must not run the plugin for each request: the server decides.
         return kept if clock.now() - self._obtained < _SHORTEST_LIFE else None
 
     async def _run(self, plugin: ExecPlugin, config: ClusterConfig, clock: Clock) -> ExecCredential:
@@ -245,7 +256,7 @@ _sources: OrderedDict[bytes, PluginSource] = OrderedDict()
 
 
 def source_of(plugin: ExecPlugin, config: ClusterConfig) -> PluginSource:
-    """The source that all who run this command with these arguments, environment and cluster information have in common."""
+    """Return the source shared by all users of this command with these arguments, environment and cluster information."""
     told = cluster_info(plugin, config) if plugin.provide_cluster_info else None
     key = msgspec.msgpack.encode(
         (plugin.command, plugin.args, plugin.env, plugin.api_version, plugin.interactive, plugin.provide_cluster_info, told)
@@ -260,7 +271,7 @@ def source_of(plugin: ExecPlugin, config: ClusterConfig) -> PluginSource:
 
 
 def printable(text: str) -> str:
-    """Without control characters: a hint from a file must not drive the terminal. Tabs and line breaks stay, others are named.
+    """Remove control characters: a hint from a file must not drive the terminal. Tabs and line breaks stay, others are named.
 
     Source: client-go tools/clientcmd/client_config.go, cleanANSIEscapeCodes.
     """

@@ -13,7 +13,7 @@ from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, SET_LABEL, DesiredChild
 from kubeloop.controller.children.report import ChildDid, ChildOutcome, ForeignChild
 from kubeloop.controller.ownership import controller_of, is_controlled_by
-from kubeloop.merge.fields import DEDUCED, ElementError, FieldSet, FieldType, TypeMismatch, builtin_types, extract, field_set, merge, remove
+from kubeloop.merge.fields import DEDUCED, ElementError, FieldSet, MergeType, TypeMismatch, builtin_types, extract, field_set, merge, remove
 from kubeloop.merge.go_text import same
 from kubeloop.merge.merge_patch import create_merge_patch
 from kubeloop.meta import Conflict, GroupVersionKind, NotFound, Resource, kind_info
@@ -27,16 +27,16 @@ from kubeloop.meta import Conflict, GroupVersionKind, NotFound, Resource, kind_i
 Tree = dict[str, Any]
 
 
-def type_of(kind: type[Resource]) -> FieldType:
+def type_of(kind: type[Resource]) -> MergeType:
     return _type_of(kind_info(kind).gvk)
 
 
 @cache
-def _type_of(gvk: GroupVersionKind) -> FieldType:
+def _type_of(gvk: GroupVersionKind) -> MergeType:
     return builtin_types().of_kind(gvk) or DEDUCED
 
 
-def covers(live: Tree, desired: Tree, type_: FieldType) -> bool:
+def covers(live: Tree, desired: Tree, type_: MergeType) -> bool:
     """Whether ``live`` has every value that ``desired`` gives."""
     try:
         return same(merge(live, desired, type_), live)
@@ -44,7 +44,7 @@ def covers(live: Tree, desired: Tree, type_: FieldType) -> bool:
         return False
 
 
-def as_stored(answer: Tree, desired: Tree, type_: FieldType) -> Tree | None:
+def as_stored(answer: Tree, desired: Tree, type_: MergeType) -> Tree | None:
     """What the server made of ``desired`` (1000m is stored as 1): the same fields, of its answer; None if that cannot be said."""
     try:
         return extract(answer, field_set(desired, type_), type_)
@@ -52,7 +52,7 @@ def as_stored(answer: Tree, desired: Tree, type_: FieldType) -> Tree | None:
         return None
 
 
-def target(live: Tree, desired: Tree, before: Tree, type_: FieldType) -> Tree:
+def target(live: Tree, desired: Tree, before: Tree, type_: MergeType) -> Tree:
     """``live`` with what ``desired`` gives, and without the fields that were set ``before`` (as a fieldsV1) and are no longer.
 
     Raises:
@@ -62,7 +62,7 @@ def target(live: Tree, desired: Tree, before: Tree, type_: FieldType) -> Tree:
     return merge(remove(live, gone.leaves(), type_), desired, type_)
 
 
-def fields_set(desired: Tree, type_: FieldType) -> Tree:
+def fields_set(desired: Tree, type_: MergeType) -> Tree:
     """The fields that ``desired`` sets, as a fieldsV1."""
     return field_set(desired, type_).to_json()
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubeloop.codec.shape import Form, Shape, fields_of
+from kubeloop.codec.shape import Shape, ValueForm, fields_of
 from kubeloop.meta import KubeloopError, Resource, Unstructured
 from kubeloop.meta.names import qualified_name
 from kubeloop.meta.time import format_time, parse_time
@@ -245,7 +245,7 @@ def _new_status(obj: Resource, cls: type[msgspec.Struct]) -> Any:
 
 
 def _is_struct(shape: Shape) -> bool:
-    return shape.form is Form.STRUCT
+    return shape.form is ValueForm.STRUCT
 
 
 def _tree_items(obj: Unstructured, create: bool) -> list[Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.codec.paths import EACH, Segment, parse_path, walk
-from kubeloop.codec.shape import Form, Shape, fields_of
+from kubeloop.codec.shape import Shape, ValueForm, fields_of
 from kubeloop.controller.builder.declaration import MARK
 from kubeloop.controller.decorators.decorators import Terms, When
 from kubeloop.controller.errors import DeclarationError
@@ -138,18 +138,18 @@ def _is_time(value: object) -> bool:
 def _check_path(owner: str, kind: type[Resource], path: str, segments: tuple[Segment, ...]) -> None:
     if issubclass(kind, Unstructured):
         return
-    shape = Shape(Form.STRUCT, kind)
+    shape = Shape(ValueForm.STRUCT, kind)
     done = ""
     for segment in segments:
-        if shape.form is Form.ANY:
+        if shape.form is ValueForm.ANY:
             return
         if segment is EACH or not isinstance(segment, str):
-            if shape.form is not Form.LIST or shape.item is None:
+            if shape.form is not ValueForm.LIST or shape.item is None:
                 raise DeclarationError(f'{owner}: path "{path}": {kind.__name__} has no list at "{done}"')
             shape, done = shape.item, f"{done}[*]"
             continue
         here = f"{done}.{segment}".lstrip(".")
-        if shape.form is Form.STRUCT:
+        if shape.form is ValueForm.STRUCT:
             fields = fields_of(shape.type).by_wire
             if segment not in fields:
                 # A name as Python has it, where the wire's is wanted, is the likeliest slip.
@@ -158,7 +158,7 @@ def _check_path(owner: str, kind: type[Resource], path: str, segments: tuple[Seg
                 hint = f'; did you mean "{f"{done}.{alike[0]}".lstrip(".")}"?' if alike else f"; there are {', '.join(fields)}"
                 raise DeclarationError(f'{owner}: path "{path}": {kind.__name__} has no field "{here}"{hint}')
             shape = fields[segment].shape
-        elif shape.form is Form.MAP and shape.item is not None:
+        elif shape.form is ValueForm.MAP and shape.item is not None:
             shape = shape.item
         else:
             raise DeclarationError(f'{owner}: path "{path}": "{done}" of {kind.__name__} holds nothing that could have a field "{segment}"')

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kubeloop.controller.events import EventRecorder
     from kubeloop.timing import Clock
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.decorators")
 
 #: Conflicts in a row that are not worth a line in the log.
 _USUAL_CONFLICTS: Final = 3

@@ -36,7 +36,7 @@ from kubeloop.transport import log_context, logger_with_context
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.election")
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from kubeloop.transport import logger_with_context
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.events")
 
 #: Seconds that the end of a recorder waits for unsent events, by default.
 FLUSH = 2.0

@@ -61,7 +61,7 @@ class EventCounts:
 # Rules of sending: client-go tools/record/event.go, tools/events/event_broadcaster.go; behaviours J134-J136, J139.
 
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.events")
 
 #: client-go's figures: events that wait to be sent, tries of one event, seconds between tries.
 QUEUE = 1000

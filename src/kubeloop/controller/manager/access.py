@@ -21,7 +21,7 @@ from kubeloop.serving.request import Request
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 K = TypeVar("K")
 V = TypeVar("V")

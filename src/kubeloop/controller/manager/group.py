@@ -18,7 +18,7 @@ from kubeloop.tasks import wait_within
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 #: Seconds that something may take to end when it is cancelled, before the log says so.
 PATIENCE = 5.0

@@ -71,7 +71,7 @@ class LoopLag:
             self.longest = max(self.longest, self.last)
 
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 Route: TypeAlias = Callable[[Request], Awaitable[Answer | None]]
 """None: the path is somebody else's."""

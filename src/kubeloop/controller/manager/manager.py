@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GraceExceeded", "Manager", "ManagerError"]
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 
 class Manager:

@@ -16,7 +16,7 @@ from kubeloop.serving.request import Request
 from kubeloop.timing import Clock, SystemClock, TimeLimit
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 Check: TypeAlias = Callable[[], Awaitable[None] | None]
 """A check raises if it fails; a plain function, or an async one."""

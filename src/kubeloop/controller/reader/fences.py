@@ -32,7 +32,7 @@ from kubeloop.meta import (
 from kubeloop.meta.integers import decimal
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.reader")
 
 #: Seconds that a reconcile waits for the cache; then it is tried again with back-off.
 PATIENCE = 10.0

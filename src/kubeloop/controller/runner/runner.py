@@ -30,7 +30,7 @@ from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats
 if TYPE_CHECKING:
     from kubeloop.controller.sharding.ownership import Ownership
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.runner")
 
 R = TypeVar("R", bound=Resource)
 

@@ -11,7 +11,7 @@ from kubeloop.meta.type_checks import described_word
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, Limiter
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.runner")
 
 
 class ContainedLimiter:

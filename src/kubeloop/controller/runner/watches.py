@@ -21,7 +21,7 @@ from kubeloop.tasks import end_tasks
 from kubeloop.timing import Backoff, Clock
 from kubeloop.transport import log_context, logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.runner")
 
 #: The value of the pause annotation that pauses an object.
 PAUSED = "true"

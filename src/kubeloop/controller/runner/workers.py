@@ -34,7 +34,7 @@ TO_END = 1.0
 #: Workers that may be replaced at a time: each holds memory, and maybe a thread, until its reconcile ends.
 MOST = 100
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.runner")
 
 
 class ReconcileTimer:

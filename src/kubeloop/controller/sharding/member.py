@@ -126,7 +126,7 @@ def declared_by(lease: Lease) -> DeclaredMember:
     )
 
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.sharding")
 
 T = TypeVar("T")
 

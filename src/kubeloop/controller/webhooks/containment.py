@@ -14,7 +14,7 @@ from kubeloop.meta.failure_log import user_traceback
 from kubeloop.meta.status import Status
 from kubeloop.transport import log_context, logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.webhooks")
 
 
 class Failed(Exception):

@@ -17,7 +17,7 @@ from kubeloop.timing import Clock, TokenBucket
 from kubeloop.transport import logger_with_context
 from kubeloop.types import JSONObject
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.webhooks")
 
 Operation = dict[str, Any]
 

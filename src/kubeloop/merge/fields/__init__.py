@@ -1,14 +1,14 @@
-"""Ownership of fields: which parts of an object somebody sets, how two states differ, merging what is applied (server-side apply).
+"""Field ownership: field sets, comparison of two states, and the merge of an applied configuration (server-side apply).
 
-Pure functions over JSON trees and ``FieldType``; for clients and server alike. Source: KEP-555, structured-merge-diff v6.
+Pure functions over JSON trees and ``MergeType``; for clients and servers. Source: KEP-555, structured-merge-diff v6.
 """
 
 from kubeloop.merge.fields.checking import check
-from kubeloop.merge.fields.comparing import Comparison, compare, field_set
+from kubeloop.merge.fields.comparing import StateComparison, compare, field_set
 from kubeloop.merge.fields.elements import ElementError, Path, path_text
-from kubeloop.merge.fields.errors import ApplyConflict, Conflict, MissingVersion, TypeMismatch
+from kubeloop.merge.fields.errors import ApplyConflict, FieldConflict, MissingVersion, TypeMismatch
 from kubeloop.merge.fields.field_set import FieldSet
-from kubeloop.merge.fields.field_types import DEDUCED, FieldType
+from kubeloop.merge.fields.field_types import DEDUCED, MergeType
 from kubeloop.merge.fields.filters import Filter, excluding, including
 from kubeloop.merge.fields.from_schema import builtin_types, custom_type
 from kubeloop.merge.fields.managing import VersionedSet, Versions, apply, update
@@ -18,14 +18,14 @@ from kubeloop.merge.fields.removing import extract, remove
 __all__ = [
     "DEDUCED",
     "ApplyConflict",
-    "Comparison",
-    "Conflict",
     "ElementError",
+    "FieldConflict",
     "FieldSet",
-    "FieldType",
     "Filter",
+    "MergeType",
     "MissingVersion",
     "Path",
+    "StateComparison",
     "TypeMismatch",
     "VersionedSet",
     "Versions",

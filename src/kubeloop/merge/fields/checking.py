@@ -1,6 +1,6 @@
-"""Whether an object fits its type, with the texts that an API server answers to a configuration that does not.
+"""Validates an object against its field type, with the error texts of an API server.
 
-Source: structured-merge-diff's typed/validate. Where upstream's order of several faults is random, names are in order here.
+Source: structured-merge-diff's typed/validate. Where upstream orders several faults at random, they are sorted by name here.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from typing import Any, Final
 
 from kubeloop.merge.fields.elements import ElementError, element_text
 from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
-from kubeloop.merge.fields.field_types import ATOMIC, DEDUCED, FieldType, ListType, MapType, ScalarType, shape
+from kubeloop.merge.fields.field_types import ATOMIC, DEDUCED, ListType, MapType, MergeType, ScalarType, shape
 from kubeloop.merge.go_text import go_text, go_type
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.types import JSONObject
 
 
-def check(obj: JSONObject, type_: FieldType, *, allow_duplicates: bool = False) -> None:
-    """``allow_duplicates``: associative lists may hold items of one identity, as stored objects may.
+def check(obj: JSONObject, type_: MergeType, *, allow_duplicates: bool = False) -> None:
+    """Validate an object. ``allow_duplicates``: associative lists may hold items with the same key, as stored objects may.
 
     Raises:
-        TypeMismatch: names every fault with its path.
+        TypeMismatch: the object does not fit; the text names every fault with its path.
     """
     faults: list[str] = []
     with MISMATCHES:
@@ -30,7 +30,7 @@ def check(obj: JSONObject, type_: FieldType, *, allow_duplicates: bool = False) 
         raise TypeMismatch("\n  ".join(["errors:", *faults]))
 
 
-def _value(value: Any, type_: FieldType, path: str, faults: list[str], allow_duplicates: bool) -> None:
+def _value(value: Any, type_: MergeType, path: str, faults: list[str], allow_duplicates: bool) -> None:
     if type_ is DEDUCED or type_ is ATOMIC or value is None:
         return
     as_ = shape(type_, value)
@@ -107,12 +107,12 @@ def _misfit(value: Any, wanted: ScalarType) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Go's ``%v`` of the box in which upstream keeps a value."""
+    """Format as Go's ``%v`` of upstream's value wrapper."""
     return f"&{{{go_text(value)}}}"
 
 
 def _go_syntax(value: Any) -> str:
-    """Go's ``%#v``."""
+    """Format as Go's ``%#v``."""
     match value:
         case dict():
             return "map[string]interface {}{" + ", ".join(f"{go_quoted(name)}:{_go_syntax(value[name])}" for name in sorted(value)) + "}"

@@ -1,6 +1,6 @@
-"""Which fields an object has, and which differ between two states of it. Runs on every write: no work for what is one object on both sides.
+"""Computes the fields of an object, and the fields that differ between two states. Runs on every write; skips parts that both states share.
 
-Source: structured-merge-diff's typed/tofieldset and typed/compare, whose odd cases (duplicates, null, changed shapes) hold here too.
+Source: structured-merge-diff's typed/tofieldset and typed/compare; its odd cases (duplicates, null, changed shapes) are the same here.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from kubeloop.merge.fields import tree
 from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_set import FieldSet
-from kubeloop.merge.fields.field_types import ABSENT, FieldType, ListType, MapType, shape
+from kubeloop.merge.fields.field_types import ABSENT, ListType, MapType, MergeType, shape
 from kubeloop.merge.fields.tree import LEAF, SELF, Node
 from kubeloop.types import JSONObject
 
 
-class Comparison(NamedTuple):
-    """No path is in two of the sets, unless a value changed its shape."""
+class StateComparison(NamedTuple):
+    """The difference of two states. No path is in two of the sets, unless a value changed its shape."""
 
     added: FieldSet
     modified: FieldSet
@@ -26,21 +26,21 @@ class Comparison(NamedTuple):
         return bool(self.added or self.modified or self.removed)
 
 
-def field_set(obj: JSONObject, type_: FieldType) -> FieldSet:
-    """Every field that ``obj`` gives a value, items of lists included.
+def field_set(obj: JSONObject, type_: MergeType) -> FieldSet:
+    """Return every field that has a value in ``obj``, list items included.
 
     Raises:
-        TypeMismatch: a field that the type does not have, or an item without identity. Other faults: ``check`` finds them.
+        TypeMismatch: a field is not in the type, or an item has no key. ``check`` finds other faults.
     """
     with MISMATCHES:
         return FieldSet(LEAF if type_.map is None or type_.map.atomic else _map_set(obj, type_.map))
 
 
-def compare(old: JSONObject, new: JSONObject, type_: FieldType) -> Comparison:
-    """What became of ``old``; of what was added or removed, each container is named along with what it holds.
+def compare(old: JSONObject, new: JSONObject, type_: MergeType) -> StateComparison:
+    """Compare two states; for added and removed containers, both the container and its content are in the result.
 
     Raises:
-        TypeMismatch: as ``field_set``; what is the same object on both sides is not looked at.
+        TypeMismatch: as ``field_set``; parts that both sides share are not checked.
     """
     if old is new:
         return _SAME
@@ -48,17 +48,17 @@ def compare(old: JSONObject, new: JSONObject, type_: FieldType) -> Comparison:
     with MISMATCHES:
         if type_.map is not None and not type_.map.atomic:
             _compare_maps(old, new, type_.map, changes)
-    return Comparison(FieldSet(changes.added), FieldSet(changes.modified), FieldSet(changes.removed))
+    return StateComparison(FieldSet(changes.added), FieldSet(changes.modified), FieldSet(changes.removed))
 
 
-_SAME = Comparison(FieldSet(), FieldSet(), FieldSet())
+_SAME = StateComparison(FieldSet(), FieldSet(), FieldSet())
 
 
 def _undeclared(name: str) -> TypeMismatch:
     return TypeMismatch(f".{name}: field not declared in schema")
 
 
-# What an object has
+# Field sets of objects
 
 
 def _map_set(value: JSONObject, type_: MapType) -> Node:
@@ -89,8 +89,8 @@ def _map_set(value: JSONObject, type_: MapType) -> Node:
     return out
 
 
-def _below_map(value: JSONObject, type_: FieldType) -> Node | None:
-    """The node of a map, without itself unless it is a leaf; None when nothing is in the set."""
+def _below_map(value: JSONObject, type_: MergeType) -> Node | None:
+    """Return the node of a map, without the map itself unless it is a leaf; None if the set is empty."""
     if type_.map is None:
         return None
     if type_.map.atomic:
@@ -98,7 +98,7 @@ def _below_map(value: JSONObject, type_: FieldType) -> Node | None:
     return _map_set(value, type_.map) or None
 
 
-def _below_list(value: list[Any], type_: FieldType) -> Node | None:
+def _below_list(value: list[Any], type_: MergeType) -> Node | None:
     if type_.list is None:
         return None
     if type_.list.atomic:
@@ -109,12 +109,12 @@ def _below_list(value: list[Any], type_: FieldType) -> Node | None:
 def _list_set(value: list[Any], type_: ListType) -> Node:
     out: Node = {}
     for element, items in _indexed(value, type_).items():
-        # Items that share an identity are owned together, as a whole.
+        # Items with the same key are owned together, as a whole.
         out[element] = _item_set(items[0], type_.items) if len(items) == 1 else LEAF
     return out
 
 
-def _item_set(item: Any, type_: FieldType) -> Node:
+def _item_set(item: Any, type_: MergeType) -> Node:
     node: Node | None = None
     if item.__class__ is dict:
         node = _below_map(item, type_)
@@ -136,11 +136,11 @@ def _indexed(value: list[Any], type_: ListType) -> dict[str, list[Any]]:
     return out
 
 
-# What appeared or vanished as a whole
+# Values that were added or removed as a whole
 
 
-def _whole(value: Any, type_: FieldType) -> Node:
-    """The node of a value that the other side lacks: every part of it is a member."""
+def _whole(value: Any, type_: MergeType) -> Node:
+    """Return the node of a value that the other side lacks: every part of it is a member."""
     kind = value.__class__
     out: Node
     if kind is dict and value and type_.map is not None and not type_.map.atomic:
@@ -161,11 +161,11 @@ def _whole(value: Any, type_: FieldType) -> Node:
     return LEAF
 
 
-# What differs
+# Comparison
 
 
 class _Changes:
-    """Trees of one container while it is compared."""
+    """The trees of changes of one container during the comparison."""
 
     __slots__ = ("added", "modified", "removed")
 
@@ -184,7 +184,7 @@ class _Changes:
 
 
 def _put(parent: Node, element: str, node: Node) -> None:
-    """A node as a comparison gathers it: {".": ...} alone is a leaf."""
+    """Add a node to a tree of changes: {".": ...} alone is a leaf."""
     found = tree.canonical(node)
     if found is not None:
         known = parent.get(element)
@@ -217,16 +217,16 @@ def _compare_maps(old: JSONObject, new: JSONObject, type_: MapType, changes: _Ch
                 changes.removed["f:" + name] = _whole(before, field)
 
 
-def _compare(before: Any, after: Any, type_: FieldType, element: str, changes: _Changes) -> None:
-    """Two values, both present and not one object."""
+def _compare(before: Any, after: Any, type_: MergeType, element: str, changes: _Changes) -> None:
+    """Compare two values that are both present and not the same Python object."""
     was, is_ = shape(type_, before), shape(type_, after)
     _compare_as(is_, before, after, type_, element, changes)
     if was != is_:
-        # A value that changed its shape is compared as both: its old parts vanished, its new ones appeared.
+        # A value that changed its shape counts as removed and added: its old parts vanished, its new ones appeared.
         _compare_as(was, before, after, type_, element, changes)
 
 
-def _compare_as(as_: str, before: Any, after: Any, type_: FieldType, element: str, changes: _Changes) -> None:
+def _compare_as(as_: str, before: Any, after: Any, type_: MergeType, element: str, changes: _Changes) -> None:
     if as_ == "map" and type_.map is not None and not type_.map.atomic:
         old = before if before.__class__ is dict else {}
         new = after if after.__class__ is dict else {}
@@ -239,7 +239,7 @@ def _compare_as(as_: str, before: Any, after: Any, type_: FieldType, element: st
         first = before if before.__class__ is list else []
         second = after if after.__class__ is list else []
         if first or second:
-            # Telling items apart costs more than seeing that nothing changed.
+            # Computing the keys of items costs more than detecting that nothing changed.
             if first == second and not type_.loose:
                 return
             below = _Changes()
@@ -263,7 +263,7 @@ def _compare_lists(old: list[Any], new: list[Any], type_: ListType, changes: _Ch
             if not equal(first, second):
                 changes.modified[element] = LEAF
         elif len(first) > 1:
-            # Several became one: what they were owned as vanishes, what it holds appears.
+            # Several items became one: the old items vanish as a whole, the fields of the new one appear.
             changes.removed[element] = LEAF
             changes.added[element] = _whole(second[0], type_.items)
         else:
@@ -275,7 +275,7 @@ def _compare_lists(old: list[Any], new: list[Any], type_: ListType, changes: _Ch
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Equal as JSON: 1 is 1.0, but not true."""
+    """Compare as JSON: 1 equals 1.0, but not true."""
     return bool(left == right) and not _differ_in_booleans(left, right)
 
 

@@ -1,6 +1,6 @@
-"""Path elements of field sets, kept as FieldsV1 writes them: ``f:name``, ``k:{"name":"a"}``, ``v:"x"``, ``i:0``.
+"""Path elements of field sets, in the form of FieldsV1: ``f:name``, ``k:{"name":"a"}``, ``v:"x"``, ``i:0``.
 
-One spelling for equal elements, so that text comparison is element comparison. Source: KEP-555; Kubernetes API reference, FieldsV1.
+Equal elements have equal texts, so comparing texts compares elements. Source: KEP-555; Kubernetes API reference, FieldsV1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubeloop.merge.go_text import go_text
 from kubeloop.meta.go_quote import go_quoted
 
 Scalar = str | int | float | bool | None
-#: From the root down; the empty path is the whole object, which nobody owns.
+#: A path from the root down; the empty path is the whole object, which has no owner.
 Path = tuple[str, ...]
 
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -24,7 +24,7 @@ _UNSAFE: Final = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029\ud800-\udfff]')
 
 
 class ElementError(ValueError):
-    """A text that is no path element, or a list item that cannot be told from others; ``str()`` is what Kubernetes says."""
+    """A text is not a path element, or a list item has no key; ``str()`` is Kubernetes' message."""
 
 
 def field_element(name: str) -> str:
@@ -32,7 +32,7 @@ def field_element(name: str) -> str:
 
 
 def key_element(fields: Iterable[tuple[str, Any]]) -> str:
-    """The element of an item of an associative list; ``fields`` sorted by name."""
+    """Return the element of an item of an associative list; ``fields`` is sorted by name."""
     return "k:{" + ",".join(f"{_string(name)}:{json_text(value)}" for name, value in fields) + "}"
 
 
@@ -41,7 +41,7 @@ def value_element(value: Scalar) -> str:
 
 
 def json_text(value: Any) -> str:
-    """JSON in Go's spelling: HTML characters escaped, whole floats without a point."""
+    """Encode JSON in Go's spelling: HTML characters escaped, whole floats without a point."""
     if value.__class__ is str:
         return _string(value)
     if value is None:
@@ -71,7 +71,7 @@ def _escaped(text: str) -> str:
     return '"' + _UNSAFE.sub(_escape, text) + '"'
 
 
-#: The same few keys come again in every object of a kind. Longer texts are rare, and would make the cache heavy.
+#: Every object of a kind repeats the same few keys. Longer texts are rare, and would make the cache heavy.
 _SHORT: Final = 64
 _short = lru_cache(maxsize=8192)(_escaped)
 
@@ -93,10 +93,10 @@ def _float(value: float) -> str:
 
 @lru_cache(maxsize=8192)
 def canonical(element: str) -> str | None:
-    """The one spelling of an element as some client wrote it; None for a type that is not known, which sets leave out.
+    """Return the canonical spelling of an element as a client wrote it; None for an unknown type, which sets leave out.
 
     Raises:
-        ElementError: no path element.
+        ElementError: the text is not a path element.
     """
     kind, content = element[:2], element[2:]
     if len(element) < 2:
@@ -141,7 +141,7 @@ def _refuse(constant: str) -> None:
 
 @lru_cache(maxsize=8192)
 def element_text(element: str, *, stored: bool = False) -> str:
-    """``.image``, ``[name="a"]``, ``[="x"]``, ``[0]``. ``stored``: with numbers as Kubernetes shows those that it read from a FieldsV1."""
+    """Format as ``.image``, ``[name="a"]``, ``[="x"]``, ``[0]``. ``stored``: format numbers as Kubernetes does after reading a FieldsV1."""
     content = element[2:]
     match element[0]:
         case "f":
@@ -155,27 +155,27 @@ def element_text(element: str, *, stored: bool = False) -> str:
 
 
 def path_text(path: Iterable[str]) -> str:
-    """As conflicts name it: ``.spec.containers[name="a"].image``."""
+    """Format a path as conflicts name it: ``.spec.containers[name="a"].image``."""
     return "".join(element_text(element, stored=True) for element in path)
 
 
 def _shown(value: Any, stored: bool) -> str:
     if isinstance(value, str):
         return go_quoted(value)
-    # What is applied may have a key of another shape; the message that refuses it names the item.
+    # An applied configuration may have a key of another shape; the message that refuses it names the item.
     if isinstance(value, dict):
         return "".join(f"{name}={_shown(below, stored)}" for name, below in value.items())
     if isinstance(value, list):
         return "[" + ",".join(_shown(below, stored) for below in value) + "]"
     if stored and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e300:
-        # Upstream reads every number of a FieldsV1 as a floating one.
+        # Upstream reads every number of a FieldsV1 as a float.
         return go_text(float(value))
     return "null" if value is None else go_text(value)
 
 
 @lru_cache(maxsize=8192)
 def order(element: str) -> tuple[int, Any]:
-    """Sort key: fields, then keys, values and indexes; numbers by value and before texts, texts before booleans."""
+    """Return the sort key: fields, then keys, values and indexes; numbers by value and before texts, texts before booleans."""
     content = element[2:]
     match element[0]:
         case "f":

@@ -1,4 +1,4 @@
-"""What field sets and managers refuse."""
+"""Errors of field sets and field managers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kubeloop.meta.errors import KubeloopError
 
 
 class TypeMismatch(KubeloopError):
-    """A value does not fit its type; ``str()`` is what Kubernetes says after "failed to create typed patch object (...): "."""
+    """A value does not fit its type; ``str()`` is Kubernetes' text after "failed to create typed patch object (...): "."""
 
 
 class _Mismatches:
-    """A block in which what has no identity, and what is nested beyond recursion, is a mismatch of types."""
+    """A block that reports items without a key, and nesting beyond the recursion limit, as TypeMismatch."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ MISMATCHES: Final = _Mismatches()
 
 
 class prefixed:  # noqa: N801 - a block, as contextlib.suppress is
-    """A block in which the text of a mismatch of types begins with ``text`` and a colon, as Kubernetes says what it was doing."""
+    """A block that prefixes the text of a TypeMismatch with ``text`` and a colon, as Kubernetes names the failed step."""
 
     __slots__ = ("_text",)
 
@@ -49,11 +49,11 @@ class prefixed:  # noqa: N801 - a block, as contextlib.suppress is
 
 
 class MissingVersion(KubeloopError):
-    """An API version that no longer is; a converter raises it, and entries of managers in that version are dropped."""
+    """An API version does not exist any more; a converter raises it, and managers' entries in that version are dropped."""
 
 
-class Conflict(NamedTuple):
-    """``manager`` (in whatever terms the caller tells managers apart) owns ``path``, which the applied configuration wants otherwise."""
+class FieldConflict(NamedTuple):
+    """``manager`` (by the caller's own identifier) owns ``path``, and the applied configuration has another value there."""
 
     manager: Any
     path: Path
@@ -65,11 +65,11 @@ class Conflict(NamedTuple):
 
 
 class ApplyConflict(KubeloopError):
-    """Others own fields that would change; nothing was applied.
+    """Other managers own fields that would change; nothing was applied.
 
-    ``conflicts`` are by manager in the order given, then in the order of fields.
+    ``conflicts`` are sorted by manager in the given order, then by field.
     """
 
-    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+    def __init__(self, conflicts: Sequence[FieldConflict]) -> None:
         self.conflicts = tuple(conflicts)
         super().__init__(f"Apply failed with {len(self.conflicts)} conflict{'' if len(self.conflicts) == 1 else 's'}")

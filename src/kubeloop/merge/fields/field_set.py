@@ -1,4 +1,4 @@
-"""``FieldSet``: which fields of an object somebody owns, changed or wants; FieldsV1 in and out.
+"""``FieldSet``: a set of an object's fields, such as those a manager owns; converts from and to FieldsV1.
 
 Source: KEP-555 (server-side apply), Kubernetes API reference "FieldsV1".
 """
@@ -20,24 +20,24 @@ class FieldSet:
     """An immutable set of paths.
 
     Guarantees
-        Equal sets compare equal however they were made or written. Operations never change their operands and share what stays the same.
+        Equal sets compare equal whatever way they were built or written. Operations never change their operands and share unchanged parts.
         A path may be in the set without the paths above or below it.
 
     Not guaranteed
-        That the fields exist in some object, or belong to its type.
+        The fields exist in some object, or belong to its type.
     """
 
     __slots__ = ("_root", "_written")
 
     def __init__(self, root: Node | None = None) -> None:
-        """``root`` must be a canonical tree (``tree``) that nobody changes afterwards; else use ``of`` or ``from_json``."""
+        """``root`` must be a canonical tree (``tree``) and must not change afterwards; else use ``of`` or ``from_json``."""
         self._root: Node = LEAF if root is None else root
-        #: Whether the tree is a document as some server wrote it, so that it need not be written again.
+        #: Whether the tree is a document as a server wrote it, so that it need not be encoded again.
         self._written = False
 
     @classmethod
     def of(cls, *paths: Path) -> FieldSet:
-        """Of paths as tuples of elements: ``("f:spec", "f:replicas")``. The empty path is left out."""
+        """Build a set of paths, which are tuples of elements: ``("f:spec", "f:replicas")``. The empty path is left out."""
         root: Node = LEAF
         for path in paths:
             if path:
@@ -46,19 +46,19 @@ class FieldSet:
 
     @classmethod
     def from_json(cls, document: Any) -> FieldSet:
-        """From a ``fieldsV1`` as a JSON tree, which the set keeps: do not change it afterwards.
+        """Build a set from a ``fieldsV1`` as a JSON tree. The set references the tree: do not change it afterwards.
 
         Elements of an unknown type are left out, as Kubernetes does.
 
         Raises:
-            ElementError: not a tree of path elements.
+            ElementError: the document is not a tree of path elements.
         """
         found = cls(_read(document, 0))
         found._written = found._root is document
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """A ``fieldsV1``: the document that this set was read from if it was canonical, else a fresh one in Kubernetes' order.
+        """Return a ``fieldsV1``: the document of this set if it was canonical, else a new one in Kubernetes' order.
 
         Do not change it.
         """
@@ -76,19 +76,19 @@ class FieldSet:
         return FieldSet(tree.intersection(self._root, other._root))
 
     def __sub__(self, other: FieldSet) -> FieldSet:
-        """Without the paths of ``other``; what lies below them stays."""
+        """Remove the paths of ``other``; the paths below them stay."""
         return FieldSet(tree.difference(self._root, other._root))
 
     def recursive_difference(self, other: FieldSet) -> FieldSet:
-        """Without the paths of ``other`` and all below them."""
+        """Remove the paths of ``other`` and all below them."""
         return FieldSet(tree.recursive_difference(self._root, other._root))
 
     def leaves(self) -> FieldSet:
-        """Only paths that have no path of the set below them."""
+        """Return only the paths without another path of the set below them."""
         return FieldSet(tree.leaves(self._root))
 
     def below(self, element: str) -> FieldSet:
-        """What the set holds below a first element, as paths from there."""
+        """Return the paths of the set below a first element, relative to it."""
         node = self._root.get(element) or LEAF
         return FieldSet({name: below for name, below in node.items() if name != SELF} if SELF in node else node)
 
@@ -104,7 +104,7 @@ class FieldSet:
         return tree.is_member(node)
 
     def __iter__(self) -> Iterator[Path]:
-        """Paths in Kubernetes' order: at each level first the members, then what lies below each element."""
+        """Iterate over the paths in Kubernetes' order: at each level first the members, then the paths below each element."""
         return _paths(self._root, ())
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class FieldSet:
 
 
 def _read(document: Any, depth: int) -> Node:
-    """The document itself wherever it is canonical, as most are."""
+    """Return the document itself wherever it is canonical, as most are."""
     if document.__class__ is not dict or depth > _DEEPEST:
         return _rebuilt(document, depth)
     for key, below in document.items():
@@ -173,7 +173,7 @@ def _write(node: Node) -> dict[str, Any]:
 
 def _sorted(node: Node) -> list[str]:
     ordered = sorted(node)
-    # Most nodes hold fields alone (and "." before them), whose texts sort as the elements do.
+    # Most nodes hold only fields (and "." before them), whose texts sort as the elements do.
     if len(ordered) < 2 or ordered[-1][0] == "f":
         return ordered
     first = 1 if ordered[0] == SELF else 0

@@ -1,4 +1,4 @@
-"""How values are owned and merged: whole (atomic) or part by part, and by which keys items of a list are told apart.
+"""Merge types: whether a value is owned and merged as a whole (atomic) or part by part, and which keys identify the items of a list.
 
 Source: KEP-555 and KEP-2155; structured-merge-diff's schema. ``from_schema`` makes these types of schema documents.
 """
@@ -16,37 +16,37 @@ ABSENT: Final = object()
 
 
 class MapType:
-    """Named fields, and what other names hold: ``values`` is None where no other name is allowed."""
+    """Named fields, and the type of other names: ``values`` is None where no other name is allowed."""
 
     __slots__ = ("atomic", "fields", "free", "values")
 
-    def __init__(self, fields: dict[str, FieldType], values: FieldType | None, *, atomic: bool, free: bool = False) -> None:
+    def __init__(self, fields: dict[str, MergeType], values: MergeType | None, *, atomic: bool, free: bool = False) -> None:
         self.fields = fields
         self.values = values
         self.atomic = atomic
-        #: Nothing is known of it but what values show.
+        #: The type is unknown; only its values show it.
         self.free = free
 
-    def of(self, name: str) -> FieldType | None:
+    def of(self, name: str) -> MergeType | None:
         return self.fields.get(name, self.values)
 
 
 class ListType:
-    """``atomic``, or associative: a map by ``keys``, or without keys a set."""
+    """A list: ``atomic``, or associative (a map by ``keys``, or without keys a set)."""
 
     __slots__ = ("_single", "atomic", "items", "keys")
 
-    def __init__(self, items: FieldType, *, atomic: bool, keys: tuple[str, ...] = ()) -> None:
+    def __init__(self, items: MergeType, *, atomic: bool, keys: tuple[str, ...] = ()) -> None:
         self.items = items
         self.atomic = atomic
         self.keys = keys
         self._single = (keys[0], "k:{" + json_text(keys[0]) + ":") if len(keys) == 1 else None
 
     def element(self, item: Any) -> str:
-        """The path element of an item of an associative list.
+        """Return the path element of an item of an associative list.
 
         Raises:
-            ElementError: the item has no identity.
+            ElementError: the item has no key.
         """
         if not self.keys:
             return _set_element(item)
@@ -97,8 +97,8 @@ def _set_element(item: Any) -> str:
     return value_element(item)
 
 
-class FieldType:
-    """What a value may be: a scalar, a list, a map, or several of these (then the value itself tells)."""
+class MergeType:
+    """The type of a value: a scalar, a list, a map, or several of these (then the value decides)."""
 
     __slots__ = ("_loose", "defaults", "list", "map", "only_int_or_string", "scalar")
 
@@ -108,19 +108,19 @@ class FieldType:
         self.map = map_
         #: Defaults of named fields, for keys that items leave out.
         self.defaults: dict[str, Any] = {}
-        #: Validation lets nothing else through, although merging is ready for anything.
+        #: Validation accepts only this shape, although merging handles every shape.
         self.only_int_or_string = False
         self._loose: bool | None = None
 
     @property
     def loose(self) -> bool:
-        """Whether a value of it may hold, somewhere, a boolean where another holds a number: some part of it has no type."""
+        """Whether some part has no type, so that one value may hold a boolean where another holds a number."""
         if self._loose is None:
             self._loose = _reaches_untyped(self)
         return self._loose
 
 
-def _reaches_untyped(type_: FieldType) -> bool:
+def _reaches_untyped(type_: MergeType) -> bool:
     seen: set[int] = set()
     waiting = [type_]
     while waiting:
@@ -141,8 +141,8 @@ def _reaches_untyped(type_: FieldType) -> bool:
     return False
 
 
-def shape(type_: FieldType, value: Any) -> Literal["map", "scalar", "list", ""]:
-    """As which of its alternatives a value is taken; one that fits none as the first there is."""
+def shape(type_: MergeType, value: Any) -> Literal["map", "scalar", "list", ""]:
+    """Return the alternative that a value is treated as; the first one if it fits none."""
     if value.__class__ is dict:
         if type_.map is not None:
             return "map"
@@ -158,8 +158,8 @@ def shape(type_: FieldType, value: Any) -> Literal["map", "scalar", "list", ""]:
     return "list" if type_.list is not None else ""
 
 
-def _untyped_atomic() -> FieldType:
-    type_ = FieldType("untyped")
+def _untyped_atomic() -> MergeType:
+    type_ = MergeType("untyped")
     type_.list = ListType(type_, atomic=True)
     type_.map = MapType({}, type_, atomic=True)
     return type_
@@ -169,13 +169,13 @@ def _untyped_atomic() -> FieldType:
 ATOMIC: Final = _untyped_atomic()
 
 
-def _deduced() -> FieldType:
-    type_ = FieldType("untyped", ListType(ATOMIC, atomic=True))
+def _deduced() -> MergeType:
+    type_ = MergeType("untyped", ListType(ATOMIC, atomic=True))
     type_.map = MapType({}, type_, atomic=False, free=True)
     return type_
 
 
-#: What has no schema: maps by name, lists as a whole.
+#: The type of values without a schema: maps by name, lists as a whole.
 DEDUCED: Final = _deduced()
 
-__all__ = ["ABSENT", "ATOMIC", "DEDUCED", "FieldType", "ListType", "MapType", "ScalarType", "field_element", "shape"]
+__all__ = ["ABSENT", "ATOMIC", "DEDUCED", "ListType", "MapType", "MergeType", "ScalarType", "field_element", "shape"]

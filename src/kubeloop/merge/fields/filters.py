@@ -1,4 +1,4 @@
-"""Filters of field sets: which fields a write through some path can own at all.
+"""Filters of field sets: limit the fields that a write through some endpoint can own.
 
 Source: structured-merge-diff's fieldpath.Filter; ``GetResetFields`` of Kubernetes' strategies are excluded fields, or included patterns.
 """
@@ -15,17 +15,19 @@ from kubeloop.merge.fields.tree import LEAF, SELF, Node
 
 Filter = Callable[[FieldSet], FieldSet]
 
-#: In a pattern: any element.
+#: Matches any element in a pattern.
 ANY: Final = "*"
 
 
 def excluding(fields: FieldSet) -> Filter:
-    """All but ``fields`` and what lies below them."""
+    """Return a filter that removes ``fields`` and the fields below them."""
     return lambda found: found.recursive_difference(fields)
 
 
 def including(*patterns: Path) -> Filter:
-    """Only what lies on the way to, at or below one of ``patterns``: paths of elements, or ``ANY``, which goes before elements."""
+    """Return a filter that includes only the fields on the way to, at or below one of ``patterns`` (paths of elements, or ``ANY`` before
+    elements).
+    """
     matcher: Node = {}
     for pattern in patterns:
         _add(matcher, pattern)
@@ -39,7 +41,7 @@ def _add(matcher: Node, pattern: Path) -> None:
         if SELF in below:
             return
         at = below
-    # Marked by itself: everything below matches.
+    # A node that maps to itself: everything below matches.
     at[pattern[-1]] = {SELF: LEAF}
 
 

@@ -1,6 +1,7 @@
-"""Field types of built-in kinds and of custom resources, read off their schemas.
+"""Builds field types of built-in kinds and of custom resources from their schemas.
 
-Source: kube-openapi's schemaconv; apiextensions-apiserver's controller/openapi/builder for what a custom resource has beside its schema.
+Source: kube-openapi's schemaconv; apiextensions-apiserver's controller/openapi/builder for the parts of a custom resource outside its
+schema.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from kubeloop.merge.fields.field_types import ATOMIC, DEDUCED, FieldType, ListType, MapType, ScalarType
+from kubeloop.merge.fields.field_types import ATOMIC, DEDUCED, ListType, MapType, MergeType, ScalarType
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import Schemas, TypeSchema, builtin
 from kubeloop.schema.structural import ANY_VALUE, NO_OTHER, as_resource
@@ -16,48 +17,48 @@ from kubeloop.schema.structural import ANY_VALUE, NO_OTHER, as_resource
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _RAW_EXTENSION: Final = "io.k8s.apimachinery.pkg.runtime.RawExtension"
-_STRING: Final = FieldType("string")
+_STRING: Final = MergeType("string")
 
 
 class FieldTypes:
-    """Types of the definitions of one schema document; each is made once, when first asked for."""
+    """Field types of the definitions of one schema document; each is built at the first use."""
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
-        self._named: dict[str, FieldType] = {_RAW_EXTENSION: ATOMIC, _QUANTITY: FieldType("untyped")}
-        self._overridden: dict[tuple[str, str], FieldType] = {}
-        self._pending: list[tuple[FieldType, FieldType]] = []
+        self._named: dict[str, MergeType] = {_RAW_EXTENSION: ATOMIC, _QUANTITY: MergeType("untyped")}
+        self._overridden: dict[tuple[str, str], MergeType] = {}
+        self._pending: list[tuple[MergeType, MergeType]] = []
 
-    def of_kind(self, gvk: GroupVersionKind) -> FieldType | None:
-        """None for a kind that the document does not have."""
+    def of_kind(self, gvk: GroupVersionKind) -> MergeType | None:
+        """Return the type of a kind; None if the document does not have it."""
         name = self._schemas.kind_name(gvk)
         return None if name is None else self.of_definition(name)
 
-    def of_definition(self, name: str) -> FieldType:
-        """Raises KeyError for a name that the document does not have."""
+    def of_definition(self, name: str) -> MergeType:
+        """Return the type of a definition. Raises KeyError for a name that the document does not have."""
         found = self._definition(name)
         self._settle()
         return found
 
-    def of_custom(self, schema: TypeSchema, *, preserve_unknown: bool = False) -> FieldType:
-        """The type of a custom resource's version; ``preserve_unknown`` is its definition's ``spec.preserveUnknownFields``."""
+    def of_custom(self, schema: TypeSchema, *, preserve_unknown: bool = False) -> MergeType:
+        """Return the type of a custom resource's version; ``preserve_unknown`` is its definition's ``spec.preserveUnknownFields``."""
         type_ = self._inline(as_resource(schema), preserve_unknown)
         self._settle()
         return type_
 
-    def _definition(self, name: str) -> FieldType:
+    def _definition(self, name: str) -> MergeType:
         known = self._named.get(name)
         if known is not None:
             return known
         node = self._schemas.definition(name)
         if node.ref:
             return self._type(node, preserve=False)
-        # Known before it is filled: definitions refer to themselves.
-        type_ = self._named[name] = FieldType()
+        # Registered before it is filled: definitions refer to themselves.
+        type_ = self._named[name] = MergeType()
         self._fill(type_, node, preserve=False)
         return type_
 
-    def _type(self, node: TypeSchema, preserve: bool) -> FieldType:
+    def _type(self, node: TypeSchema, preserve: bool) -> MergeType:
         if not node.ref:
             return self._inline(node, preserve)
         type_ = self._definition(node.ref)
@@ -66,13 +67,13 @@ class FieldTypes:
         key = node.ref, node.map_type
         overridden = self._overridden.get(key)
         if overridden is None:
-            overridden = self._overridden[key] = FieldType(type_.scalar, type_.list)
+            overridden = self._overridden[key] = MergeType(type_.scalar, type_.list)
             overridden.map = MapType({}, None, atomic=node.map_type == "atomic")
             self._pending.append((overridden, type_))
         return overridden
 
     def _settle(self) -> None:
-        """Types that differ from a definition in being atomic or not share its fields, which are all known only now."""
+        """Complete types that differ from a definition only in being atomic: they share its fields, which are all known only now."""
         while self._pending:
             overridden, type_ = self._pending.pop()
             overridden.scalar, overridden.list, overridden.defaults = type_.scalar, type_.list, type_.defaults
@@ -81,14 +82,14 @@ class FieldTypes:
                 continue
             overridden.map.fields, overridden.map.values, overridden.map.free = type_.map.fields, type_.map.values, type_.map.free
 
-    def _inline(self, node: TypeSchema, preserve: bool) -> FieldType:
+    def _inline(self, node: TypeSchema, preserve: bool) -> MergeType:
         if not node.properties and node.type in _SCALARS:
             return _scalar(node)
-        type_ = FieldType()
+        type_ = MergeType()
         self._fill(type_, node, preserve)
         return type_
 
-    def _fill(self, type_: FieldType, node: TypeSchema, preserve: bool) -> None:
+    def _fill(self, type_: MergeType, node: TypeSchema, preserve: bool) -> None:
         preserve = preserve or node.preserve_unknown
         match node.type:
             case "":
@@ -103,7 +104,7 @@ class FieldTypes:
             case _:
                 type_.scalar = _scalar(node).scalar
 
-    def _map(self, type_: FieldType, node: TypeSchema, preserve: bool) -> None:
+    def _map(self, type_: MergeType, node: TypeSchema, preserve: bool) -> None:
         found = type_.map = MapType({}, None, atomic=node.map_type == "atomic")
         for name, below in node.properties.items():
             found.fields[name] = self._type(below, preserve)
@@ -123,7 +124,7 @@ class FieldTypes:
                 node.values is not None and not node.values.ref and found.values is not None and found.values.scalar == "untyped"
             )
 
-    def _object_meta(self) -> FieldType:
+    def _object_meta(self) -> MergeType:
         if _META in self._schemas:
             return self._definition(_META)
         return builtin_types().of_definition(_META)
@@ -139,26 +140,26 @@ class FieldTypes:
 
 
 _SCALARS: Final[dict[str, ScalarType]] = {"integer": "numeric", "number": "numeric", "boolean": "boolean", "string": "string"}
-_SHARED: Final[dict[ScalarType, FieldType]] = {
-    "numeric": FieldType("numeric"),
-    "boolean": FieldType("boolean"),
+_SHARED: Final[dict[ScalarType, MergeType]] = {
+    "numeric": MergeType("numeric"),
+    "boolean": MergeType("boolean"),
     "string": _STRING,
-    "untyped": FieldType("untyped"),
+    "untyped": MergeType("untyped"),
 }
 
 
-def _scalar(node: TypeSchema) -> FieldType:
+def _scalar(node: TypeSchema) -> MergeType:
     type_ = _SCALARS.get(node.type, "untyped")
-    # A string of a format may be written as another scalar (int-or-string), or in several ways.
+    # A string with a format may be written as another scalar (int-or-string), or in several ways.
     return _SHARED["untyped" if type_ == "string" and node.format not in ("", "byte") else type_]
 
 
 @cache
 def builtin_types() -> FieldTypes:
-    """Of Kubernetes' own kinds."""
+    """Return the types of Kubernetes' own kinds."""
     return FieldTypes(builtin())
 
 
-def custom_type(schema: TypeSchema, *, preserve_unknown: bool = False) -> FieldType:
-    """Of a version of a custom resource; make it once for each version, it costs about a microsecond a field."""
+def custom_type(schema: TypeSchema, *, preserve_unknown: bool = False) -> MergeType:
+    """Return the type of a version of a custom resource. Call it once per version; it costs about a microsecond a field."""
     return builtin_types().of_custom(schema, preserve_unknown=preserve_unknown)

@@ -1,4 +1,4 @@
-"""Who owns what after an update or an apply: the bookkeeping of field managers.
+"""Computes the managed fields after an update or an apply: the bookkeeping of field managers.
 
 Source: structured-merge-diff's merge/update.go; KEP-555; Kubernetes documentation "Server-Side Apply".
 """
@@ -8,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from kubeloop.merge.fields.comparing import Comparison, compare, equal, field_set
-from kubeloop.merge.fields.errors import MISMATCHES, ApplyConflict, Conflict, MissingVersion, prefixed
+from kubeloop.merge.fields.comparing import StateComparison, compare, equal, field_set
+from kubeloop.merge.fields.errors import MISMATCHES, ApplyConflict, FieldConflict, MissingVersion, prefixed
 from kubeloop.merge.fields.field_set import FieldSet
-from kubeloop.merge.fields.field_types import FieldType
+from kubeloop.merge.fields.field_types import MergeType
 from kubeloop.merge.fields.filters import Filter
 from kubeloop.merge.fields.merging import merge
 from kubeloop.merge.fields.removing import remove, with_named_fields
 from kubeloop.merge.fields.tree import LEAF, SELF, Node
 from kubeloop.types import JSONObject
 
-# Field sets after a schema changed: who owned parts of what is atomic now owns the whole.
+# Field sets after a schema changed: an owner of parts of a field that has become atomic owns the whole field.
 #
 # Source: KEP-2155; structured-merge-diff's typed/reconcile_schema.
 
 
-def reconcile(fields: FieldSet, type_: FieldType) -> FieldSet:
-    """``fields`` itself where nothing has to change. Atomic turned granular is not carried over: the parts have no owner then."""
+def reconcile(fields: FieldSet, type_: MergeType) -> FieldSet:
+    """Return ``fields``, itself if nothing changes. A field that became granular is dropped: its parts then have no owner."""
     if type_.map is None or type_.map.atomic:
         return fields
     root = _node(fields.root, type_)
     return fields if root is fields.root else FieldSet(root)
 
 
-def _node(node: Node, type_: FieldType) -> Node:
+def _node(node: Node, type_: MergeType) -> Node:
     """``node`` has children (a leaf is owned as it is)."""
     if type_.map is not None:
         map_ = type_.map
@@ -62,12 +62,12 @@ def _node(node: Node, type_: FieldType) -> Node:
     return node
 
 
-#: Whatever tells managers apart.
+#: The caller's identifier of a manager.
 M = TypeVar("M", bound=Hashable)
 
 
 class VersionedSet(NamedTuple):
-    """What one manager owns, named as in ``api_version``; ``applied``: by applying, which takes back what it no longer says."""
+    """The fields that one manager owns, named as in ``api_version``; ``applied``: by apply, which removes fields it no longer contains."""
 
     set: FieldSet
     api_version: str
@@ -75,17 +75,17 @@ class VersionedSet(NamedTuple):
 
 
 class Versions(Protocol):
-    """The versions of one kind."""
+    """The versions of one kind: types and conversion."""
 
-    def type_of(self, api_version: str) -> FieldType:
-        """Raises MissingVersion."""
+    def type_of(self, api_version: str) -> MergeType:
+        """Return the type in a version. Raises MissingVersion."""
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """``obj`` (whose ``apiVersion`` says what it is in) in another version, itself if it is in that one; never changes it.
+        """Convert ``obj`` from its ``apiVersion`` to another version; return it unchanged if it is in that one. Never changes it.
 
         Raises:
-            MissingVersion: owners of fields in that version are forgotten.
-            TypeMismatch: the write fails (an apply), or forgets all owners (an update).
+            MissingVersion: the owners of fields in that version are dropped.
+            TypeMismatch: the write fails (an apply), or drops all owners (an update).
         """
 
 
@@ -98,10 +98,19 @@ def update(
     versions: Versions,
     filters: Mapping[str, Filter] | None = None,
 ) -> dict[M, VersionedSet]:
-    """Managers after ``manager`` wrote ``new`` over ``live`` (empty for a creation), both in ``api_version``.
+    """Return the managers after ``manager`` wrote ``new`` over ``live``, both in ``api_version``.
 
-    ``manager`` gains what it changed or added. Others lose it, and everybody loses what is gone; who owns nothing is left out.
-    ``filters``, by version, keep to what this path of writing can own.
+    ``manager`` gains the fields that it changed or added. The others lose these, and all lose removed fields; a manager without fields is
+    left out.
+
+    Args:
+        live: The stored object; empty for a creation.
+        new: The object as written.
+        api_version: The version of both.
+        managers: The managers before the write.
+        manager: The writer.
+        versions: Types and conversions of the kind.
+        filters: Filter by version: the fields that this endpoint can own. None: all fields.
 
     Raises:
         TypeMismatch: a state does not fit its type.
@@ -132,12 +141,23 @@ def apply(
     *,
     force: bool = False,
 ) -> tuple[JSONObject | None, dict[M, VersionedSet]]:
-    """The object after ``manager`` applied ``applied`` to ``live``, both in ``api_version``, and its managers; None if it stays as it is.
+    """Return the object after ``manager`` applied ``applied`` to ``live``, and its managers; None instead of an unchanged object.
 
-    What the manager applied before and now leaves out is removed, unless others own it. ``check`` the configuration first.
+    Fields that the manager applied before and now leaves out are removed, unless others own them. Call ``check`` on the configuration
+    first.
+
+    Args:
+        live: The stored object; empty for a creation.
+        applied: The applied configuration.
+        api_version: The version of both.
+        managers: The managers before the apply.
+        manager: The applier.
+        versions: Types and conversions of the kind.
+        filters: Filter by version: the fields that this endpoint can own. None: all fields.
+        force: Take over fields that others own instead of raising ApplyConflict.
 
     Raises:
-        ApplyConflict: others own fields that would change, and ``force`` is not given.
+        ApplyConflict: others own fields that would change, and ``force`` is False.
         TypeMismatch: a state does not fit its type.
     """
     with MISMATCHES:
@@ -176,7 +196,7 @@ def _with(managers: dict[M, VersionedSet], manager: M, owned: VersionedSet) -> d
 
 
 class _Old:
-    """An object before a write, in the versions that are asked for."""
+    """An object before a write, converted on demand."""
 
     def __init__(self, live: JSONObject, versions: Versions) -> None:
         self._live = live
@@ -184,7 +204,7 @@ class _Old:
         self._known: dict[str, JSONObject] = {}
 
     def in_version(self, api_version: str) -> JSONObject:
-        """Raises MissingVersion, TypeMismatch."""
+        """Return it in a version. Raises MissingVersion, TypeMismatch."""
         known = self._known.get(api_version)
         if known is None:
             known = self._known[api_version] = self._versions.convert(self._live, api_version)
@@ -192,10 +212,10 @@ class _Old:
 
 
 def _reconciled(old: _Old, managers: Mapping[M, VersionedSet], versions: Versions) -> dict[M, VersionedSet]:
-    """Without those of versions that are no more, and by today's schemas.
+    """Return the managers without those of versions that no longer exist, and by today's schemas.
 
     Raises:
-        TypeMismatch: what is stored does not fit a version in which somebody owns fields.
+        TypeMismatch: the stored object does not fit a version in which a manager owns fields.
     """
     out: dict[M, VersionedSet] = {}
     for manager, owned in managers.items():
@@ -209,7 +229,7 @@ def _reconciled(old: _Old, managers: Mapping[M, VersionedSet], versions: Version
 
 
 class _Changes:
-    """What a write changes, as each version names it; computed for those that are asked for."""
+    """The changes of a write in the terms of each version; computed on demand."""
 
     def __init__(self, old: _Old, new: JSONObject, api_version: str, versions: Versions, filters: Mapping[str, Filter]) -> None:
         self._old = old
@@ -217,10 +237,10 @@ class _Changes:
         self._written = api_version
         self._versions = versions
         self._filters = filters
-        self._known: dict[str, Comparison] = {}
+        self._known: dict[str, StateComparison] = {}
 
-    def of(self, api_version: str) -> Comparison:
-        """Raises MissingVersion."""
+    def of(self, api_version: str) -> StateComparison:
+        """Return the changes in a version. Raises MissingVersion."""
         known = self._known.get(api_version)
         if known is None:
             new = self._new
@@ -233,15 +253,15 @@ class _Changes:
                 known = compare(live, new, self._versions.type_of(api_version))
             keep = self._filters.get(api_version)
             if keep is not None:
-                known = Comparison(keep(known.added), keep(known.modified), keep(known.removed))
+                known = StateComparison(keep(known.added), keep(known.modified), keep(known.removed))
             self._known[api_version] = known
         return known
 
 
-def _others(changes: _Changes, managers: Mapping[M, VersionedSet], manager: M) -> tuple[dict[M, VersionedSet], list[Conflict]]:
-    """All managers, the others without what changed or went; and what they owned of what changed."""
+def _others(changes: _Changes, managers: Mapping[M, VersionedSet], manager: M) -> tuple[dict[M, VersionedSet], list[FieldConflict]]:
+    """Return all managers, the others without changed or removed fields; and the conflicts: changed fields that they owned."""
     kept: dict[M, VersionedSet] = {}
-    conflicts: list[Conflict] = []
+    conflicts: list[FieldConflict] = []
     for other, owned in managers.items():
         if other == manager:
             kept[other] = owned
@@ -253,7 +273,7 @@ def _others(changes: _Changes, managers: Mapping[M, VersionedSet], manager: M) -
         fields = owned.set
         if change:
             taken = fields & (change.modified | change.added)
-            conflicts += [Conflict(other, path) for path in taken]
+            conflicts += [FieldConflict(other, path) for path in taken]
             fields = (fields - taken) - change.removed
         if fields:
             kept[other] = owned._replace(set=fields)
@@ -261,7 +281,7 @@ def _others(changes: _Changes, managers: Mapping[M, VersionedSet], manager: M) -
 
 
 class _Pruning:
-    """Takes out of a merged object what its applier said last time and no longer says, but for what others own."""
+    """Removes from a merged object the fields that its applier no longer applies, unless others own them."""
 
     def __init__(self, merged: JSONObject, last: VersionedSet, managers: Mapping[Any, VersionedSet], versions: Versions) -> None:
         self._merged = merged
@@ -285,16 +305,16 @@ class _Pruning:
                 pruned = versions.convert(pruned, last.api_version)
         except MissingVersion:
             return versions.convert(merged, api_version)
-        # What fell with a container although the applier never said it (nobody owns it, or an updater) comes back.
+        # Fields that vanished with a container although the applier never applied them (they have no owner, or an updater) are restored.
         gone = self._all(merged, type_) - self._all(pruned, type_)
         return versions.convert(remove(merged, gone & named, type_), api_version)
 
     def _with_owned(self, merged: JSONObject, pruned: JSONObject) -> JSONObject:
-        """``pruned`` with what any manager owns, in each version in which somebody owns something."""
+        """Return ``pruned`` with the fields of every manager, in each version in which a manager owns fields."""
         owned: dict[str, FieldSet] = {}
         for manager in self._managers.values():
             owned[manager.api_version] = owned.get(manager.api_version, FieldSet()) | manager.set
-        # The version of the last apply first: a conversion may need fields that pruning took.
+        # The version of the last apply first: a conversion may need fields that pruning removed.
         for version in sorted(owned, key=lambda version: (version != self._last.api_version, version)):
             try:
                 with prefixed(f"failed to convert merged object at version {version}"):
@@ -309,5 +329,5 @@ class _Pruning:
         return pruned
 
     @staticmethod
-    def _all(obj: JSONObject, type_: FieldType) -> FieldSet:
+    def _all(obj: JSONObject, type_: MergeType) -> FieldSet:
         return with_named_fields(field_set(obj, type_), type_)

@@ -1,6 +1,6 @@
-"""Merging what somebody applies into a live object.
+"""Merges an applied configuration into a live object.
 
-Source: structured-merge-diff's typed/merge, whose order of list items is kept: as live where nothing moves, else as applied.
+Source: structured-merge-diff's typed/merge; list items have its order: as in the live object where nothing moves, else as applied.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from typing import Any
 
 from kubeloop.merge.fields.elements import element_text
 from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
-from kubeloop.merge.fields.field_types import ABSENT, FieldType, ListType, MapType, shape
+from kubeloop.merge.fields.field_types import ABSENT, ListType, MapType, MergeType, shape
 from kubeloop.types import JSONObject
 
 
-def merge(live: JSONObject, applied: JSONObject, type_: FieldType) -> JSONObject:
-    """``live`` with each value that ``applied`` gives; nothing is removed. A fresh tree along what changes, shared otherwise.
+def merge(live: JSONObject, applied: JSONObject, type_: MergeType) -> JSONObject:
+    """Return ``live`` with each value of ``applied``; nothing is removed. Changed parts are new, the rest is shared.
 
     Raises:
-        TypeMismatch: ``applied`` has a field that the type lacks, or a list item without identity or twice.
+        TypeMismatch: ``applied`` has a field that the type lacks, or a list item without a key or with the key of another.
     """
     with MISMATCHES:
         merged = _merge(live, applied, type_)
         return merged if isinstance(merged, dict) else {}
 
 
-def _merge(live: Any, applied: Any, type_: FieldType) -> Any:
-    """ABSENT when nothing remains."""
+def _merge(live: Any, applied: Any, type_: MergeType) -> Any:
+    """Return ABSENT if nothing remains."""
     if applied is ABSENT:
         as_ = shape(type_, live)
     else:
@@ -70,7 +70,7 @@ def _merge_lists(live: list[Any], applied: list[Any], type_: ListType) -> Any:
     present = [type_.element(item) for item in live]
     by_present: dict[str, Any] = {}
     for element, item in zip(present, live, strict=True):
-        # Items that share an identity are replaced, not merged into.
+        # Items that share a key are replaced, not merged into.
         by_present[element] = None if element in by_present else item
 
     shared = iter([element for element in wanted if element in by_present])
@@ -96,7 +96,7 @@ def _merge_lists(live: list[Any], applied: list[Any], type_: ListType) -> Any:
                     next_shared = next(shared, None)
                     continue
                 if element in by_wanted and next_shared is not None and next_shared != element:
-                    # Shared, but its place in the applied order comes later or has been.
+                    # The item is in both, but its position in the applied order is later or earlier.
                     at_live += 1
                     continue
             if element not in by_wanted:

@@ -1,4 +1,4 @@
-"""Taking fields out of an object, and taking only some fields of it.
+"""Removes fields from an object, and extracts fields of it.
 
 Source: structured-merge-diff's typed/remove.
 """
@@ -11,18 +11,18 @@ from kubeloop.merge.fields import tree
 from kubeloop.merge.fields.comparing import field_set
 from kubeloop.merge.fields.errors import MISMATCHES
 from kubeloop.merge.fields.field_set import FieldSet
-from kubeloop.merge.fields.field_types import FieldType
+from kubeloop.merge.fields.field_types import MergeType
 from kubeloop.merge.fields.tree import SELF, Node
 from kubeloop.types import JSONObject
 
 
-def remove(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:
-    """``obj`` without ``fields`` and what lies below them; shares what stays.
+def remove(obj: JSONObject, fields: FieldSet, type_: MergeType) -> JSONObject:
+    """Return ``obj`` without ``fields`` and the fields below them; unchanged parts are shared.
 
-    A container that loses all of its content, without being in ``fields`` itself, is left as null, as Kubernetes leaves it.
+    A container that loses all of its content, without being in ``fields`` itself, becomes null, as in Kubernetes.
 
     Raises:
-        TypeMismatch: a list item has no identity.
+        TypeMismatch: a list item has no key.
     """
     if not fields:
         return obj
@@ -31,7 +31,7 @@ def remove(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:
         return left if isinstance(left, dict) else {}
 
 
-def _without(value: Any, node: Node, type_: FieldType) -> Any:
+def _without(value: Any, node: Node, type_: MergeType) -> Any:
     """``node`` has children."""
     if value.__class__ is dict:
         if type_.map is None or type_.map.atomic:
@@ -51,7 +51,7 @@ def _without(value: Any, node: Node, type_: FieldType) -> Any:
     return value
 
 
-def _map_without(value: JSONObject, node: Node, type_: FieldType) -> JSONObject:
+def _map_without(value: JSONObject, node: Node, type_: MergeType) -> JSONObject:
     out: JSONObject = {}
     for name, child in value.items():
         below = node.get("f:" + name)
@@ -63,13 +63,13 @@ def _map_without(value: JSONObject, node: Node, type_: FieldType) -> JSONObject:
     return out
 
 
-def extract(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:
-    """Only ``fields`` of ``obj``, with the keys of list items that hold some: what a manager would apply again to own the same.
+def extract(obj: JSONObject, fields: FieldSet, type_: MergeType) -> JSONObject:
+    """Return only ``fields`` of ``obj``, with the keys of their list items: the configuration with which a manager owns the same fields.
 
     Raises:
         TypeMismatch: as ``field_set``.
     """
-    # Fields that the object no longer has are owned by nobody.
+    # Fields that the object no longer has are ignored.
     present = field_set(obj, type_) & fields
     if not present:
         return {}
@@ -78,7 +78,7 @@ def extract(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:
         return taken if isinstance(taken, dict) else {}
 
 
-def _only(value: Any, node: Node, type_: FieldType) -> Any:
+def _only(value: Any, node: Node, type_: MergeType) -> Any:
     if value.__class__ is dict and type_.map is not None and not type_.map.atomic:
         return {name: _only(child, node["f:" + name], type_.map.of(name) or type_) for name, child in value.items() if "f:" + name in node}
     if value.__class__ is list and type_.list is not None and not type_.list.atomic:
@@ -86,7 +86,7 @@ def _only(value: Any, node: Node, type_: FieldType) -> Any:
     return value
 
 
-def _only_items(value: list[Any], node: Node, type_: FieldType) -> list[Any]:
+def _only_items(value: list[Any], node: Node, type_: MergeType) -> list[Any]:
     out: list[Any] = []
     if type_.list is None:
         return out
@@ -101,12 +101,12 @@ def _only_items(value: list[Any], node: Node, type_: FieldType) -> list[Any]:
     return out
 
 
-def with_named_fields(fields: FieldSet, type_: FieldType) -> FieldSet:
-    """``fields`` and every named field (of a struct, not of a map of free keys) that has some of them below it."""
+def with_named_fields(fields: FieldSet, type_: MergeType) -> FieldSet:
+    """Return ``fields`` and every named field (of a struct, not of a map of free keys) that has some of them below it."""
     return FieldSet(_with_named(fields.root, type_))
 
 
-def _with_named(node: Node, type_: FieldType | None) -> Node:
+def _with_named(node: Node, type_: MergeType | None) -> Node:
     map_ = None if type_ is None else type_.map
     list_ = None if type_ is None else type_.list
     out: Node = {}

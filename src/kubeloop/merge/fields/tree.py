@@ -1,14 +1,14 @@
-"""The arithmetic of field sets, on trees in FieldsV1's own form; pure functions that share what they do not change.
+"""Set operations on field sets, on trees in FieldsV1's form; pure functions that share unchanged parts.
 
 A node maps elements to nodes. An empty node below the root is a field that is in the set; a node with children is in it if it holds ".".
-Canonical: no node below the root holds nothing but ".", and none is without members.
+Canonical: no node below the root holds only ".", and none is without members.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-#: A node; never changed once it is reachable from a set.
+#: A node; never changed once a set refers to it.
 Node = dict[str, Any]
 
 SELF: Final = "."
@@ -20,7 +20,7 @@ def is_member(node: Node) -> bool:
 
 
 def union(left: Node, right: Node) -> Node:
-    """Of two roots, or of two nodes that have children."""
+    """Return the union of two roots, or of two nodes with children."""
     if left is right or not right:
         return left
     if not left:
@@ -44,7 +44,7 @@ def _union_below(left: Node, right: Node) -> Node:
 
 
 def intersection(left: Node, right: Node) -> Node:
-    """Of two roots."""
+    """Return the intersection of two roots."""
     out: Node = {}
     if len(right) < len(left):
         left, right = right, left
@@ -68,7 +68,7 @@ def _intersection_below(left: Node, right: Node) -> Node | None:
 
 
 def difference(left: Node, right: Node) -> Node:
-    """Of two roots: each field of ``right`` is taken out, what lies below it stays."""
+    """Return the difference of two roots: each field of ``right`` is removed, the fields below it stay."""
     if not right or not left:
         return left
     out: Node = {}
@@ -88,12 +88,12 @@ def _difference_below(left: Node, right: Node) -> Node | None:
         return None if is_member(right) else left
     if not right:
         return {element: node for element, node in left.items() if element != SELF} if SELF in left else left
-    # "." of both sides is LEAF, whose difference is nothing.
+    # "." of both sides is LEAF, whose difference is empty.
     return _canonical(difference(left, right))
 
 
 def recursive_difference(left: Node, right: Node) -> Node:
-    """Of two roots: each field of ``right`` is taken out with all that lies below it."""
+    """Return the recursive difference of two roots: each field of ``right`` is removed with all fields below it."""
     if not right or not left:
         return left
     out: Node = {}
@@ -109,7 +109,7 @@ def recursive_difference(left: Node, right: Node) -> Node:
 
 
 def leaves(node: Node) -> Node:
-    """Only fields that have none below them."""
+    """Return only the fields without fields below them."""
     return {element: leaves(below) for element, below in node.items() if element != SELF}
 
 
@@ -129,7 +129,7 @@ canonical = _canonical
 
 
 def with_path(root: Node, path: tuple[str, ...]) -> Node:
-    """A root that also holds ``path``, which is not empty."""
+    """Return a root that also contains ``path``, which is not empty."""
     return union(root, single(path))
 
 

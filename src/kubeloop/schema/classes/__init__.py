@@ -1,4 +1,4 @@
-"""From Python classes to structural schemas: what a class declares, in the words of a CustomResourceDefinition; and checks against it."""
+"""Builds structural schemas from Python classes, in the form of a CustomResourceDefinition; and checks objects against them."""
 
 from kubeloop.schema.classes.checking import check, require_valid
 from kubeloop.schema.classes.nodes import schema_of

@@ -1,4 +1,4 @@
-"""Checks objects against what their classes declare, before a server sees them, in the server's own words. CEL rules are the server's."""
+"""Validates objects against their classes before a server does, in the server's words. CEL rules are left to the server."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kubeloop.schema.validation import validate
 
 
 def check(obj: Resource) -> list[FieldError]:
-    """Every value that the class's schema refuses: types, bounds, patterns, choices, missing fields. Empty if there is none.
+    """Return an error for every value that the class's schema refuses: types, bounds, patterns, choices, missing fields.
 
-    Not checked: CEL rules, names and metadata, what admission says. A value that was read and never touched is checked too.
+    It does not check CEL rules, names and metadata, or admission rules. Values that were read and not changed are checked too.
 
     Raises:
-        ConfigError: the class declares what no schema can say.
+        ConfigError: the class declares something that no schema can express.
     """
     schema = _schema(type(obj))
     tree = _tree(obj)
@@ -34,10 +34,10 @@ def check(obj: Resource) -> list[FieldError]:
 
 
 def require_valid(obj: Resource) -> None:
-    """As ``check``, for those who want an error: the one that the server would answer with.
+    """Raise the error with which the server would refuse the object, if ``check`` finds one.
 
     Raises:
-        Invalid: with a cause for each wrong field.
+        Invalid: the object breaks its schema; it has a cause for each wrong field.
         ConfigError: as ``check``.
     """
     faults = check(obj)

@@ -1,4 +1,4 @@
-"""Descriptions from docstrings: a class's own, and the string below a field, which only the source file still has."""
+"""Finds descriptions in docstrings: of a class, and the string below a field, which only the source file contains."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from pathlib import Path
 
 
 def class_text(cls: type) -> str:
-    """The docstring of the class itself, one line for each paragraph; empty if it has none."""
+    """Return the docstring of the class itself, one line for each paragraph; empty if it has none."""
     text = cls.__dict__.get("__doc__")
     if not isinstance(text, str):
         return ""
-    # The second paragraph of a type of Kubernetes' own is the link to its reference, for people who write Python.
+    # The second paragraph of a type of kubeloop.api links to its reference, for people who write Python.
     return paragraphs(text).partition("\n\n")[0] if cls.__module__.startswith("kubeloop.meta.") else paragraphs(text)
 
 
 def field_texts(cls: type) -> dict[str, str]:
-    """Attribute name to the docstring below the field, of the class and its bases. Without its source (a REPL), a class has none."""
+    """Return the docstring below each field, by attribute name, of the class and its bases. A class without a source file (a REPL) has
+    none.
+    """
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         found |= _of_module(base.__module__).get(base.__qualname__, {})
@@ -28,7 +30,7 @@ def field_texts(cls: type) -> dict[str, str]:
 
 
 def paragraphs(text: str) -> str:
-    """Text as a description: indentation gone, the lines of a paragraph joined, paragraphs apart by an empty line."""
+    """Convert text to a description: without indentation, the lines of a paragraph joined, paragraphs separated by an empty line."""
     blocks = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(" ".join(block.split()) for block in blocks if block.strip())
 

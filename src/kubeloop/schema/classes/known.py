@@ -1,4 +1,4 @@
-"""Schemas of types that are not declared by the user: scalars, quantities, metadata, and Kubernetes' own structs in custom kinds."""
+"""Schemas of types that users do not declare: scalars, quantities, metadata, and Kubernetes' own structs in custom kinds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubeloop.types import JSONObject
 _META_V1: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _NO_DEFAULT: Final = object()
 
-#: What controllers written in Go say of a quantity; a schema with this pattern is one.
+#: The pattern of quantities in CRDs of controllers written in Go; a schema with it is a quantity.
 QUANTITY: Final[JSONObject] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
@@ -53,7 +53,7 @@ _TEMPLATE_META: Final[JSONObject] = {
 
 
 def scalar(hint: Any) -> JSONObject | None:
-    """The schema of a type that is no struct, list or map; None for others."""
+    """Return the schema of a type that is not a struct, list or map; None for others."""
     try:
         found = _SCALARS.get(hint)
     except TypeError:
@@ -62,7 +62,7 @@ def scalar(hint: Any) -> JSONObject | None:
 
 
 def kubernetes_own(cls: type) -> JSONObject | None:
-    """The schema of one of Kubernetes' own structs (``PodTemplateSpec``), references resolved; None for a class of somebody else.
+    """Return the schema of one of Kubernetes' own structs (``PodTemplateSpec``), references resolved; None for other classes.
 
     Raises:
         ConfigError: the struct refers to itself.
@@ -74,17 +74,17 @@ def kubernetes_own(cls: type) -> JSONObject | None:
 
 
 def definition_schema(name: str) -> JSONObject:
-    """The structural schema of a built-in definition, by its name, as a fresh tree.
+    """Return the structural schema of a built-in definition, by its name, as a new tree.
 
     Raises:
-        ConfigError: it refers to itself.
+        ConfigError: the definition refers to itself.
     """
     return _plain(TypeSchema(ref=name), name, ())
 
 
 @cache
 def _by_place() -> dict[str, str]:
-    # kubeloop.api.core.v1.PodSpec is io.k8s.api.core.v1.PodSpec: package, version and class name say which.
+    # kubeloop.api.core.v1.PodSpec is io.k8s.api.core.v1.PodSpec: package, version and class name identify the definition.
     return {".".join(name.rsplit(".", 3)[1:]): name for name in builtin().names()}
 
 
@@ -97,9 +97,9 @@ def _definition_of(cls: type) -> str | None:
 
 
 def _plain(node: TypeSchema, path: str, within: tuple[str, ...]) -> JSONObject:
-    """A built-in node as a structural schema: no references, no merge keys, none of the zero defaults that stand for Go's zero values.
+    """Convert a built-in node to a structural schema: no references, no merge keys, none of the defaults that stand for Go's zero values.
 
-    No choices either: a newer Kubernetes knows more of them, and a custom kind shall not have to be changed for each.
+    Choices are left out too: a newer Kubernetes has more of them, and a custom kind should not have to change for each.
     """
     if node.ref:
         if node.ref in within:
@@ -136,7 +136,7 @@ def _plain(node: TypeSchema, path: str, within: tuple[str, ...]) -> JSONObject:
 def _property(parent: TypeSchema, name: str, node: TypeSchema, path: str, within: tuple[str, ...]) -> JSONObject:
     result = _plain(node, path, within)
     default = node.default if node.has_default else _NO_DEFAULT
-    # A default of "" on a required field would make every object valid; {} says only that Go holds the struct by value.
+    # A default of "" on a required field would make every object valid; {} only means that Go embeds the struct by value.
     if default is not _NO_DEFAULT and default != {} and not (name in parent.required and default in ("", 0, False)):
         result["default"] = default
     return result

@@ -1,4 +1,4 @@
-"""What each marker adds to a schema node."""
+"""Adds the rules of a marker to a schema node."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ _RULE: Final = {
 }
 
 
-def apply(marker: object, node: JSONObject, where: str) -> None:
-    """Add to ``node`` what ``marker`` says.
+def apply(marker: object, node: JSONObject, location: str) -> None:
+    """Add the rules of ``marker`` to ``node``.
 
     Raises:
-        ConfigError: a marker on a value that it cannot be said of; ``where`` names class and field.
+        ConfigError: the marker does not fit the type of the value; ``location`` names class and field.
     """
     match marker:
         case msgspec.Meta():
@@ -73,22 +73,22 @@ def apply(marker: object, node: JSONObject, where: str) -> None:
         case Nullable():
             node["nullable"] = True
         case ListMap():
-            _only(node, "array", "ListMap", where)
+            _only(node, "array", "ListMap", location)
             node["x-kubernetes-list-type"] = "map"
             node["x-kubernetes-list-map-keys"] = list(marker.list_map_keys)
         case ListSet():
-            _only(node, "array", "ListSet", where)
+            _only(node, "array", "ListSet", location)
             node["x-kubernetes-list-type"] = "set"
         case Atomic():
             if node.get("type") not in ("array", "object"):
-                raise ConfigError(f"{where}: Atomic() is said of lists, maps and structs, not of {_what(node)}")
+                raise ConfigError(f"{location}: Atomic() is said of lists, maps and structs, not of {_what(node)}")
             node["x-kubernetes-list-type" if node["type"] == "array" else "x-kubernetes-map-type"] = "atomic"
         case PreserveUnknown():
             node["x-kubernetes-preserve-unknown-fields"] = True
         case Pruned():
             node.pop("x-kubernetes-preserve-unknown-fields", None)
         case Embedded():
-            _only(node, "object", "Embedded", where)
+            _only(node, "object", "Embedded", location)
             node["x-kubernetes-embedded-resource"] = True
         case Rule():
             said = {wire: value for name, wire in _RULE.items() if (value := getattr(marker, name)) not in (None, "")}

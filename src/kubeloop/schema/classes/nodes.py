@@ -1,4 +1,4 @@
-"""A class's structural schema: types give its frame, markers (``kubeloop.declare``, ``msgspec.Meta``) what they cannot say.
+"""A class's structural schema: types give its structure, markers (``kubeloop.declare``, ``msgspec.Meta``) the other rules.
 
 A field without a default is required; a Python default that is not empty is the server's default too, since it is not sent.
 """
@@ -24,7 +24,7 @@ from kubeloop.schema.classes.marking import apply
 from kubeloop.types import JSONObject
 
 _OPAQUE: Final[JSONObject] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-#: The order in which people read a schema.
+#: The order of keys for human readers.
 _ORDER: Final = {
     name: place
     for place, name in enumerate(
@@ -36,19 +36,19 @@ _ORDER: Final = {
 
 
 def schema_of(cls: type[msgspec.Struct], *, descriptions: bool = True) -> JSONObject:
-    """The ``openAPIV3Schema`` of a kind, or the schema of a struct, as a fresh tree; docstrings become descriptions.
+    """Return the ``openAPIV3Schema`` of a kind, or the schema of a struct, as a new tree; docstrings become descriptions.
 
-    Whether it is a valid structural schema is not checked here (``kubeloop generate crd`` does).
+    It is not checked whether the result is a valid structural schema (``kubeloop generate crd`` does).
 
     Raises:
-        ConfigError: a type that no schema can say; the message names class and field.
+        ConfigError: a type cannot be expressed in a schema; the message names class and field.
     """
     own = kubernetes_own(cls)
     return _Reader(descriptions).struct(cls, ()) if own is None else own
 
 
 def ordered(node: JSONObject) -> JSONObject:
-    """The same node with its keys in reading order."""
+    """Return the same node with its keys in reading order."""
     return dict(sorted(node.items(), key=lambda item: (_ORDER.get(item[0], len(_ORDER)), item[0])))
 
 
@@ -105,7 +105,7 @@ class _Reader:
         return ordered(node)
 
     def _field(self, hint: Any, where: str, within: tuple[type, ...]) -> tuple[JSONObject, list[Any]]:
-        """The node of a field and the markers outside of its type (they may say things about the field: Required)."""
+        """Return the node of a field and the markers outside of its type (they may concern the field: Required)."""
         inner, markers = _split(hint)
         node = self._opaque(inner) if any(isinstance(marker, Opaque) for marker in markers) else self._type(inner, where, within)
         for marker in markers:
@@ -117,9 +117,9 @@ class _Reader:
             return {"type": "array", "items": dict(_OPAQUE)}
         return dict(_OPAQUE)
 
-    def node(self, hint: Any, where: str, within: tuple[type, ...]) -> JSONObject:
-        """An element of a list or map; one that may be None is nullable."""
-        node = self._field(hint, where, within)[0]
+    def node(self, hint: Any, location: str, within: tuple[type, ...]) -> JSONObject:
+        """Return the node of an element of a list or map; it is nullable if the type includes None."""
+        node = self._field(hint, location, within)[0]
         if _may_be_none(hint):
             node["nullable"] = True
         return ordered(node)
@@ -154,7 +154,7 @@ class _Reader:
         if own is not None:
             return own
         if issubclass(cls, Resource):
-            # apiVersion and kind belong to the class, and are written at the root of a document only.
+            # apiVersion and kind belong to the class, and are written only at the root of a document.
             raise ConfigError(
                 f"{where}: an object inside of another is a dict or a Model, not a {cls.__name__}; declare Annotated[dict[str, Any], "
                 "Embedded()], or a Model with the fields api_version, kind and metadata and the marker Embedded()"
@@ -172,7 +172,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _split(hint: Any) -> tuple[Any, list[Any]]:
-    """The type without None, and what ``Annotated`` says about it, inside and outside of ``| None``."""
+    """Return the type without None, and the metadata of ``Annotated``, inside and outside of ``| None``."""
     markers: list[Any] = []
     while True:
         if typing.get_origin(hint) is typing.Annotated:
@@ -193,7 +193,7 @@ def _may_be_none(hint: Any) -> bool:
 
 
 def _default(value: Any, where: str) -> Any:
-    """What the server is told to fill in: nothing for an empty value, which means the same when it is missing."""
+    """Return the default for the server: none for an empty value, which means the same as a missing value."""
     if value is NODEFAULT or value is None or isinstance(value, msgspec.Struct):
         return None
     if isinstance(value, enum.Enum):

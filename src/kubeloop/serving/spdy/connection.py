@@ -1,4 +1,4 @@
-"""Streams within one SPDY connection, for either end: opened by name/value headers, each half closed on its own, reset when given up."""
+"""Streams within one SPDY connection, for both sides: opened with headers, each direction closed separately, reset when abandoned."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from kubeloop.serving.answer import Duplex
 from kubeloop.serving.spdy.frames import Frame, Kind, Packer, SpdyError, Unpacker
 from kubeloop.tasks import end_tasks
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.serving.spdy")
 
 #: Bytes of data in one frame.
 _PIECE = 32 * 1024
-#: Bytes that wait unread in all streams before the peer is held back.
+#: Bytes buffered unread in all streams before reading from the peer pauses.
 _UNREAD = 1 << 20
 _CANCEL = 5
-#: Streams that a peer may have open; a forwarded connection takes two. kubelets set no limit, memory does.
+#: Maximum number of streams that a peer may open; a forwarded connection takes two. kubelets set no limit, but memory does.
 _STREAMS = 4096
 
 
 class StreamReset(ConnectionError):
-    """The peer gave this stream up, or the connection ended before the stream did."""
+    """The peer reset this stream, or the connection ended before the stream did."""
 
 
 class ConnectionOver(StreamReset):
     """The connection ended before the stream did."""
 
 
-class Stream:
-    """One stream. Read by one task, written by one task."""
+class SpdyStream:
+    """One stream. One task reads it, one task writes it."""
 
-    def __init__(self, connection: Connection, number: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, connection: SpdyConnection, number: int, headers: Mapping[str, str]) -> None:
         self.number = number
         self.headers = headers
         self._connection = connection
@@ -44,14 +44,14 @@ class Stream:
         self._ended = False
         self._fault: StreamReset | None = None
         self._finished = False
-        #: Whether the peer took the stream, once it has said so or can no longer.
+        #: Whether the peer accepted the stream, once it has replied or can no longer reply.
         self.replied: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     async def read(self) -> bytes:
-        """The next piece; empty when the peer has ended its half.
+        """Return the next bytes; empty when the peer has closed its direction.
 
         Raises:
-            StreamReset
+            StreamReset: the stream was reset, or the connection ended.
         """
         while not self._parts:
             if self._ended:
@@ -65,10 +65,10 @@ class Stream:
         return piece
 
     async def write(self, data: bytes) -> None:
-        """Send, in as many frames as it takes.
+        """Send data, in as many frames as necessary.
 
         Raises:
-            StreamReset
+            StreamReset: the stream was reset, or the connection ended.
         """
         if self._fault is not None or self._finished:
             raise self._fault or StreamReset("this half of the stream is closed")
@@ -76,7 +76,7 @@ class Stream:
             await self._connection.send_data(self.number, data[at : at + _PIECE])
 
     async def close(self) -> None:
-        """End this half; the peer's may go on."""
+        """Close this direction; the peer's may continue."""
         if self._finished or self._fault is not None:
             return
         self._finished = True
@@ -84,7 +84,7 @@ class Stream:
         self._connection.forget(self)
 
     async def reset(self) -> None:
-        """Give both halves up, and what was not read."""
+        """Reset both directions, and discard unread data."""
         unread = sum(map(len, self._parts))
         self._parts.clear()
         self._connection.was_read(unread)
@@ -94,7 +94,7 @@ class Stream:
 
     @property
     def lost(self) -> ConnectionOver | None:
-        """That the connection ended before the stream did."""
+        """Return the error of a connection that ended before the stream did; None if it did not."""
         return self._fault if isinstance(self._fault, ConnectionOver) else None
 
     @property
@@ -102,7 +102,7 @@ class Stream:
         return self._fault is not None or (self._finished and self._ended)
 
     def take(self, data: bytes, *, fin: bool) -> None:
-        """What the peer sent."""
+        """Receive the peer's data."""
         if data and not self._ended:
             self._parts.append(data)
         else:
@@ -111,24 +111,24 @@ class Stream:
         self._news.set()
 
     def break_off(self, fault: StreamReset) -> None:
-        self._fault = self._fault or fault  # what came before it can still be read
+        self._fault = self._fault or fault  # data from before the fault can still be read
         if not self.replied.done():
             self.replied.set_result(False)
         self._news.set()
 
 
-class Connection:
-    """All streams over one ``Duplex``. ``run`` reads it and must be running for anything else to come about.
+class SpdyConnection:
+    """All streams over one ``Duplex``. ``run`` reads from it and must be running for all other methods.
 
-    ``accept`` is called with each stream that the peer opens, in order, after it has been answered; None: they are reset.
+    ``accept`` is called with each stream that the peer opens, in order, after the reply; None: they are reset.
     """
 
-    def __init__(self, duplex: Duplex, *, client: bool, accept: Callable[[Stream], Awaitable[None]] | None = None) -> None:
+    def __init__(self, duplex: Duplex, *, client: bool, accept: Callable[[SpdyStream], Awaitable[None]] | None = None) -> None:
         self._duplex = duplex
         self._accept = accept
         self._packer = Packer()
         self._unpacker = Unpacker()
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, SpdyStream] = {}
         self._next = 1 if client else 2
         self._parity = self._next % 2
         self._last = 0
@@ -140,10 +140,11 @@ class Connection:
         self._resets: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Until the peer ends the connection. Then all streams are over.
+        """Read until the peer ends the connection. Then all streams are over.
 
         Raises:
-            SpdyError, OSError
+            SpdyError: the peer broke the protocol.
+            OSError: the connection failed.
         """
         try:
             while data := await self._duplex.read():
@@ -160,16 +161,16 @@ class Connection:
             self._streams.clear()
             await end_tasks(*self._resets, expected=(SpdyError, OSError), logger=_LOG)
 
-    async def open(self, headers: Mapping[str, str]) -> Stream:
-        """A new stream; returns when the peer has answered it.
+    async def open(self, headers: Mapping[str, str]) -> SpdyStream:
+        """Open a new stream; return when the peer has accepted it.
 
         Raises:
-            StreamReset: it was refused, or the connection has ended.
+            StreamReset: the peer refused it, or the connection has ended.
         """
         async with self._sending:
             if self._ended:
                 raise ConnectionOver("the connection ended")
-            stream = Stream(self, self._next, headers)
+            stream = SpdyStream(self, self._next, headers)
             self._next += 2
             self._streams[stream.number] = stream
             try:
@@ -180,27 +181,27 @@ class Connection:
         try:
             taken = await stream.replied
         except BaseException:
-            # The peer may have taken it, and would keep it for as long as the connection lasts.
+            # The peer may have accepted it, and would hold it for the lifetime of the connection.
             self.give_up(stream)
             raise
-        # A stream that was taken may be over by now, with everything that it brought: that is no refusal.
+        # An accepted stream may be over by now, with all its data: that is no refusal.
         if not taken:
             raise stream.lost or StreamReset("the peer refused the stream")
         return stream
 
-    def give_up(self, *streams: Stream) -> None:
-        """Reset them as soon as the peer can be told; nobody has to wait for that. The connection's end tells it, too."""
+    def give_up(self, *streams: SpdyStream) -> None:
+        """Reset streams in the background, as soon as a frame can be written. The connection's end resets them, too."""
         task = asyncio.ensure_future(_reset(streams))
         self._resets.add(task)
         task.add_done_callback(self._resets.discard)
 
     async def ping(self, number: int) -> None:
-        """Keep what stands between from taking the connection for dead. ``number`` is odd for clients."""
+        """Prevent proxies from closing an idle connection. ``number`` is odd for clients."""
         async with self._sending:
             await self._duplex.write(self._packer.ping(number))
 
     async def close(self) -> None:
-        """Tell the peer that no more streams are wanted. Whoever owns the duplex closes it."""
+        """Announce that no more streams are accepted. The owner of the duplex closes it."""
         with contextlib.suppress(OSError):
             async with self._sending:
                 await self._duplex.write(self._packer.goaway(self._last))
@@ -219,8 +220,8 @@ class Connection:
         if self._unread <= _UNREAD:
             self._room.set()
 
-    def forget(self, stream: Stream) -> None:
-        """Once both halves are over."""
+    def forget(self, stream: SpdyStream) -> None:
+        """Remove a stream after both directions have ended."""
         if stream.over:
             self._streams.pop(stream.number, None)
 
@@ -229,10 +230,10 @@ class Connection:
         if frame.kind is Kind.SYN_STREAM:
             await self._opened(frame)
         elif frame.kind is Kind.PING:
-            if frame.number % 2 != self._parity:  # else it is the answer to one of ours
+            if frame.number % 2 != self._parity:  # else it is the reply to one of ours
                 await self.ping(frame.number)
         elif stream is None:
-            return  # frames for a stream that is over here may still be under way
+            return  # frames for an ended stream may still be in transit
         elif frame.kind is Kind.DATA:
             self._unread += len(frame.data)
             if self._unread > _UNREAD:
@@ -255,7 +256,7 @@ class Connection:
             async with self._sending:
                 await self._duplex.write(self._packer.rst_stream(frame.number, 3))  # REFUSED_STREAM
             return
-        stream = Stream(self, frame.number, frame.headers or {})
+        stream = SpdyStream(self, frame.number, frame.headers or {})
         stream.replied.set_result(True)
         self._streams[frame.number] = stream
         if frame.fin:
@@ -265,7 +266,7 @@ class Connection:
         await self._accept(stream)
 
 
-async def _reset(streams: tuple[Stream, ...]) -> None:
+async def _reset(streams: tuple[SpdyStream, ...]) -> None:
     with contextlib.suppress(OSError, KubeloopError):
         for stream in streams:
             await stream.reset()

@@ -1,4 +1,4 @@
-"""SPDY/3 frames as bytes, both ways. No I/O, no state but that of the header compression.
+"""Encodes and decodes SPDY/3 frames. No I/O; the only state is that of the header compression.
 
 Source: SPDY Protocol - Draft 3.1 (control frames, data frames, name/value header block); dictionary: draft 3, section 2.6.10.1.
 """
@@ -13,9 +13,9 @@ from enum import IntEnum
 
 _VERSION = 3
 _HEADER = 8
-#: Bytes of one frame that are taken from a peer; Kubernetes' programs send at most 32 KiB of data at a time.
+#: Maximum bytes of a peer's frame; Kubernetes' programs send at most 32 KiB of data at a time.
 _MAX_FRAME = 1 << 22
-#: Bytes of one header block when unpacked.
+#: Maximum bytes of one unpacked header block.
 _MAX_HEADERS = 1 << 18
 
 _WORDS = (
@@ -44,11 +44,11 @@ DICTIONARY = _dictionary()
 
 
 class SpdyError(Exception):
-    """The peer sent what is no SPDY/3."""
+    """The peer broke the SPDY/3 protocol."""
 
 
 class Kind(IntEnum):
-    """Types of control frames; DATA is ours for frames that are none."""
+    """Types of control frames; DATA is our value for data frames."""
 
     DATA = 0
     SYN_STREAM = 1
@@ -66,7 +66,7 @@ FIN = 0x01
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """``number`` is the stream's id, or a ping's own; ``headers`` have lower-case names, ``data`` is that of data frames."""
+    """One frame. ``number`` is the stream's id, or a ping's own; ``headers`` have lower-case names, ``data`` belongs to data frames."""
 
     kind: Kind
     number: int
@@ -76,7 +76,7 @@ class Frame:
 
 
 class Packer:
-    """Frames to bytes. They must be sent in the order in which they were packed: headers are compressed over the whole connection."""
+    """Encodes frames. They must be sent in the order of encoding: headers are compressed over the whole connection."""
 
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(level=9, wbits=zlib.MAX_WBITS, zdict=DICTIONARY)
@@ -111,17 +111,17 @@ class Packer:
 
 
 class Unpacker:
-    """Bytes to frames, wherever the bytes were cut."""
+    """Decodes frames from bytes in any chunks."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS, zdict=DICTIONARY)
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now; what is not is kept. Frames of kinds that nobody here uses are passed over.
+        """Yield the complete frames; the rest is buffered. Frames of unused kinds are skipped.
 
         Raises:
-            SpdyError
+            SpdyError: the data breaks the protocol.
         """
         data = self._rest + data
         at = 0

@@ -1,1 +1,1 @@
-"""What holds requests back: a bound on those at the same time, and a back-off from a server that fails."""
+"""Limits of requests: a bound on concurrent requests, and a back-off from a failing server."""

@@ -1,6 +1,6 @@
-"""A pause before each request while the server fails: doubled by each 429 and 5xx, gone with the first other outcome.
+"""A pause before each request while the server fails: doubled by each 429 and 5xx, removed by the first other outcome.
 
-Source: client-go rest/urlbackoff.go, and util/flowcontrol/backoff.go for when a pause is forgotten; off unless asked for, as there.
+Source: client-go rest/urlbackoff.go, and util/flowcontrol/backoff.go for the reset of a pause; off by default, as there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BASE, _LONGEST = "KUBE_CLIENT_BACKOFF_BASE", "KUBE_CLIENT_BACKOFF_DURATION"
 
 
 class FailureBackoff:
-    """``base`` and ``longest`` in seconds. One server."""
+    """The back-off from one server. ``base`` and ``longest`` are in seconds."""
 
     def __init__(self, base: float, longest: float, clock: Clock) -> None:
         self._base = base
@@ -27,10 +27,10 @@ class FailureBackoff:
 
     @classmethod
     def from_environment(cls, clock: Clock, environment: Mapping[str, str] | None = None) -> Self | None:
-        """What KUBE_CLIENT_BACKOFF_BASE and KUBE_CLIENT_BACKOFF_DURATION (whole seconds, both) ask for; None if they do not.
+        """Return the back-off of KUBE_CLIENT_BACKOFF_BASE and KUBE_CLIENT_BACKOFF_DURATION (whole seconds, both); None if they are not set.
 
         Raises:
-            ConfigError: one of them is not a whole number of seconds.
+            ConfigError: a variable is not a whole number of seconds.
         """
         environment = os.environ if environment is None else environment
         texts = [environment.get(name, "") for name in (_BASE, _LONGEST)]
@@ -42,12 +42,12 @@ class FailureBackoff:
         return cls(float(texts[0]), float(texts[1]), clock) if int(texts[0]) else None
 
     def pause(self) -> float:
-        """Seconds to wait before the next request."""
-        # What failed long ago says nothing about now.
+        """Return the seconds to wait before the next request."""
+        # Old failures do not count.
         return 0.0 if self._clock.now() - self._failed_at > 2 * self._longest else self._pause
 
     def outcome(self, status: int | None) -> None:
-        """``status`` None: no answer, which is no sign of an overloaded server (client-go decides so)."""
+        """Record an outcome. ``status`` None: no response, which is no sign of an overloaded server (as in client-go)."""
         if status is not None and (status == 429 or status >= 500):
             self._pause = min((self.pause() * 2) or self._base, self._longest)
             self._failed_at = self._clock.now()

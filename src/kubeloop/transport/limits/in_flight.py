@@ -1,6 +1,7 @@
-"""How many requests run at the same time: fewer when the server says that it has too many, more again as it answers.
+"""Limits concurrent requests: fewer when the server reports too many, more again as it succeeds.
 
-First come, first served. A window as TCP's (RFC 5681): halved by a refusal, opened by one with each full window of answers.
+First come, first served. A congestion window like TCP's (RFC 5681): halved by a refusal, increased by one with each full window of
+successes.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ import asyncio
 from collections import deque
 from types import TracebackType
 
-#: At most so many requests at the same time; more wait. Streams are not counted: a watch would hold its place for minutes.
+#: Maximum number of concurrent requests; more have to wait. Streams are not counted: a watch would occupy its slot for minutes.
 MAX_REQUESTS = 100
-#: Never fewer: a lease must be renewed also while lists are refused (the server limits each priority level by itself).
+#: Minimum number: a lease must be renewed also while lists are refused (the server limits each priority level separately).
 MIN_REQUESTS = 10
 
 
 class InFlightLimiter:
-    """``async with places: ...`` is one request. For one event loop."""
+    """``async with limiter: ...`` is one request. For one event loop."""
 
     def __init__(self, most: int = MAX_REQUESTS, least: int = MIN_REQUESTS) -> None:
         self._most = most
@@ -27,7 +28,7 @@ class InFlightLimiter:
 
     @property
     def window(self) -> int:
-        """How many may run at the same time now."""
+        """The present maximum of concurrent requests."""
         return int(self._window)
 
     @property
@@ -35,11 +36,11 @@ class InFlightLimiter:
         return sum(not one.done() for one in self._waiting)
 
     def refused(self) -> None:
-        """The server answered that it has too many requests (429)."""
+        """Record a 429 of the server."""
         self._window = max(self._window / 2, float(self._least))
 
     def answered(self) -> None:
-        """The server took a request."""
+        """Record a successful request."""
         if self._window < self._most:
             self._window = min(self._window + 1 / self._window, float(self._most))
             self._wake()
@@ -51,12 +52,12 @@ class InFlightLimiter:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
-            await turn  # whoever ends it has taken the place
+            await turn  # the releaser has passed its slot on
         except BaseException:
             if turn.done() and not turn.cancelled():
                 self._taken -= 1
                 self._wake()
-            elif turn in self._waiting:  # else somebody who left was faster, and passed it over
+            elif turn in self._waiting:  # else another request was passed this slot, and skipped the turn
                 self._waiting.remove(turn)
             raise
 

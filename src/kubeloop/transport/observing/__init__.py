@@ -1,1 +1,1 @@
-"""What is seen of requests: figures, Prometheus metrics, debug records, OpenTelemetry spans. Loaded where it is used."""
+"""Observation of requests: counters, Prometheus metrics, debug records, OpenTelemetry spans. Loaded on demand."""

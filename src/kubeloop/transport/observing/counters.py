@@ -1,4 +1,4 @@
-"""Numbers that a transport keeps of its requests, cheap enough to be kept always. What they mean: client-go tools/metrics."""
+"""A transport's counters of its requests, cheap enough to be always on. Their meaning: client-go tools/metrics."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from functools import partial
 SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 RESOLVER_SECONDS = SECONDS[:-1]
 BYTES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
-#: The code of a try without an answer.
+#: The code of a try without a response.
 NO_ANSWER = "<error>"
 
 
-class Histogram:
-    """Counts of values up to each bound, the last without one."""
+class BucketCounts:
+    """Counts of values up to each bound; the last count has no bound."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -28,18 +28,18 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def add(self, other: Histogram) -> None:
-        """Another's values too; both have the same bounds."""
+    def add(self, other: BucketCounts) -> None:
+        """Add another histogram with the same bounds."""
         self.counts = [ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
 
-def _by_verb(bounds: tuple[float, ...]) -> defaultdict[str, Histogram]:
-    return defaultdict(partial(Histogram, bounds))
+def _by_verb(bounds: tuple[float, ...]) -> defaultdict[str, BucketCounts]:
+    return defaultdict(partial(BucketCounts, bounds))
 
 
 class RequestCounters:
-    """Of one transport, or of several to one host. ``verb`` and ``method`` are the HTTP method, as in client-go.
+    """Counters of one transport, or of several to one host. ``verb`` and ``method`` are the HTTP method, as in client-go.
 
     Tries are counted by code and method, also those of streams; durations and sizes are of whole requests.
     """
@@ -51,19 +51,19 @@ class RequestCounters:
         self.limiter = _by_verb(SECONDS)
         self.request_size = _by_verb(BYTES)
         self.response_size = _by_verb(BYTES)
-        self.resolver = Histogram(RESOLVER_SECONDS)
+        self.resolver = BucketCounts(RESOLVER_SECONDS)
         self.ca_reloads: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.connections = 0
 
     def tried(self, status: int | None, method: str, attempt: int) -> None:
-        """Count a try by its answer; None: there was none."""
+        """Count a try by its status; None: there was no response."""
         code = NO_ANSWER if status is None else str(status)
         self.requests[code, method] += 1
         if attempt:
             self.retries[code, method] += 1
 
     def add(self, other: RequestCounters) -> None:
-        """Another's numbers too."""
+        """Add another's counters."""
         for mine, theirs in ((self.requests, other.requests), (self.retries, other.retries), (self.ca_reloads, other.ca_reloads)):
             for key, number in theirs.items():
                 mine[key] += number

@@ -1,6 +1,6 @@
 """Debug records of requests, as kubectl's -v=6 to 9, with secrets left out. Levels are those of ``logging``, lower is more:
 
-``DEBUG`` (10) one line a request; 9 also headers, and the request as a curl command; 8 also bodies, cut, except those that hold secrets.
+``DEBUG`` (10) one line a request; 9 also headers, and the request as a curl command; 8 also bodies, cut, except secret ones.
 """
 
 from __future__ import annotations
@@ -13,22 +13,31 @@ from kubeloop.transport.hooks import shown, without_secrets
 from kubeloop.transport.log_context import logger_with_context
 
 if TYPE_CHECKING:
-    from kubeloop.transport.request_executor import Call
-    from kubeloop.transport.round_tripper import Answer
+    from kubeloop.transport.request_executor import RequestCall
+    from kubeloop.transport.round_tripper import ResponseHead
 
 _logger = logger_with_context("kubeloop.transport")
 
 HEADERS = 9
 BODIES = 8
-#: Characters of a body that are shown, as kubectl at -v=8.
+#: Maximum shown characters of a body, as kubectl at -v=8.
 SHOWN = 1024
-# What their bodies hold gives access to something; also certificates' requests, which may be answered with one.
+# Resources whose bodies grant access to something; also certificate requests, whose response may contain a certificate.
 _SECRET_RESOURCES = frozenset(("secrets", "tokenreviews", "selfsubjectreviews", "certificatesigningrequests"))
 _SECRET_SUBRESOURCES = frozenset(("token", "proxy", "exec", "attach", "portforward", "log"))
 
 
-def log_exchange(url: str, call: Call, sent: list[tuple[str, str]], answer: Answer, content: bytes, seconds: float) -> None:
-    """One try that was answered."""
+def log_exchange(url: str, call: RequestCall, sent: list[tuple[str, str]], answer: ResponseHead, content: bytes, seconds: float) -> None:
+    """Log one try with a response.
+
+    Args:
+        url: The URL.
+        call: The request.
+        sent: The sent headers.
+        answer: The response's head.
+        content: The response's body.
+        seconds: The duration.
+    """
     url = without_secrets(url)
     _logger.debug("%s %s: HTTP status %d in %.0f ms", call.method, url, answer.status, seconds * 1000)
     if not _logger.isEnabledFor(HEADERS):
@@ -43,13 +52,27 @@ def log_exchange(url: str, call: Call, sent: list[tuple[str, str]], answer: Answ
             _logger.log(BODIES, "answer body: %s", body_text(call, content))
 
 
-def log_failure(url: str, call: Call, error: BaseException, seconds: float) -> None:
-    """One try that was not answered, or whose answer could not be read."""
+def log_failure(url: str, call: RequestCall, error: BaseException, seconds: float) -> None:
+    """Log one try without a response, or with an unreadable one.
+
+    Args:
+        url: The URL.
+        call: The request.
+        error: The error.
+        seconds: The duration.
+    """
     _logger.debug("%s %s: %s after %.0f ms: %s", call.method, without_secrets(url), type(error).__name__, seconds * 1000, error)
 
 
 def curl(method: str, url: str, headers: list[tuple[str, str]], *, has_body: bool) -> str:
-    """The request as a command for a shell; credentials are masked, the body is named only."""
+    """Return the request as a shell command; credentials are masked, the body is only mentioned.
+
+    Args:
+        method: The HTTP method.
+        url: The URL.
+        headers: The sent headers.
+        has_body: Whether the request has a body.
+    """
     parts = ["curl", "-v", f"-X{method}"]
     for name, value in shown(headers):
         parts += ["-H", shlex.quote(f"{name}: {value}")]
@@ -58,8 +81,8 @@ def curl(method: str, url: str, headers: list[tuple[str, str]], *, has_body: boo
     return " ".join([*parts, shlex.quote(url)])
 
 
-def body_text(call: Call, body: bytes) -> str:
-    """The body for a log, cut; or why it is not shown."""
+def body_text(call: RequestCall, body: bytes) -> str:
+    """Return the body for a log, cut; or the reason why it is hidden."""
     found = asked(call.method, call.path, call.query)
     if found.resource in _SECRET_RESOURCES or found.subresource.partition("/")[0] in _SECRET_SUBRESOURCES:
         return f"<{len(body)} bytes, not shown: they may hold secrets>"

@@ -1,6 +1,6 @@
-"""Requests as Prometheus metrics, under client-go's names. Nothing is measured here: a scrape reads what transports count anyway.
+"""Requests as Prometheus metrics, with client-go's names. Nothing is measured here: a scrape reads the transports' counters.
 
-One collector for a registry, one series for a host: several transports to one host are added up, as in client-go. Source:
+One collector per registry, one series per host: several transports to one host are summed, as in client-go. Source:
 component-base metrics/prometheus/restclient.
 """
 
@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubeloop.transport.observing.counters import Histogram, RequestCounters
+from kubeloop.transport.observing.counters import BucketCounts, RequestCounters
 
 if TYPE_CHECKING:
     from kubeloop.config.plugins.figures import PluginFigures
@@ -27,10 +27,10 @@ _Hosts = Mapping[str, RequestCounters]
 
 
 class TransportMetrics(Collector):
-    """All transports that one registry shows.
+    """The transports in one registry.
 
     Guarantees
-        Counters do not fall when a transport is closed: what it counted stays. May be scraped in any thread.
+        Counters do not fall when a transport is closed: its counts stay. May be scraped from any thread.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -39,19 +39,19 @@ class TransportMetrics(Collector):
         self._closed: dict[str, RequestCounters] = {}
 
     def add(self, transport: Transport) -> None:
-        """Show it from now on; once, however often it is added."""
+        """Include a transport; adding it twice has no effect."""
         if not self._open and not self._closed:
             self._registry.register(self)
         self._open[transport] = transport.host
 
     def remove(self, transport: Transport) -> None:
-        """It is closed: what it counted stays."""
+        """Remove a closed transport: its counts stay."""
         host = self._open.pop(transport, None)
         if host is not None:
             self._closed.setdefault(host, RequestCounters()).add(transport.figures)
 
     def describe(self) -> Iterable[Metric]:
-        """The metrics without a value: what the registry checks for duplicates when this is registered."""
+        """Return the metrics without values, which the registry checks for duplicates at registration."""
         return _families({}, [])
 
     def collect(self) -> Iterable[Metric]:
@@ -63,7 +63,7 @@ class TransportMetrics(Collector):
 
 
 def metrics_of(registry: CollectorRegistry | None) -> TransportMetrics:
-    """The collector of a registry, None for prometheus_client's default one."""
+    """Return the collector of a registry, None for prometheus_client's default one."""
     registry = REGISTRY if registry is None else registry
     found = _COLLECTORS.get(registry)
     if found is None:
@@ -71,7 +71,7 @@ def metrics_of(registry: CollectorRegistry | None) -> TransportMetrics:
     return found
 
 
-# Belongs to the registries, which have no place for it: several transports can be shown by one registry only through one collector.
+# Belongs to the registries, which have no attribute for it: one registry can show several transports only through one collector.
 _COLLECTORS: weakref.WeakKeyDictionary[CollectorRegistry, TransportMetrics] = weakref.WeakKeyDictionary()
 
 
@@ -119,13 +119,13 @@ def _families(hosts: _Hosts, transports: list[tuple[Transport, str]]) -> Iterato
 
 
 def _plugins() -> Iterator[Metric]:
-    """Credential plugins belong to the process, not to a host."""
+    """Yield the metrics of credential plugins, which belong to the process, not to a host."""
     prefix = "rest_client_exec_plugin_"
     calls = CounterMetricFamily(prefix + "call", "Runs of credential plugins.", labels=("code", "call_status"))
     policy = CounterMetricFamily(prefix + "policy_call", "Verdicts on plugins.", labels=("status",))
     ages = HistogramMetricFamily(prefix + "certificate_rotation_age", "Seconds that plugins' certificates were valid for when replaced.")
     ttl = math.inf
-    # Who has no plugin has not loaded what runs them.
+    # A program without plugins has not imported their module.
     module = sys.modules.get("kubeloop.config.plugins.figures")
     if module is not None:
         figures: PluginFigures = module.figures
@@ -133,7 +133,7 @@ def _plugins() -> Iterator[Metric]:
             calls.add_metric((str(code), status), number)
         for status, number in list(figures.policy.items()):
             policy.add_metric((status,), number)
-        histogram = Histogram(module.AGES)
+        histogram = BucketCounts(module.AGES)
         histogram.counts, histogram.total = list(figures.ages), figures.total_age
         if sum(histogram.counts):
             _add(ages, (), histogram)
@@ -148,13 +148,13 @@ def _plugins() -> Iterator[Metric]:
 def _by_verb(name: str, text: str, hosts: _Hosts, attribute: str) -> Metric:
     family = HistogramMetricFamily(name, text, labels=("verb", "host"))
     for host, figures in hosts.items():
-        histograms: Mapping[str, Histogram] = getattr(figures, attribute)
+        histograms: Mapping[str, BucketCounts] = getattr(figures, attribute)
         for verb, histogram in list(histograms.items()):
             _add(family, (verb, host), histogram)
     return family
 
 
-def _add(family: HistogramMetricFamily, labels: tuple[str, ...], histogram: Histogram) -> None:
+def _add(family: HistogramMetricFamily, labels: tuple[str, ...], histogram: BucketCounts) -> None:
     buckets: list[tuple[str, float]] = []
     total = 0
     for bound, number in zip((*histogram.bounds, None), histogram.counts, strict=True):

@@ -17,10 +17,10 @@ _KEY = "kubeloop.span"
 
 
 class Tracing(Hook):
-    """A span from sending to the answer (for watches and logs: to its head), below the span that is current; ``traceparent`` is sent along.
+    """Makes a span from sending to the response (for watches and logs: to its head), below the current span; sends ``traceparent``.
 
-    ``tracer_provider`` None: the program's global one, which does nothing until an SDK is set up. Paths stand in spans, queries do not:
-    commands of exec and selectors are nobody else's business.
+    ``tracer_provider`` None: the program's global one, which does nothing until an SDK is set up. Spans contain paths, but no queries,
+    because commands of exec and selectors may be confidential.
 
     Raises:
         ConfigError: opentelemetry-api is not installed.

@@ -20,7 +20,7 @@ from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.types import JSONObject
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.authentication")
 
 LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
 LAST_USED: Final = "kubernetes.io/legacy-token-last-used"

@@ -28,7 +28,7 @@ from kubeloop.apiserver.validation.conditions import conditions
 from kubeloop.apiserver.validation.formats import immutable, label_name_field, one_of, sloppy_cidr, sloppy_ip, unsupported
 from kubeloop.apiserver.validation.metadata import template_meta
 from kubeloop.cel import CompileError, Environment, compile_expression, types
-from kubeloop.cel.estimate import Path, Range
+from kubeloop.cel.estimate import CostRange, Path
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long, too_many
 from kubeloop.types import JSONObject
 
@@ -91,25 +91,25 @@ def _judged(expression: str) -> tuple[str, bool]:
     return "", program.most_cost(_size_of) > _COST_LIMIT
 
 
-def _size_of(path: Path) -> Range | None:
+def _size_of(path: Path) -> CostRange | None:
     """Attributes and capacities are bounded by what a slice may hold; any name below a domain is an attribute."""
     match path[1:]:
         case ():
-            return Range(0, 0)
+            return CostRange(0, 0)
         case ("driver",):
-            return Range(0, DOMAIN)
+            return CostRange(0, DOMAIN)
         case ("allowMultipleAllocations",):
-            return Range(0, 1)
+            return CostRange(0, 1)
         case ("attributes" | "capacity",) | ("attributes" | "capacity", "@values"):
-            return Range(0, _MOST_ATTRIBUTES)
+            return CostRange(0, _MOST_ATTRIBUTES)
         case ("attributes" | "capacity", "@keys"):
-            return Range(0, DOMAIN)
+            return CostRange(0, DOMAIN)
         case ("attributes" | "capacity", "@values", "@keys"):
-            return Range(0, IDENTIFIER)
+            return CostRange(0, IDENTIFIER)
         case ("attributes", "@values", _):
-            return Range(0, _LONGEST_ATTRIBUTE)
+            return CostRange(0, _LONGEST_ATTRIBUTE)
         case ("capacity", "@values", "@values"):
-            return Range(0, 0)
+            return CostRange(0, 0)
         case _:
             return None
 

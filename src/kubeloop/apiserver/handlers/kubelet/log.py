@@ -120,7 +120,7 @@ def _is_wanted(started: str, parameters: Mapping[str, str], scope: RequestScope)
     return True
 
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = logging.getLogger("kubeloop.apiserver.kubelet")
 
 _TEXT = "text/plain"
 _BASE64 = "base64.binary.k8s.io"

@@ -21,10 +21,10 @@ from kubeloop.http1.client_connection import ClientConnection
 from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
 from kubeloop.serving.answer import Socket, SocketTakeover
-from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyError, Stream, StreamReset
+from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, SpdyConnection, SpdyError, SpdyStream, StreamReset
 from kubeloop.tasks import end_tasks
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.kubelet")
 
 V5 = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
@@ -99,7 +99,7 @@ class _Translation:
 
     async def _until_client_ends(self, command: Coroutine[Any, Any, Status]) -> Status | None:
         """The command's end; None when the client went before."""
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, SpdyStream] = {}
         self._opened = asyncio.Event()
         work = asyncio.ensure_future(command)
         client = asyncio.ensure_future(self._from_client())
@@ -110,7 +110,7 @@ class _Translation:
             await end_tasks(client, work, expected=(*FAULTS, KubeloopError), logger=_LOG)
 
     async def _command(self, wire: ClientConnection, protocol: str) -> Status:
-        connection = Connection(WireBytes(wire), client=True)
+        connection = SpdyConnection(WireBytes(wire), client=True)
         side: list[asyncio.Future[Any]] = [asyncio.ensure_future(_quietly(connection.run)), asyncio.ensure_future(_pings(connection))]
         try:
             names = [(_STDIN, "stdin")] if self._stdin else []
@@ -137,14 +137,14 @@ class _Translation:
             await end_tasks(*side, expected=(*FAULTS, KubeloopError), logger=_LOG)
         return _outcome(message, protocol)
 
-    async def _copy(self, stream: Stream, channel: int) -> None:
+    async def _copy(self, stream: SpdyStream, channel: int) -> None:
         try:
             while data := await stream.read():
                 await self._send(channel, data)
         except FAULTS:
             return  # the error stream says why, if anybody does
 
-    async def _close_with_peer(self, stdin: Stream) -> None:
+    async def _close_with_peer(self, stdin: SpdyStream) -> None:
         """A command that has closed its input is sent no more."""
         try:
             while await stdin.read():
@@ -186,7 +186,7 @@ async def _quietly(run: Callable[[], Awaitable[None]]) -> None:
         return  # its streams know
 
 
-async def _pings(connection: Connection) -> None:
+async def _pings(connection: SpdyConnection) -> None:
     number = 1
     try:
         while True:
@@ -197,7 +197,7 @@ async def _pings(connection: Connection) -> None:
         return
 
 
-async def _all_of(errors: Stream) -> bytes:
+async def _all_of(errors: SpdyStream) -> bytes:
     """What the error stream says until it ends.
 
     A reset is an end: a kubelet resets its streams once the command has ended (apimachinery httpstream/spdy, Close), and Go's reader of a

@@ -18,7 +18,7 @@ from kubeloop.serving.answer import Duplex, Hijack
 from kubeloop.serving.request import Request
 from kubeloop.tasks import end_tasks
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.kubelet")
 
 #: Seconds in which a backend must have said why it does not change the protocol.
 _REFUSAL_TIME = 10.0

@@ -23,7 +23,7 @@ from kubeloop.timing import Clock, SystemClock
 
 T = TypeVar("T")
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.storage")
 
 #: Worthless records that are deleted from the file in one transaction; writes wait for no more.
 _REMOVED_AT_ONCE = 2000

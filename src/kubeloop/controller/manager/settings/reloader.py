@@ -23,7 +23,7 @@ from kubeloop.timing import Clock, TokenBucket
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import RateCap
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 #: Seconds between two looks at the file.
 PERIOD = 5.0

@@ -111,7 +111,7 @@ class ManagerSettings(_Settings, frozen=True):
         return replace(base or Endpoints(), **overrides)  # type: ignore[arg-type]  # all of them are texts
 
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("kubeloop.controller.manager")
 
 #: Before the name of each variable: ``KUBELOOP_MANAGER_LEADER_ELECTION_LEASE_DURATION=30``.
 PREFIX: Final = "KUBELOOP_MANAGER_"
