@@ -154,6 +154,8 @@ class Watch(Generic[R]):
                     async for event in events:
                         yield event
         except TimeoutError:
+            if not self._is_over():
+                raise
             return
         while not self._is_over():
             self._heard = False

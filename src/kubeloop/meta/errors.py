@@ -30,16 +30,16 @@ class ConfigError(KubeloopError):
     """A kubeconfig, a credential or a setting cannot be used; the text names the file and the field."""
 
 
-class TransportError(KubeloopError):
-    """No answer: refused, reset, timed out, not trusted."""
+class TransportError(KubeloopError, ConnectionError):
+    """No answer: refused, reset, timed out, not trusted. Also a ``ConnectionError`` of Python."""
 
 
 class UntrustedCertificate(TransportError):
     """The server's certificate is not signed by the authority that the configuration trusts, or is for another name."""
 
 
-class ConnectionRefused(TransportError):
-    """Nothing listens at the server's address."""
+class ConnectionRefused(TransportError, ConnectionRefusedError):
+    """Nothing listens at the server's address. Also a ``ConnectionRefusedError`` of Python."""
 
 
 class DecodeError(KubeloopError):
@@ -50,8 +50,8 @@ class NestedTooDeeply(DecodeError):
     """A document has more levels than this Python can walk. The limit depends on Python's version (from about 1,000 levels on)."""
 
 
-class DeadlineError(KubeloopError):
-    """A wait reached its deadline; the text says what was still missing."""
+class DeadlineError(KubeloopError, TimeoutError):
+    """A wait reached its deadline; the text says what was still missing. Also a ``TimeoutError`` of Python."""
 
 
 class WaitFailed(KubeloopError):
@@ -62,8 +62,8 @@ class IncompleteObject(KubeloopError):
     """An update of an object of which only a part is known: sending it would erase the rest."""
 
 
-class UnknownKind(KubeloopError):
-    """No kind or resource of that name, here or at the server."""
+class UnknownKind(KubeloopError, LookupError):
+    """No kind or resource of that name, here or at the server. Also a ``LookupError`` of Python."""
 
 
 class ApiError(KubeloopError):

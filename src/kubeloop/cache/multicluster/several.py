@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Resource)
 
 
-class UnknownCluster(KubeloopError):
+class UnknownCluster(KubeloopError, LookupError):
     """A question about a cluster that is none of these."""
 
 

@@ -161,6 +161,8 @@ async def _first_of(client: Client, found: Resource, namespace: str | None, time
             async for event in events:
                 if event.type != "DELETED":
                     return event.object
+    except DeadlineError:
+        raise
     except TimeoutError as error:
         raise DeadlineError(f"{_shown(found)}: no pod of its came into being within {timeout:g} s") from error
     raise StreamError(f"{_shown(found)} has no pods")

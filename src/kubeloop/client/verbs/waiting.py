@@ -133,6 +133,8 @@ class Waiting(Reading):
         try:
             async with within(timeout, self.clock), watch as events:
                 met = await until(aiter(events), conditions)
+        except DeadlineError:
+            raise
         except TimeoutError as error:
             raise DeadlineError(f"watch of {kind.kind}: not all of {len(conditions)} conditions came true within {timeout:g} s") from error
         assert met is not None  # a watch without a timeout of its own does not end

@@ -112,6 +112,8 @@ async def _wait_in_caches(reader: Reader, objects: Sequence[Resource], timeout: 
                     await changed.wait()
                     changed.clear()
                     missing = await _missing(reader, objects, until)
+        except DeadlineError:
+            raise
         except TimeoutError:
             return [f"{title}: {text}" for title, text in missing.items()]
         return []
