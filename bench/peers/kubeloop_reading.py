@@ -64,7 +64,7 @@ async def select(pods: Informer[Pod]) -> None:
         stalls.begin()
         began = measure.cpu()
         found = 0
-        async for _pod in pods.lister.stream(labels=selector):
+        async for _pod in pods.lister.stream(label_selector=selector):
             found += 1
         costs.append(measure.cpu() - began)
         longest = max(longest, stalls.longest_ms)

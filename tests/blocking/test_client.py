@@ -49,11 +49,11 @@ def test_a_verb_waits_and_gives_what_awaiting_it_would(blocking: Client) -> None
 def test_a_list_is_there_at_once_and_a_stream_of_it_comes_page_by_page(blocking: Client, namespace: str) -> None:
     for name in ("a", "b", "c"):
         blocking.create(config_map(name))
-    whole = blocking.list(ConfigMap, namespace=namespace, labels="app=x")
+    whole = blocking.list(ConfigMap, namespace=namespace, label_selector="app=x")
     assert isinstance(whole, ObjectList)
     assert [one.metadata.name for one in whole] == ["a", "b", "c"]
     assert whole.resource_version
-    call = blocking.list_stream(ConfigMap, namespace=namespace, labels="app=x", limit=2)
+    call = blocking.list_stream(ConfigMap, namespace=namespace, label_selector="app=x", limit=2)
     assert isinstance(call, ListCall)
     assert [one.metadata.name for one in call] == ["a", "b", "c"]
     pages = call.pages(prefetch=1)
@@ -64,7 +64,7 @@ def test_a_list_is_there_at_once_and_a_stream_of_it_comes_page_by_page(blocking:
 
 def test_a_watch_is_a_block_with_an_iterator(blocking: Client, namespace: str) -> None:
     blocking.create(config_map("a"))
-    with blocking.watch(ConfigMap, namespace=namespace, labels="app=x") as events:
+    with blocking.watch(ConfigMap, namespace=namespace, label_selector="app=x") as events:
         assert isinstance(events, Watch)
         first = next(iter(events))
         assert (first.type, first.object.metadata.name) == ("ADDED", "a")
@@ -137,20 +137,20 @@ def test_views_of_a_client_are_blocking_clients_too(blocking: Client, namespace:
     view = blocking.in_namespace(namespace).with_options(dry_run=True)
     assert isinstance(view, Client)
     view.create(config_map("a"))
-    assert view.list(ConfigMap, labels="app=x") == []
+    assert view.list(ConfigMap, label_selector="app=x") == []
     assert view.namespace == namespace
 
 
 def test_threads_share_a_client(blocking: Client, namespace: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: blocking.create(config_map(f"c-{number}")), range(16)))
-    assert len(blocking.list(ConfigMap, namespace=namespace, labels="app=x")) == 16
+    assert len(blocking.list(ConfigMap, namespace=namespace, label_selector="app=x")) == 16
 
 
 def test_threads_that_share_an_iterator_get_each_item_once(blocking: Client, namespace: str) -> None:
     for number in range(8):
         blocking.create(config_map(f"c-{number}"))
-    items = iter(blocking.list_stream(ConfigMap, namespace=namespace, labels="app=x", limit=2))
+    items = iter(blocking.list_stream(ConfigMap, namespace=namespace, label_selector="app=x", limit=2))
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: [one.metadata.name for one in items], range(4)))
     assert sorted(name for names in found for name in names) == [f"c-{number}" for number in range(8)]
@@ -166,7 +166,7 @@ async def test_it_works_where_a_loop_runs_already_as_in_a_notebook(server: Serve
 def test_a_block_that_raises_hands_its_error_on_and_ends(blocking: Client, namespace: str) -> None:
     with pytest.raises(LookupError, match="mine"), blocking.watch(ConfigMap, namespace=namespace):
         raise LookupError("mine")
-    assert blocking.list(ConfigMap, namespace=namespace, labels="app=x") == []
+    assert blocking.list(ConfigMap, namespace=namespace, label_selector="app=x") == []
 
 
 def test_a_block_is_entered_before_it_is_used(blocking: Client) -> None:
@@ -206,7 +206,7 @@ def test_a_local_cluster_is_blocking_and_so_is_its_client() -> None:
     with LocalCluster(controllers=False) as cluster:
         assert isinstance(cluster.client, Client)
         assert cluster.url.startswith("https://127.0.0.1:")
-        assert cluster.client.list(ConfigMap, labels="app=x") == []
+        assert cluster.client.list(ConfigMap, label_selector="app=x") == []
 
 
 class TestTheFacadeItself:

@@ -109,7 +109,7 @@ async def resumed(
 ) -> AsyncIterator[Recorder]:
     """A list and watch that begins from a state at ``version``."""
     recorder = Recorder()
-    scope = Scope.of(ConfigMap, namespace=namespace, labels=labels)
+    scope = Scope.of(ConfigMap, namespace=namespace, label_selector=labels)
     listwatch = ListWatch(client, scope, namespace, clock, random.Random(1))
     task = asyncio.create_task(listwatch.run(recorder, version))
     try:

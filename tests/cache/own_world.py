@@ -56,7 +56,7 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
-        self.scope = Scope.of(ConfigMap, labels=self.labels, field_selector=self.field_selector)
+        self.scope = Scope.of(ConfigMap, label_selector=self.labels, field_selector=self.field_selector)
         self.store = Store()
         self.reader = HeadReader("v1", "ConfigMap", ("data.x",), BlobStore(), StringInterner(), self.scope.keep)
         around = InformerDefaults("test", self.clock, Progress(self.clock))

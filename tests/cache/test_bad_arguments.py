@@ -36,7 +36,7 @@ def informers(api: Client) -> Informers:
         pytest.param({"transform": 5}, "transform=5 is no function", id="a transform is a function"),
         pytest.param({"page_size": "a"}, "page_size='a' is no whole number; give", id="a page size is a number"),
         pytest.param({"queue": "fifo"}, "queue='fifo' makes no queue; give a class: queue=DeltaFifo", id="a queue is made by a class"),
-        pytest.param({"labels": 5}, "labels=5 is no label selector; give one such as", id="labels are a selector"),
+        pytest.param({"label_selector": 5}, "label_selector=5 is no label selector; give one such as", id="labels are a selector"),
         pytest.param({"field_selector": 5}, "field_selector=5 is no field selector; give one such as", id="so are fields"),
         pytest.param({"resync": "5"}, "resync='5' is no number; give seconds", id="a resync period is a number"),
         pytest.param({"managed_fields": "no"}, "managed_fields='no' is neither True nor False", id="a flag is True or False"),
@@ -55,7 +55,9 @@ async def test_an_informer_is_refused_with_the_argument_s_name(informers: Inform
         pytest.param({"namespace": ["shop", "a.b"]}, "namespace='a.b' cannot be a namespace", id="so is each of several"),
         pytest.param({"resync": -1}, "resync=-1 is no period; give seconds", id="a resync period is not negative"),
         pytest.param({"page_size": -1}, "page_size=-1 is negative; give", id="nor is a page size"),
-        pytest.param({"labels": "a=("}, "labels='a=(': unable to parse", id="a label selector that cannot be read is named"),
+        pytest.param(
+            {"label_selector": "a=("}, "label_selector='a=(': unable to parse", id="a label selector that cannot be read is named"
+        ),
         pytest.param({"field_selector": "spec"}, "field_selector='spec': invalid selector", id="so is a field selector"),
     ],
 )
@@ -111,7 +113,11 @@ async def test_what_is_no_client_is_named(clients: Any, text: str) -> None:
 
 
 async def test_an_empty_selector_is_the_same_as_none(informers: Informers) -> None:
-    assert informers.of(Pod, labels="", field_selector="") is informers.of(Pod, labels={}, field_selector={}) is informers.of(Pod)
+    assert (
+        informers.of(Pod, label_selector="", field_selector="")
+        is informers.of(Pod, label_selector={}, field_selector={})
+        is informers.of(Pod)
+    )
 
 
 @pytest.mark.parametrize("label", ["", "no label=at all"])

@@ -176,7 +176,7 @@ async def test_two_namespaces_of_one_server(client: Client, namespace: str) -> N
         await client.create(config_map("one", other))
         seen = Seen()
         async with Informers(client) as informers:
-            maps = informers.of(ConfigMap, namespace=[namespace, other], labels="!nothing")
+            maps = informers.of(ConfigMap, namespace=[namespace, other], label_selector="!nothing")
             registration = maps.on_event(added=seen, updated=seen, deleted=seen, where=lambda head: head.name != "kube-root-ca.crt")
             await registration.wait_synced(30)
             assert sorted(seen.lines) == sorted([f"initial added {namespace}/one", f"initial added {other}/one"])

@@ -25,7 +25,7 @@ NAMED = "a dict (Secret shop/login)"
         pytest.param(lambda lister: lister.by_index("type", TREE), id="the value of an index"),
         pytest.param(lambda lister: lister.range("sorted", TREE), id="the bound of a range"),
         pytest.param(lambda lister: lister.list(TREE), id="the namespace of a list"),
-        pytest.param(lambda lister: lister.list("shop", labels=[TREE]), id="labels"),
+        pytest.param(lambda lister: lister.list("shop", label_selector=[TREE]), id="labels"),
         pytest.param(lambda lister: lister.list("shop", where={"type": TREE}), id="a value in where"),
     ],
 )
@@ -43,7 +43,7 @@ async def test_a_lister_names_the_kind_and_the_name_alone(api: Client, call: Cal
         pytest.param({"paths": TREE}, id="paths"),
         pytest.param({"paths": [TREE]}, id="one of several paths"),
         pytest.param({"page_size": TREE}, id="a page size"),
-        pytest.param({"labels": [TREE]}, id="labels"),
+        pytest.param({"label_selector": [TREE]}, id="labels"),
     ],
 )
 async def test_informers_name_the_kind_and_the_name_alone(api: Client, options: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ async def watch(client: Client) -> None:
 
 
 async def watch_relisting(client: Client) -> None:
-    async with client.watch(ConfigMap, expired="relist") as events:
+    async with client.watch(ConfigMap, on_expired="relist") as events:
         async for _ in events:
             pass
 

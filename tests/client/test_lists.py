@@ -32,18 +32,18 @@ class TestAgainstAServer:
         await client.create(config_map("other", app="db"))
 
     async def test_awaiting_gives_everything_with_one_version(self, client: Client, namespace: str) -> None:
-        found = await client.list(ConfigMap, namespace=namespace, labels={"app": "web"}, limit=2)
+        found = await client.list(ConfigMap, namespace=namespace, label_selector={"app": "web"}, limit=2)
         assert [one.metadata.name for one in found] == ["m0", "m1", "m2", "m3", "m4"]
         assert int(found.resource_version) >= max(int(one.metadata.resource_version) for one in found)
         assert found.continue_token == ""
 
     async def test_iterating_gives_one_page_after_the_other(self, client: Client, namespace: str) -> None:
-        assert await names(client.list(ConfigMap, namespace=namespace, labels="app=web", limit=2)) == ["m0", "m1", "m2", "m3", "m4"]
-        sizes = [len(page) async for page in client.list(ConfigMap, namespace=namespace, labels="app=web", limit=2).pages()]
+        assert await names(client.list(ConfigMap, namespace=namespace, label_selector="app=web", limit=2)) == ["m0", "m1", "m2", "m3", "m4"]
+        sizes = [len(page) async for page in client.list(ConfigMap, namespace=namespace, label_selector="app=web", limit=2).pages()]
         assert sizes == [2, 2, 1]
 
     async def test_pages_come_from_one_snapshot(self, client: Client, namespace: str) -> None:
-        pages = client.list(ConfigMap, namespace=namespace, labels="app", limit=4).pages()
+        pages = client.list(ConfigMap, namespace=namespace, label_selector="app", limit=4).pages()
         first = await anext(pages)
         await client.create(config_map("zzz-later", app="web"))
         second = await anext(pages)
@@ -51,7 +51,7 @@ class TestAgainstAServer:
         assert second.resource_version == first.resource_version
 
     async def test_items_of_a_list_can_be_changed_and_sent_back(self, client: Client, namespace: str) -> None:
-        item = (await client.list(ConfigMap, namespace=namespace, labels="app"))[0]
+        item = (await client.list(ConfigMap, namespace=namespace, label_selector="app"))[0]
         item.data["x"] = "1"
         assert (await client.update(item)).data == {"x": "1"}
 
@@ -77,11 +77,24 @@ class TestAgainstAServer:
         assert await names(client.list(ConfigMap, namespace=namespace, **selection)) == ["m1", "m2"]
 
     async def test_a_version_is_asked_for_exactly_or_at_least(self, client: Client, namespace: str) -> None:
-        before = await client.list(ConfigMap, namespace=namespace, labels="app")
+        before = await client.list(ConfigMap, namespace=namespace, label_selector="app")
         await client.create(config_map("zzz-later", app="web"))
-        exact = client.list(ConfigMap, namespace=namespace, labels="app", resource_version=before.resource_version, match="Exact", limit=2)
+        exact = client.list(
+            ConfigMap,
+            namespace=namespace,
+            label_selector="app",
+            resource_version=before.resource_version,
+            resource_version_match="Exact",
+            limit=2,
+        )
         assert await names(exact) == [one.metadata.name for one in before]
-        later = client.list(ConfigMap, namespace=namespace, labels="app", resource_version=before.resource_version, match="NotOlderThan")
+        later = client.list(
+            ConfigMap,
+            namespace=namespace,
+            label_selector="app",
+            resource_version=before.resource_version,
+            resource_version_match="NotOlderThan",
+        )
         found = await later
         assert int(found.resource_version) >= int(before.resource_version)
         assert {one.metadata.name for one in before} <= {one.metadata.name for one in found}
@@ -89,15 +102,15 @@ class TestAgainstAServer:
 
     async def test_a_match_without_a_version_is_refused(self, client: Client, namespace: str) -> None:
         with pytest.raises((Invalid, BadRequest), match="resourceVersionMatch"):
-            await client.list(ConfigMap, namespace=namespace, match="Exact")
+            await client.list(ConfigMap, namespace=namespace, resource_version_match="Exact")
 
     async def test_metadata_alone_is_listed_in_pages_too(self, client: Client, namespace: str) -> None:
-        found = client.list_metadata(ConfigMap, namespace=namespace, labels="app=web", limit=2)
+        found = client.list_metadata(ConfigMap, namespace=namespace, label_selector="app=web", limit=2)
         assert [len(page) async for page in found.pages()] == [2, 2, 1]
         assert {type(one) for one in await found} == {PartialObject}
 
     async def test_an_object_can_be_read_at_least_as_new_as_a_version(self, client: Client, namespace: str) -> None:
-        [item] = await client.list(ConfigMap, namespace=namespace, labels="app=db")
+        [item] = await client.list(ConfigMap, namespace=namespace, label_selector="app=db")
         for version in ("0", item.metadata.resource_version):
             assert (await client.get(ConfigMap, "other", resource_version=version)).metadata.uid == item.metadata.uid
 
@@ -109,7 +122,7 @@ class TestAgainstAServer:
 async def test_a_selector_that_selects_nothing_is_not_sent_as_one_that_selects_everything() -> None:
     async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
         with pytest.raises(ValueError, match="selects nothing"):
-            await client.list(ConfigMap, labels=NOTHING)
+            await client.list(ConfigMap, label_selector=NOTHING)
     assert server.received == []
 
 
@@ -124,18 +137,18 @@ async def test_a_selector_that_selects_nothing_is_not_sent_as_one_that_selects_e
 async def test_pairs_that_are_no_labels_are_not_sent(labels: dict[str, str]) -> None:
     async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
         with pytest.raises(ValueError, match="app"):
-            await client.list(ConfigMap, labels=labels)
+            await client.list(ConfigMap, label_selector=labels)
         with pytest.raises(ValueError, match="app"):
-            await client.delete_collection(ConfigMap, labels=labels)
+            await client.delete_collection(ConfigMap, label_selector=labels)
     assert server.received == []
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        pytest.param({"labels": "a=("}, "labels='a=(': unable to parse requirement: ", id="labels"),
+        pytest.param({"label_selector": "a=("}, "label_selector='a=(': unable to parse requirement: ", id="labels"),
         pytest.param({"field_selector": "spec"}, "field_selector='spec': invalid selector: ", id="fields"),
-        pytest.param({"labels": {"app": "we b"}}, "labels=a dict of 1 key: values[0][app]: ", id="a pair that is no label"),
+        pytest.param({"label_selector": {"app": "we b"}}, "label_selector=a dict of 1 key: values[0][app]: ", id="a pair that is no label"),
     ],
 )
 async def test_a_selector_that_cannot_be_read_is_named_and_not_sent(options: dict[str, Any], text: str) -> None:
@@ -155,7 +168,7 @@ async def test_what_is_no_selector_is_named_with_what_is_one(options: dict[str, 
 
 @pytest.mark.parametrize("empty", ["", {}, None])
 async def test_an_empty_selector_is_none(empty: Any) -> None:
-    assert ListOptions(labels=empty, field_selector=empty).query() == ListOptions().query()
+    assert ListOptions(label_selector=empty, field_selector=empty).query() == ListOptions().query()
 
 
 def page(items: list[str], token: str = "", version: str = "5") -> Reply:
@@ -184,7 +197,7 @@ def expiring(token: str) -> FaultServer:
 
 async def test_a_snapshot_that_expires_is_listed_once_more_as_a_whole() -> None:
     async with expiring("fresh") as server, Client(Transport(server.config())) as client:
-        found = await client.list(ConfigMap, limit=2, resource_version="4", match="NotOlderThan")
+        found = await client.list(ConfigMap, limit=2, resource_version="4", resource_version_match="NotOlderThan")
     assert ([one.metadata.name for one in found], found.resource_version) == (["a", "c", "d"], "9")
     assert [one.query for one in server.received] == [
         "limit=2&resourceVersion=4&resourceVersionMatch=NotOlderThan",
@@ -207,13 +220,13 @@ async def test_iteration_without_a_way_on_is_an_error() -> None:
 async def test_an_error_on_the_first_page_is_the_error() -> None:
     async with FaultServer(expired()) as server, Client(Transport(server.config())) as client:
         with pytest.raises(Expired):
-            await client.list(ConfigMap, resource_version="1", match="Exact")
+            await client.list(ConfigMap, resource_version="1", resource_version_match="Exact")
     assert len(server.received) == 1
 
 
 async def test_one_page_is_asked_for_exactly_as_told() -> None:
     async with FaultServer(page(["a"], "next")) as server, Client(Transport(server.config())) as client:
-        got = await client.list_page(ConfigMap, ListOptions(limit=1, continue_token="t", labels="a=b"), namespace="n")
+        got = await client.list_page(ConfigMap, ListOptions(limit=1, continue_token="t", label_selector="a=b"), namespace="n")
     assert got.continue_token == "next"
     assert server.received[0].target == "/api/v1/namespaces/n/configmaps?labelSelector=a%3Db&limit=1&continue=t"
 

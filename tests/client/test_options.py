@@ -28,6 +28,8 @@ def test_a_wrong_option_is_named(options: Any, values: dict[str, Any], fault: st
 
 
 def test_options_complete_each_other() -> None:
-    defaults = WriteOptions(field_manager="ops", validation="Strict")
-    assert WriteOptions(dry_run=True).over(defaults) == WriteOptions(dry_run=True, field_manager="ops", validation="Strict")
-    assert WriteOptions(field_manager="dev", validation="Warn").over(defaults) == WriteOptions(field_manager="dev", validation="Warn")
+    defaults = WriteOptions(field_manager="ops", field_validation="Strict")
+    assert WriteOptions(dry_run=True).over(defaults) == WriteOptions(dry_run=True, field_manager="ops", field_validation="Strict")
+    assert WriteOptions(field_manager="dev", field_validation="Warn").over(defaults) == WriteOptions(
+        field_manager="dev", field_validation="Warn"
+    )

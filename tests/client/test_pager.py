@@ -46,7 +46,7 @@ EXPIRED = status(410, "Expired", "too old")
 
 async def test_n175_pages_are_of_500_and_the_version_is_said_on_the_first_only() -> None:
     async with Pages(3) as server, Client(Transport(server.config())) as client:
-        found = await client.list(ConfigMap, resource_version="7", match="NotOlderThan")
+        found = await client.list(ConfigMap, resource_version="7", resource_version_match="NotOlderThan")
     assert [one.metadata.name for one in found] == ["m1", "m2", "m3"]
     first = "limit=500&resourceVersion=7&resourceVersionMatch=NotOlderThan"
     assert queries(server) == [first, "limit=500&continue=t1", "limit=500&continue=t2"]
@@ -54,7 +54,7 @@ async def test_n175_pages_are_of_500_and_the_version_is_said_on_the_first_only()
 
 async def test_n175_a_token_that_expired_starts_one_full_list_at_the_version_that_was_asked_for() -> None:
     async with Pages(3, {1: EXPIRED}) as server, Client(Transport(server.config())) as client:
-        found = await client.list(ConfigMap, resource_version="7", match="Exact")
+        found = await client.list(ConfigMap, resource_version="7", resource_version_match="Exact")
     assert [one.metadata.name for one in found] == ["m0"]
     first = "limit=500&resourceVersion=7&resourceVersionMatch=Exact"
     assert queries(server) == [first, "limit=500&continue=t1", "resourceVersion=7&resourceVersionMatch=Exact"]
@@ -63,7 +63,7 @@ async def test_n175_a_token_that_expired_starts_one_full_list_at_the_version_tha
 async def test_n175_an_expired_version_on_the_first_page_is_the_error() -> None:
     async with Pages(3, {0: EXPIRED}) as server, Client(Transport(server.config())) as client:
         with pytest.raises(Expired):
-            await client.list(ConfigMap, resource_version="7", match="Exact")
+            await client.list(ConfigMap, resource_version="7", resource_version_match="Exact")
     assert len(server.received) == 1
 
 

@@ -25,7 +25,7 @@ PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 STRATEGIC, APPLY = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
 ALL_DELETE = DeleteOptions(
-    propagation="Foreground", grace_period=7, uid="u", resource_version="3", dry_run=True, ignore_store_read_error=True
+    propagation_policy="Foreground", grace_period_seconds=7, uid="u", resource_version="3", dry_run=True, ignore_store_read_error=True
 )
 ALL_DELETE_BODY = {
     "apiVersion": "v1",
@@ -37,8 +37,8 @@ ALL_DELETE_BODY = {
     "propagationPolicy": "Foreground",
 }
 PAGE = ListOptions(field_selector="x=y", limit=3, continue_token="t", timeout_seconds=4)
-SELECTION = ListOptions(labels="a=b", limit=2, resource_version="5", match="Exact")
-WRITE = WriteOptions(dry_run=True, field_manager="me", validation="Strict")
+SELECTION = ListOptions(label_selector="a=b", limit=2, resource_version="5", resource_version_match="Exact")
+WRITE = WriteOptions(dry_run=True, field_manager="me", field_validation="Strict")
 WRITE_QUERY = "dryRun=All&fieldManager=me&fieldValidation=Strict"
 
 
@@ -47,7 +47,7 @@ def flip() -> Unstructured:
 
 
 async def watch_once(client: Client) -> None:
-    async with client.watch(KIND, namespace="mops", labels="a=b", resource_version="5", timeout_seconds=9) as events:
+    async with client.watch(KIND, namespace="mops", label_selector="a=b", resource_version="5", timeout_seconds=9) as events:
         await anext(aiter(events))
 
 
@@ -80,7 +80,9 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
         case(lambda c: c.list(KIND, namespace="mops"), "GET", f"{BASE}?limit=500", name="list"),
         case(lambda c: c.list(KIND), "GET", "/apis/flops/v1alpha1/flips?limit=500", name="list of all namespaces"),
         case(
-            lambda c: c.list_metadata(KIND, namespace="mops", labels={"a": "b"}, resource_version="0", match="NotOlderThan"),
+            lambda c: c.list_metadata(
+                KIND, namespace="mops", label_selector={"a": "b"}, resource_version="0", resource_version_match="NotOlderThan"
+            ),
             "GET",
             f"{BASE}?labelSelector=a%3Db&limit=500&resourceVersion=0&resourceVersionMatch=NotOlderThan",
             accept=PARTIAL_LIST,
@@ -166,7 +168,7 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
                 KIND,
                 namespace="mops",
                 options=ALL_DELETE,
-                selection=ListOptions(labels="a=b", limit=2, resource_version="5", match="Exact"),
+                selection=ListOptions(label_selector="a=b", limit=2, resource_version="5", resource_version_match="Exact"),
             ),
             "DELETE",
             f"{BASE}?labelSelector=a%3Db&limit=2&resourceVersion=5&resourceVersionMatch=Exact",
@@ -174,7 +176,7 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
             name="delete a collection",
         ),
         case(
-            lambda c: c.evict("mip", namespace="mops", grace_period=3),
+            lambda c: c.evict("mip", namespace="mops", grace_period_seconds=3),
             "POST",
             "/api/v1/namespaces/mops/pods/mip/eviction",
             {

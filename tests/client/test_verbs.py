@@ -103,7 +103,7 @@ async def test_metadata_alone_can_be_read_but_not_sent_back(client: Client, name
     partial = await client.get_metadata(ConfigMap, "a")
     assert isinstance(partial, PartialObject)
     assert partial.metadata.uid == created.metadata.uid
-    assert [one.metadata.name async for one in client.list_metadata(ConfigMap, namespace=namespace, labels="app=web")] == ["a"]
+    assert [one.metadata.name async for one in client.list_metadata(ConfigMap, namespace=namespace, label_selector="app=web")] == ["a"]
 
 
 async def test_a_merge_patch_changes_parts(client: Client, namespace: str) -> None:
@@ -172,7 +172,7 @@ async def test_an_unknown_field_is_refused_if_asked_for(client: Client, namespac
     kind = Unstructured.of("v1", "ConfigMap")
     odd = kind.from_dict({"metadata": {"name": "a"}, "dta": {"x": "1"}})
     with pytest.raises(BadRequest, match='unknown field "dta"'):
-        await client.create(odd, options=WriteOptions(validation="Strict"))
+        await client.create(odd, options=WriteOptions(field_validation="Strict"))
 
 
 async def test_an_object_too_large_is_refused_with_its_cause(client: Client, namespace: str) -> None:
@@ -222,14 +222,14 @@ async def test_deleting_a_collection_by_label(client: Client, namespace: str) ->
     for name in ("a", "b"):
         await client.create(config_map(name))
     await client.create(ConfigMap(metadata=ObjectMeta(name="other", labels={"app": "db"})))
-    deleted = await client.delete_collection(ConfigMap, labels={"app": "web"})
+    deleted = await client.delete_collection(ConfigMap, label_selector={"app": "web"})
     assert isinstance(deleted, (ObjectList, Status))
-    assert [one.metadata.name async for one in client.list(ConfigMap, namespace=namespace, labels="app")] == ["other"]
+    assert [one.metadata.name async for one in client.list(ConfigMap, namespace=namespace, label_selector="app")] == ["other"]
 
 
 async def test_a_pod_deleted_without_grace_is_gone(client: Client, namespace: str) -> None:
     await client.create(pod("web-0"))
-    await client.delete(Pod, "web-0", grace_period=0)
+    await client.delete(Pod, "web-0", grace_period_seconds=0)
     with pytest.raises(NotFound):
         await client.get(Pod, "web-0")
 
@@ -252,7 +252,7 @@ async def test_a_pod_is_evicted(client: Client, namespace: str) -> None:
     gated = pod("web-0")
     gated.spec.scheduler_name = "nobody"
     await client.create(gated)
-    await client.evict("web-0", grace_period=0)
+    await client.evict("web-0", grace_period_seconds=0)
     with pytest.raises(NotFound):
         await client.get(Pod, "web-0")
 

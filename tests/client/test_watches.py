@@ -25,7 +25,7 @@ class TestAgainstAServer:
     async def test_what_is_there_comes_first_then_what_changes(self, client: Client, namespace: str) -> None:
         await client.create(config_map("a"))
         seen: list[tuple[str, str]] = []
-        async with asyncio.timeout(20), client.watch(ConfigMap, namespace=namespace, labels="app=web") as events:
+        async with asyncio.timeout(20), client.watch(ConfigMap, namespace=namespace, label_selector="app=web") as events:
             async for event in events:
                 seen.append((event.type, event.object.metadata.name))
                 if len(seen) == 1:
@@ -43,9 +43,9 @@ class TestAgainstAServer:
 
     async def test_from_a_version_on_only_changes_come(self, client: Client, namespace: str) -> None:
         await client.create(config_map("a"))
-        listed = await client.list(ConfigMap, namespace=namespace, labels="app")
+        listed = await client.list(ConfigMap, namespace=namespace, label_selector="app")
         await client.create(config_map("b"))
-        watch = client.watch(ConfigMap, namespace=namespace, labels="app", resource_version=listed.resource_version)
+        watch = client.watch(ConfigMap, namespace=namespace, label_selector="app", resource_version=listed.resource_version)
         async with asyncio.timeout(20), watch as events:
             async for event in events:
                 assert (event.type, event.object.metadata.name) == ("ADDED", "b")
@@ -61,7 +61,7 @@ class TestAgainstAServer:
 
         async with (
             asyncio.timeout(30),
-            client.watch(ConfigMap, namespace=namespace, labels="app", timeout_seconds=1) as events,
+            client.watch(ConfigMap, namespace=namespace, label_selector="app", timeout_seconds=1) as events,
             asyncio.TaskGroup() as group,
         ):
             group.create_task(write())
@@ -358,7 +358,7 @@ async def relisted(answer: Forgetting, count: int) -> list[tuple[str, str, str]]
     async with FaultServer(answer=answer) as server, Client(Transport(server.config(), clock=clock), clock=clock) as client:
 
         async def read() -> None:
-            async with client.watch(ConfigMap, expired="relist") as events:
+            async with client.watch(ConfigMap, on_expired="relist") as events:
                 async for event in events:
                     seen.append((event.type, event.object.metadata.name, event.object.metadata.resource_version))
                     if len(seen) == count:
@@ -447,7 +447,7 @@ class TestAgainstAServerThatForgets:
             await client.create(config_map("a"))
             await client.create(config_map("b"))
             seen: list[tuple[str, str]] = []
-            async with asyncio.timeout(30), client.watch(ConfigMap, labels="app=web", expired="relist") as events:
+            async with asyncio.timeout(30), client.watch(ConfigMap, label_selector="app=web", on_expired="relist") as events:
                 async for event in events:
                     seen.append((event.type, event.object.metadata.name))
                     if len(seen) == 2:
@@ -467,6 +467,6 @@ class TestAgainstAServerThatForgets:
         async with Client(Transport(in_loop_server.config)) as client:
             for name in ("a", "b", "c"):
                 await client.create(config_map(name))
-            pages = client.list(ConfigMap, labels="app=web", limit=2)
+            pages = client.list(ConfigMap, label_selector="app=web", limit=2)
             in_loop_server.faults.expire_next(matching=lambda request: "continue" in request.query)
             assert [one.metadata.name for one in await pages] == ["a", "b", "c"]

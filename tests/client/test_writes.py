@@ -127,8 +127,8 @@ async def test_a_deletion_that_waits_for_a_finalizer_is_a_change_and_taking_the_
 async def test_a_pod_with_a_grace_period_goes_on_existing_and_one_without_is_gone(client: Client, told: Told) -> None:
     spec = {"nodeName": "n1", "containers": [{"name": "c", "image": "nginx"}]}
     await client.create(msgspec.convert({"metadata": {"name": "a"}, "spec": spec}, Pod))
-    await client.delete(Pod, "a", grace_period=30)
-    await client.delete(Pod, "a", grace_period=0)
+    await client.delete(Pod, "a", grace_period_seconds=30)
+    await client.delete(Pod, "a", grace_period_seconds=0)
     assert told.lines == ["create a", "delete a", "delete a (gone)"]
 
 

@@ -61,7 +61,7 @@ class TestOnAServer:
         await client.wait_for(Deployment, "web", is_rolled_out, timeout=60)
         await client.create(budget("web", most=1))
         await client.wait_for(PodDisruptionBudget, "b", _reads((2, 1, 2, 1)), timeout=60)
-        first = (await client.list(Pod, labels="app=web", namespace=client.namespace))[0]
+        first = (await client.list(Pod, label_selector="app=web", namespace=client.namespace))[0]
         await client.evict(first.metadata.name)
         await client.wait_gone(Pod, first.metadata.name, timeout=60)
         found = await client.wait_for(PodDisruptionBudget, "b", _reads((2, 1, 2, 1)), timeout=60)

@@ -68,7 +68,7 @@ async def test_a_pod_that_fits_nowhere_is_told_why_and_starts_when_a_node_fits(c
     bound = await client.wait_for(Pod, "p", lambda one: one.spec.node_name, timeout=10)
     assert bound.spec.node_name == f"{client.namespace}-disk"
     assert condition(bound, "PodScheduled") == ("True", None)
-    await client.delete(Pod, "p", grace_period=0)
+    await client.delete(Pod, "p", grace_period_seconds=0)
 
 
 async def test_cordoned_and_tainted_nodes_take_only_pods_that_tolerate_it(client: Client) -> None:
@@ -84,7 +84,7 @@ async def test_cordoned_and_tainted_nodes_take_only_pods_that_tolerate_it(client
     cordoned = await client.wait_for(Pod, "refused", lambda one: "unschedulable" in str(one.status.conditions), timeout=10)
     assert cordoned.spec.node_name is None
     for name in ("refused", "tolerating"):
-        await client.delete(Pod, name, grace_period=0)
+        await client.delete(Pod, name, grace_period_seconds=0)
 
 
 async def test_pods_of_another_scheduler_are_left_alone(client: Client) -> None:

@@ -337,7 +337,7 @@ async def test_a_pod_that_waits_for_its_volumes_has_its_room_on_the_node() -> No
         await create(cluster, user("q", containers=wanted))
         await cluster.pass_time(5)
         assert "Insufficient cpu" in await place(cluster, "q")
-        await cluster.client.delete(Pod, "p", grace_period=0)
+        await cluster.client.delete(Pod, "p", grace_period_seconds=0)
         await cluster.pass_time(5)
         assert await place(cluster, "q") == "n"
 

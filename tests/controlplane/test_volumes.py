@@ -90,7 +90,7 @@ async def test_a_deleted_claim_goes_as_soon_as_no_pod_uses_it() -> None:
         await cluster.client.delete(PersistentVolumeClaim, "data")
         await cluster.drive(cluster.clock.sleep(60))
         assert (await cluster.client.get(PersistentVolumeClaim, "data")).metadata.deletion_timestamp is not None
-        await cluster.client.delete(Pod, "p", grace_period=0)
+        await cluster.client.delete(Pod, "p", grace_period_seconds=0)
         await cluster.drive(cluster.client.wait_gone(PersistentVolumeClaim, "data", timeout=10))
 
 

@@ -108,7 +108,7 @@ async def client(server: ServerUnderTest, tmp_path: Path) -> AsyncIterator[Clien
             await found.wait_for(Pod, "web", lambda pod: pod.status.phase == "Running", timeout=60)
             yield found
         finally:
-            await found.delete(Pod, "web", grace_period=0)
+            await found.delete(Pod, "web", grace_period_seconds=0)
             await found.delete(Node, _NODE)
             await found.delete(Namespace, _NAMESPACE)
             await found.wait_gone(Namespace, _NAMESPACE, timeout=60)

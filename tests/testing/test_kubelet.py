@@ -190,7 +190,7 @@ async def test_a_simulated_node_s_pods_are_served_and_the_node_is_as_before_afte
             spec = {"selector": {"matchLabels": labels}, "template": template}
             await client.create(Deployment.from_dict({"metadata": {"name": "web", "namespace": "default"}, "spec": spec}))
             await eventually(one(client, Deployment, "web", namespace="default"), lambda found: found.status.ready_replicas == 1, within=50)
-            (pod,) = [item async for item in client.list(Pod, namespace="default", labels="app=web")]
+            (pod,) = [item async for item in client.list(Pod, namespace="default", label_selector="app=web")]
             kubelet.on_exec(pod.metadata.name, ["hostname"], stdout=pod.metadata.name)
             assert (await client.exec(pod.metadata.name, ["hostname"])).stdout.decode() == pod.metadata.name
         after = (await client.get(Node, "kubeloop-node")).status

@@ -14,11 +14,11 @@ from kubeloop.meta import ObjectKey, PartialObject, Unstructured
 
 async def informers_are_typed_by_their_kind(client: Client) -> None:
     async with Informers(client, resync=30) as informers:
-        pods = informers.of(Pod, namespace="shop", labels={"app": "web"}, indexes={"node": "spec.nodeName"})
+        pods = informers.of(Pod, namespace="shop", label_selector={"app": "web"}, indexes={"node": "spec.nodeName"})
         assert_type(pods, Informer[Pod])
         assert_type(pods.lister, Lister[Pod])
         assert_type(pods.lister.get("web-0", "shop"), Pod | None)
-        assert_type(pods.lister.list(labels="app=web"), list[Pod])
+        assert_type(pods.lister.list(label_selector="app=web"), list[Pod])
         assert_type(pods.lister.by_index("node", "n1"), list[Pod])
         assert_type(pods.lister.heads(), list[Head])
         assert_type(pods.lister.head("web-0", "shop"), Head | None)

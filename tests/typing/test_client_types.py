@@ -98,7 +98,7 @@ async def test_changes_say_what_they_did(client: Client, namespace: str) -> None
 
 async def test_views_are_clients(client: Client, namespace: str) -> None:
     assert_type(client.in_namespace(namespace), Client)
-    assert_type(client.with_options(field_manager="ops", dry_run=True, validation="Strict"), Client)
+    assert_type(client.with_options(field_manager="ops", dry_run=True, field_validation="Strict"), Client)
 
 
 async def test_below_the_client_are_bytes(client: Client) -> None:

@@ -26,7 +26,7 @@ from kubeloop.meta.kinds import GroupVersionKind
 
 async def informers_of_several_clusters_are_typed_by_their_kind(clients: Mapping[str, Client]) -> None:
     async with MulticlusterInformers(clients) as informers:
-        pods = informers.of(Pod, namespace=["a", "b"], labels={"app": "web"}, indexes={"name": lambda pod: [pod.metadata.name]})
+        pods = informers.of(Pod, namespace=["a", "b"], label_selector={"app": "web"}, indexes={"name": lambda pod: [pod.metadata.name]})
         assert_type(pods, MulticlusterInformer[Pod])
         assert_type(pods.lister, MulticlusterLister[Pod])
         assert_type(pods.lister.list(), list[tuple[str, Pod]])

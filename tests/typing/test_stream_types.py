@@ -17,7 +17,7 @@ async def kinds_of_answers(client: Client) -> None:
         assert_type(log, Log)
         assert_type([line async for line in log], list[str])
         assert_type([chunk async for chunk in log.chunks()], list[bytes])
-    async with client.merged_logs(labels="app=web") as lines:
+    async with client.merged_logs(label_selector="app=web") as lines:
         assert_type([line async for line in lines], list[LogLine])
     result = assert_type(await client.exec("web", ["ls"]), ExecResult)
     assert_type(result.check(), ExecResult)

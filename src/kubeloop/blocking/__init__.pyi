@@ -254,29 +254,34 @@ class Client:
         name: str,
         *,
         namespace: str | None = ...,
-        propagation: Propagation | None = ...,
-        grace_period: int | None = ...,
+        propagation_policy: Propagation | None = ...,
+        grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
     ) -> R | Status: ...
     @overload
     def delete(
-        self, target: R, *, propagation: Propagation | None = ..., grace_period: int | None = ..., options: DeleteOptions | None = ...
+        self,
+        target: R,
+        *,
+        propagation_policy: Propagation | None = ...,
+        grace_period_seconds: int | None = ...,
+        options: DeleteOptions | None = ...,
     ) -> R | Status: ...
     def delete_collection(
         self,
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
-        propagation: Propagation | None = None,
-        grace_period: int | None = None,
+        propagation_policy: Propagation | None = None,
+        grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
         selection: ListOptions | None = None,
     ) -> ObjectList[R] | Status: ...
     def deny(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest: ...
     def evict(
-        self, pod: str, *, namespace: str | None = None, grace_period: int | None = None, options: DeleteOptions | None = None
+        self, pod: str, *, namespace: str | None = None, grace_period_seconds: int | None = None, options: DeleteOptions | None = None
     ) -> None: ...
     def exec(
         self,
@@ -320,44 +325,44 @@ class Client:
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = 500,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
     ) -> ObjectList[R]: ...
     def list_stream(
         self,
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = 500,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
     ) -> ListCall[R]: ...
     def list_metadata(
         self,
         kind: type[Resource],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = 500,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
     ) -> ObjectList[PartialObject]: ...
     def list_metadata_stream(
         self,
         kind: type[Resource],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = 500,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
     ) -> ListCall[PartialObject]: ...
     def list_page(self, kind: type[R], options: ListOptions, *, namespace: str | None = None) -> ObjectList[R]: ...
     def logs(
@@ -392,7 +397,7 @@ class Client:
     def merged_logs(
         self,
         *targets: Target,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         namespace: str | None = None,
         container: str | None = None,
         all_containers: bool = False,
@@ -418,7 +423,9 @@ class Client:
         options: WriteOptions | None = ...,
     ) -> R: ...
     @overload
-    def patch(self, target: R, *, lock: bool | None = ..., subresource: str | None = ..., options: WriteOptions | None = ...) -> R: ...
+    def patch(
+        self, target: R, *, optimistic_lock: bool | None = ..., subresource: str | None = ..., options: WriteOptions | None = ...
+    ) -> R: ...
     @overload
     def patch_metadata(
         self,
@@ -432,7 +439,7 @@ class Client:
     ) -> PartialObject: ...
     @overload
     def patch_metadata(
-        self, kind: type[Resource], target: PartialObject, *, lock: bool | None = ..., options: WriteOptions | None = ...
+        self, kind: type[Resource], target: PartialObject, *, optimistic_lock: bool | None = ..., options: WriteOptions | None = ...
     ) -> PartialObject: ...
     def port_forward(
         self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1"
@@ -483,7 +490,7 @@ class Client:
         *conditions: Callable[[Event[R]], object],
         timeout: float,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
     ) -> Event[R]: ...
@@ -504,26 +511,26 @@ class Client:
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
         timeout_seconds: int | None = None,
         timeout: float | None = None,
-        expired: Expiry = "raise",
+        on_expired: Expiry = "raise",
     ) -> Watch[R]: ...
     def watch_metadata(
         self,
         kind: type[Resource],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
         timeout_seconds: int | None = None,
         timeout: float | None = None,
-        expired: Expiry = "raise",
+        on_expired: Expiry = "raise",
     ) -> Watch[PartialObject]: ...
-    def with_options(self, *, field_manager: str = "", dry_run: bool = False, validation: Validation | None = None) -> Self: ...
+    def with_options(self, *, field_manager: str = "", dry_run: bool = False, field_validation: Validation | None = None) -> Self: ...
 
 class ExecSession:
     where: str
@@ -603,7 +610,7 @@ class Informers:
         kind: type[Resource],
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[PartialObject]] | None = None,
         paths: Iterable[str] = ...,
@@ -616,7 +623,7 @@ class Informers:
         kind: type[R],
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[R]] | None = None,
         paths: Iterable[str] = ...,
@@ -643,29 +650,35 @@ class Lister(Generic[R]):
     def by_key(self, key: ObjectKey) -> R | None: ...
     def changed_since(self, version: str) -> Changes: ...
     def decoded(self, head: Head) -> R: ...
-    def each(self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None) -> Iterator[R]: ...
+    def each(self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None) -> Iterator[R]: ...
     def fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None: ...
     def get(self, name: str, namespace: str | None = None) -> R | None: ...
     def head(self, name: str, namespace: str | None = None) -> Head | None: ...
-    def heads(self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None) -> builtins.list[Head]: ...
+    def heads(
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+    ) -> builtins.list[Head]: ...
     def heads_by_index(self, name: str, value: str | int | bool) -> builtins.list[Head]: ...
     def heads_in_range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[Head]: ...
     def index_values(self, name: str) -> builtins.list[str]: ...
-    def list(self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None) -> builtins.list[R]: ...
+    def list(
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+    ) -> builtins.list[R]: ...
     def range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[R]: ...
     @property
     def resource_version(self) -> str: ...
-    def stream(self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None) -> BlockingIterator[R]: ...
+    def stream(
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+    ) -> BlockingIterator[R]: ...
     def stream_heads(
-        self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
     ) -> BlockingIterator[Head]: ...
     def unstructured(self, name: str, namespace: str | None = None) -> Unstructured | None: ...
     def values(
-        self, path: str, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None
+        self, path: str, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
     ) -> builtins.list[Any]: ...
 
 class LocalCluster:

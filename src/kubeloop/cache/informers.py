@@ -133,7 +133,7 @@ class InformerOptions(TypedDict, Generic[R], total=False):
     """What ``Informers.of`` can be told, for those who pass it on."""
 
     namespace: str | Iterable[str] | None
-    labels: Labels | None
+    label_selector: Labels | None
     field_selector: Fields | None
     indexes: Mapping[str, IndexSource[R]] | None
     paths: Iterable[str]
@@ -210,7 +210,7 @@ class Informers(Observed):
         kind: type[R],
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[R]] | None = None,
         paths: Iterable[str] = (),
@@ -245,7 +245,7 @@ class Informers(Observed):
         if resync is not None:
             arguments.check_seconds("resync", resync)
         keep = Retention(managed_fields, False, chosen, transform)
-        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep, queue=queue)
+        scope = Scope.of(kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, keep=keep, queue=queue)
         return self._of(scope, indexes, paths, page_size, resync)
 
     def metadata(
@@ -253,7 +253,7 @@ class Informers(Observed):
         kind: type[Resource],
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[PartialObject]] | None = None,
         paths: Iterable[str] = (),
@@ -267,7 +267,7 @@ class Informers(Observed):
         arguments.check_kind(kind, "metadata")
         arguments.check_flag("managed_fields", managed_fields)
         keep = Retention(managed_fields, True)
-        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
+        scope = Scope.of(kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, keep=keep)
         return self._of(cast("Scope[PartialObject]", scope), indexes, paths, page_size)
 
     def _of(

@@ -26,7 +26,7 @@ class Scope(Generic[R]):
 
     kind: type[R]
     namespaces: tuple[str, ...] = ()
-    labels: str | None = None
+    label_selector: str | None = None
     field_selector: str | None = None
     #: What is kept of a document.
     keep: Retention = LEAN
@@ -39,7 +39,7 @@ class Scope(Generic[R]):
         kind: type[R],
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         keep: Retention = LEAN,
         queue: Callable[[Known], Queue] = DeltaQueue,
@@ -64,13 +64,13 @@ class Scope(Generic[R]):
             for name in namespaces:
                 if faults := names.dns1123_label(name):
                     raise ValueError(f"namespace={name!r} cannot be a namespace: {'; '.join(faults)}")
-        selectors = {"labels": label_text(labels), "field_selector": field_text(field_selector)}
+        selectors = {"labels": label_text(label_selector), "field_selector": field_text(field_selector)}
         return cls(kind=kind, namespaces=namespaces, keep=keep, queue=queue, **selectors)
 
     @property
     def list_options(self) -> ListOptions:
         """What each list and watch of it selects."""
-        return ListOptions(labels=self.labels, field_selector=self.field_selector)
+        return ListOptions(label_selector=self.label_selector, field_selector=self.field_selector)
 
     @property
     def feeds(self) -> tuple[str | None, ...]:
@@ -89,7 +89,9 @@ class Scope(Generic[R]):
             words.append(f"in namespace{'s' if len(names) > 1 else ''} " + ", ".join(f'"{name}"' for name in names))
         if self.keep.metadata_only:
             words[0] = f"metadata of {words[0]}"
-        chosen = [f'{what} "{selector}"' for what, selector in (("labels", self.labels), ("fields", self.field_selector)) if selector]
+        chosen = [
+            f'{what} "{selector}"' for what, selector in (("labels", self.label_selector), ("fields", self.field_selector)) if selector
+        ]
         if chosen:
             words += ["with", " and ".join(chosen)]
         if self.keep.fields:

@@ -139,11 +139,11 @@ async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, e
         kind = Unstructured.of(found.gvk.api_version, found.gvk.kind, plural=found.gvr.resource, namespaced=found.namespaced)
         fields = _fields(wanted)
         # Whatever is wrong with what was asked for, the server says it here, at once; an informer would try again for ever.
-        await client.list_page(kind, ListOptions(labels=wanted.selector, field_selector=fields, limit=1), namespace=namespace)
+        await client.list_page(kind, ListOptions(label_selector=wanted.selector, field_selector=fields, limit=1), namespace=namespace)
         with _told(note):
             async with Informers(client) as informers:
                 informer = informers.of(
-                    kind, namespace=namespace, labels=wanted.selector, field_selector=fields, managed_fields=wanted.all_fields
+                    kind, namespace=namespace, label_selector=wanted.selector, field_selector=fields, managed_fields=wanted.all_fields
                 )
                 show = _Show(wanted, found, ended)
                 # A pager that does not read makes it wait, as it should.

@@ -92,13 +92,13 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodS
         view.namespace, view._confined = namespace, True
         return view
 
-    def with_options(self, *, field_manager: str = "", dry_run: bool = False, validation: Validation | None = None) -> Self:
+    def with_options(self, *, field_manager: str = "", dry_run: bool = False, field_validation: Validation | None = None) -> Self:
         """A client whose writes are done so unless a call says otherwise; it shares connections with this one, which closes them.
 
         ``dry_run`` holds for every write, deletions and evictions too, and cannot be taken back by a call.
         """
         view = self._view()
-        wanted = WriteOptions(field_manager=field_manager, dry_run=dry_run, validation=validation)
+        wanted = WriteOptions(field_manager=field_manager, dry_run=dry_run, field_validation=field_validation)
         view._defaults = wanted.over(self._defaults)
         return view
 

@@ -349,7 +349,7 @@ class GarbageCollector:
 
     async def _delete(self, item: Item, live: PartialObject, policy: Propagation) -> None:
         options = DeleteOptions(uid=item.uid, resource_version=live.metadata.resource_version)
-        options = msgspec.structs.replace(options, propagation=policy)
+        options = msgspec.structs.replace(options, propagation_policy=policy)
         cls = await self._served_class(item.api_version, item.kind)
         if cls is None:
             return

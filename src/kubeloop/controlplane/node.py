@@ -209,7 +209,7 @@ class SimulatedNodes(
             return None  # Confirmed already: finalizers keep the pod.
         self._addresses.pop(metadata.uid, None)
         with contextlib.suppress(NotFound, Conflict):  # Gone, or a namesake has replaced it.
-            await self.client.delete(pod, grace_period=0, options=DeleteOptions(uid=metadata.uid))
+            await self.client.delete(pod, grace_period_seconds=0, options=DeleteOptions(uid=metadata.uid))
         return None
 
     async def _write(self, pod: Pod, status: JSONObject) -> bool:

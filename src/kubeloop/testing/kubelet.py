@@ -319,7 +319,7 @@ class ScriptedKubelet(KubeletServer):
                 log.end()
         for pod in self._made:
             with suppress(NotFound):
-                await client.delete(Pod, pod.metadata.name, namespace=pod.metadata.namespace, grace_period=0)
+                await client.delete(Pod, pod.metadata.name, namespace=pod.metadata.namespace, grace_period_seconds=0)
 
 
 #: Tries to create a pod whose service account is not there yet, and seconds between two.

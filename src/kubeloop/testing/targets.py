@@ -66,10 +66,15 @@ def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | N
 
 
 def many(
-    client: Client, kind: type[R], *, namespace: str | None = None, labels: Labels | None = None, field_selector: Fields | None = None
+    client: Client,
+    kind: type[R],
+    *,
+    namespace: str | None = None,
+    label_selector: Labels | None = None,
+    field_selector: Fields | None = None,
 ) -> Subject[list[R]]:
     """Objects of a server, by namespace and name. ``namespace`` None: the client's own, as test clients have one; "" is all."""
-    return _Several(client, kind, "", namespace, labels, field_selector)
+    return _Several(client, kind, "", namespace, label_selector, field_selector)
 
 
 def cached(informer: Informer[R], name: str, namespace: str | None = None) -> Subject[R]:
@@ -77,9 +82,9 @@ def cached(informer: Informer[R], name: str, namespace: str | None = None) -> Su
     return _OfCache(f'cached {informer.what} "{name}"', informer, lambda: informer.lister.get(name, namespace))
 
 
-def all_cached(informer: Informer[R], namespace: str | None = None, labels: Labels | None = None) -> Subject[list[R]]:
+def all_cached(informer: Informer[R], namespace: str | None = None, label_selector: Labels | None = None) -> Subject[list[R]]:
     """Objects as an informer's lister shows them, by namespace and name."""
-    return _OfCache(f"cached {informer.what}", informer, lambda: sorted(informer.lister.list(namespace, labels), key=_place))
+    return _OfCache(f"cached {informer.what}", informer, lambda: sorted(informer.lister.list(namespace, label_selector), key=_place))
 
 
 class _Watched(Subject[T_co], Generic[T_co, R]):
@@ -91,12 +96,12 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
         kind: type[R],
         name: str,
         namespace: str | None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
     ) -> None:
         self._client, self._kind, self._name = client, kind, name
         self._namespace = client.namespace if namespace is None else namespace
-        self._labels = labels
+        self._labels = label_selector
         self._fields = {"metadata.name": name} if name else field_selector
         super().__init__(kind.kind or kind.__name__, client.clock)
 
@@ -132,7 +137,7 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
         namespace = (self._namespace or None) if namespaced else None
         name = f' "{self._name}"' if self._name else ""
         self.what = f"{self._kind.kind or self._kind.__name__}{name}" + (f' in namespace "{namespace}"' if namespace else "")
-        selected: dict[str, Any] = {"namespace": namespace, "labels": self._labels, "field_selector": self._fields}
+        selected: dict[str, Any] = {"namespace": namespace, "label_selector": self._labels, "field_selector": self._fields}
         while True:
             try:
                 there = await self._client.list(self._kind, **selected)

@@ -105,7 +105,7 @@ async def test_a_token_of_a_pod_that_ends_holds_for_its_grace_and_a_minute(serve
     spec = PodSpec(containers=[Container(name="c", image="i")], node_name="n", service_account_name="builder")
     made = await client.create(Pod(metadata=ObjectMeta(name="p"), spec=spec))
     token = (await client.create_token("builder", bound_to=made)).status.token
-    await client.delete(Pod, "p", grace_period=30)
+    await client.delete(Pod, "p", grace_period_seconds=30)
     await clock.advance(30 + 59)
     assert await fault(server, token) == ""
     await clock.advance(3)

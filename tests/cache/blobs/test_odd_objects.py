@@ -115,7 +115,7 @@ async def test_large_objects_and_text_of_every_script_come_through_unchanged(sou
         (found,) = maps.lister.by_index("script", "naïve-ß")
         assert found.metadata.name == "größe-世界"
         assert found.data == {"blob": big + "!", "emoji": '🦜\u0000\u2028"\\'}
-        assert [one.metadata.labels for one in maps.lister.list(labels={"été": "naïve-ß"})] == [{"été": "naïve-ß"}]
+        assert [one.metadata.labels for one in maps.lister.list(label_selector={"été": "naïve-ß"})] == [{"été": "naïve-ß"}]
 
 
 async def test_kinds_that_are_known_by_name_only_are_cached_too(source: Source, api: Client, clock: FakeClock) -> None:

@@ -236,6 +236,6 @@ async def test_of_everything_nothing_and_some_a_list_by_selector_gives_just_thes
             ("app in (web,db),!tier", ["b"]),
             ({"app": "db"}, ["b"]),
         ):
-            assert [head.name for head in lister.heads(labels=labels)] == names
+            assert [head.name for head in lister.heads(label_selector=labels)] == names
             assert [head.name for head in lister.heads("default", labels)] == names
             assert lister.heads("elsewhere", labels) == []

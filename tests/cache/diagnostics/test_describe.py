@@ -59,7 +59,7 @@ async def test_an_informer_that_cannot_sync_says_why(source: Source, api: Client
     source.list_faults += [refused] * 3
     source.watch_faults += [refused] * 3
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, labels="app=web")
+        maps = informers.of(ConfigMap, label_selector="app=web")
         await until(lambda: isinstance(maps.failure, Forbidden))
         informers.of(ConfigMap)
         description = informers.describe()
@@ -98,7 +98,7 @@ LONG = "a-team-with-a-long-name"
 async def test_80_columns_are_enough_and_no_name_is_cut(api: Client, clock: FakeClock, terminal: bool) -> None:
     informers = informers_of(api, clock)
     selection = ",".join(f"example.com/{name}=yes" for name in ("first", "second", "third", "fourth"))
-    watched = informers.of(ConfigMap, namespace=["shop", "warehouse", LONG], labels=selection)
+    watched = informers.of(ConfigMap, namespace=["shop", "warehouse", LONG], label_selector=selection)
     for number in range(6):
         watched.on_event(added=print, name=f"controller of {LONG}-{number}")
     written = io.StringIO()

@@ -218,9 +218,9 @@ async def test_informers_of_one_kind_are_told_apart_by_scope_whatever_makes_the_
     options: list[dict[str, Any]] = [
         {},
         {"namespace": ["shop", "ops"]},
-        {"labels": "app=web", "field_selector": "metadata.name=a"},
-        {"labels": long},
-        {"labels": f"{long},x=y"},
+        {"label_selector": "app=web", "field_selector": "metadata.name=a"},
+        {"label_selector": long},
+        {"label_selector": f"{long},x=y"},
         {"transform": lambda tree: None},
         {"transform": lambda tree: None},
         {"fields": ["data"]},

@@ -284,8 +284,8 @@ async def test_who_asks_for_the_same_shares_one_list_and_watch(source: Source, a
     async with informers_of(api, clock) as informers:
         first = informers.of(ConfigMap)
         assert informers.of(ConfigMap) is first
-        assert informers.of(ConfigMap, labels="app=web") is not first
-        assert informers.of(ConfigMap, labels={"app": "web"}) is informers.of(ConfigMap, labels="app=web")
+        assert informers.of(ConfigMap, label_selector="app=web") is not first
+        assert informers.of(ConfigMap, label_selector={"app": "web"}) is informers.of(ConfigMap, label_selector="app=web")
         await informers.wait_synced()
         await until(lambda: source.watches == 2)
     assert sorted(source.asked("list", "labelSelector")) == ["", "app=web"]
@@ -313,7 +313,7 @@ async def test_lists_select_by_namespace_labels_and_index(source: Source, api: C
         maps = informers.of(ConfigMap, indexes={"team": "data.team", "length": lambda each: str(len(each.metadata.name))})
         await informers.wait_synced()
         lister = maps.lister
-        assert [each.metadata.name for each in lister.list(labels="app=web")] == ["a", "c"]
+        assert [each.metadata.name for each in lister.list(label_selector="app=web")] == ["a", "c"]
         assert [each.metadata.name for each in lister.each("default", {"app": "db"})] == ["b"]
         assert [head.name for head in lister.heads("elsewhere")] == []
         assert [each.metadata.name for each in lister.by_index("team", "x")] == ["a", "b"]

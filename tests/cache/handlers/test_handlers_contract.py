@@ -89,7 +89,7 @@ async def test_removing_a_handler_twice_or_after_its_informer_ended_does_nothing
 ) -> None:
     """[F77] [F80]"""
     async with informers_of(api, clock) as informers:
-        maps, others = informers.of(ConfigMap), informers.of(ConfigMap, labels="app=web")
+        maps, others = informers.of(ConfigMap), informers.of(ConfigMap, label_selector="app=web")
         seen = everything(maps)
         mine = maps.on_event(added=lambda _: None)
         foreign = others.on_event(added=lambda _: None)
@@ -193,7 +193,7 @@ async def test_a_stopped_informer_takes_no_handler_cannot_start_again_and_says_s
         assert informers.of(ConfigMap) is maps, "asking again starts nothing again"
         with pytest.raises(InformerStopped, match="live for one block"):
             await informers.__aenter__()
-        other = informers.of(ConfigMap, labels="app=web")
+        other = informers.of(ConfigMap, label_selector="app=web")
         await maps.wait_synced()
         await informers.remove(other)
         await informers.remove(other)
@@ -427,7 +427,7 @@ async def test_no_two_informers_and_no_two_handlers_of_one_have_the_same_name(ap
 
     names = [
         informers.of(ConfigMap).what,
-        informers.of(ConfigMap, labels="app=web").what,
+        informers.of(ConfigMap, label_selector="app=web").what,
         informers.of(ConfigMap, namespace=["shop", "ops", "shop"]).what,
         informers.of(ConfigMap, fields=["data.k"]).what,
         informers.of(ConfigMap, managed_fields=True).what,

@@ -41,8 +41,8 @@ async def test_each_handler_keeps_its_own_resync_period_whatever_others_ask_for(
 async def test_a_kind_may_have_a_resync_period_of_its_own(api: Client, clock: FakeClock) -> None:
     informers = Informers(api, resync=30, clock=clock)
     assert informers.of(ConfigMap).on_event().resync == 30
-    assert informers.of(ConfigMap, labels="app=web", resync=10).on_event().resync == 10
-    assert informers.of(ConfigMap, labels="app=web").on_event(resync=7).resync == 7
+    assert informers.of(ConfigMap, label_selector="app=web", resync=10).on_event().resync == 10
+    assert informers.of(ConfigMap, label_selector="app=web").on_event(resync=7).resync == 7
 
 
 async def test_a_resync_period_below_a_second_is_raised_and_said(api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:

@@ -152,13 +152,13 @@ class World:
         of, first, second = self._informers.of, self._namespaces[0], self._namespaces[1]
         path: dict[str, Any] = {"color": "data.color"}
         others: dict[str, Any] = {"mark": _mark, "app": ByLabel("app"), "sorted": Sorted("data.color")}
-        of_web = of(ConfigMap, labels="app=web", indexes=path)
+        of_web = of(ConfigMap, label_selector="app=web", indexes=path)
         return [
             View("all", of(ConfigMap, indexes=path | others), lambda key, _: True, ("color", "mark", "app", "sorted")),
             View("web", of_web, lambda _, one: one.labels.get("app") == "web", ("color",)),
             View("one namespace", of(ConfigMap, namespace=first, page_size=3), lambda key, _: key[0] == first),
             View("two namespaces", of(ConfigMap, namespace=[first, second]), lambda key, _: key[0] in (first, second)),
-            View("metadata", self._informers.metadata(ConfigMap, labels="app"), lambda _, one: "app" in one.labels),
+            View("metadata", self._informers.metadata(ConfigMap, label_selector="app"), lambda _, one: "app" in one.labels),
             View("a field", of(ConfigMap, fields=["data.color"], indexes=path), lambda key, _: True, ("color",)),
         ]
 
@@ -172,7 +172,7 @@ class World:
         of: dict[str, Any] = {"indexes": {"color": "data.color", "app": ByLabel("app"), "sorted": Sorted("data.color")}}
         views = [
             View("listed", self._lasting.of(ConfigMap, **of), lambda key, _: True, ("color", "app", "sorted")),
-            View("web listed", self._lasting.of(ConfigMap, labels="app=web"), lambda _, one: one.labels.get("app") == "web"),
+            View("web listed", self._lasting.of(ConfigMap, label_selector="app=web"), lambda _, one: one.labels.get("app") == "web"),
         ]
         self._add_handlers(views)
         self.views += views

@@ -60,7 +60,7 @@ async def test_a_restart_resumes_the_watch_from_the_saved_version_and_lists_noth
         assert [query["resourceVersion"] for kind, query in source.requests if kind == "watch"] == ["13"]
         assert sorted(each.metadata.name for each in maps.lister.list()) == ["a", "c", "d"]
         assert [each.metadata.name for each in maps.lister.by_index("k", "c")] == ["c"]
-        assert [each.data["k"] for each in maps.lister.list(labels="app=web")] == ["c"]
+        assert [each.data["k"] for each in maps.lister.list(label_selector="app=web")] == ["c"]
         found = maps.lister.get("c", "default")
         assert found is not None
         assert (found.metadata.uid, found.metadata.labels) == (source.objects["c"]["metadata"]["uid"], {"app": "web"})
@@ -168,7 +168,7 @@ async def test_a_damaged_file_is_discarded_with_its_reason_and_everything_is_lis
     ("options", "listed"),
     [
         pytest.param({}, False, id="the same informer resumes"),
-        pytest.param({"labels": "app=web"}, True, id="another selector is another state"),
+        pytest.param({"label_selector": "app=web"}, True, id="another selector is another state"),
         pytest.param({"managed_fields": True}, True, id="another choice of what is kept is another state"),
         pytest.param({"fields": ["data.k"]}, True, id="other fields are another state"),
         pytest.param({"indexes": {"k": "data.k"}}, True, id="another index is another state"),

@@ -25,13 +25,13 @@ async def test_a_restart_resumes_where_it_ended_and_objects_that_were_loaded_are
     for name in "abc":
         await make(client, name)
     async with Informers(client, persist=folder) as informers:
-        informers.of(ConfigMap, namespace=namespace, labels="app=web")
+        informers.of(ConfigMap, namespace=namespace, label_selector="app=web")
         await informers.wait_synced(30)
     await client.delete(ConfigMap, "b")
     await make(client, "d")
     seen: list[str] = []
     async with Informers(client, persist=folder) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, labels="app=web")
+        maps = informers.of(ConfigMap, namespace=namespace, label_selector="app=web")
         maps.on_event(
             added=lambda event: seen.append(f"{'initial ' if event.initial else ''}added {event.key.name}"),
             deleted=lambda event: seen.append(f"deleted {event.key.name}"),

@@ -236,10 +236,10 @@ async def test_logs_of_several_pods_come_with_their_names(client: Client, cluste
     for name in ("a", "b"):
         path = await cluster.pod(name, node, containers=containers)
         await cluster.request("PATCH", path, {"metadata": {"labels": {"app": "web"}}}, headers=MERGE)
-    async with client.merged_logs(labels="app=web") as lines:
+    async with client.merged_logs(label_selector="app=web") as lines:
         one_each = [line async for line in lines]
     assert one_each == [LogLine(pod, "main", text) for pod in ("a", "b") for text in ("one", "two")]
-    async with client.merged_logs(labels={"app": "web"}, all_containers=True) as lines:
+    async with client.merged_logs(label_selector={"app": "web"}, all_containers=True) as lines:
         told = [str(line) async for line in lines]
     beside = await cluster.kubectl("logs", "-l", "app=web", "--prefix", "--all-containers")
     assert sorted(told) == sorted(beside.out.splitlines())
@@ -276,8 +276,8 @@ async def test_a_source_that_fails_ends_all_unless_it_is_to_be_ignored(client: C
 
 
 async def test_no_pods_have_no_logs(client: Client) -> None:
-    with pytest.raises(StreamError, match="no pods are selected by labels='app=none'"):
-        async with client.merged_logs(labels="app=none"):
+    with pytest.raises(StreamError, match="no pods are selected by label_selector='app=none'"):
+        async with client.merged_logs(label_selector="app=none"):
             pass
     with pytest.raises(ValueError, match="give targets, or labels"):
         async with client.merged_logs():

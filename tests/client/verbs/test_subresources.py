@@ -105,7 +105,7 @@ class TestEviction:
         await client.patch(Pod, "p", status, subresource="status")
         with pytest.raises(TooManyRequests, match="disruption budget"):
             await client.evict("p")
-        await client.delete(Pod, "p", grace_period=0)
+        await client.delete(Pod, "p", grace_period_seconds=0)
 
     async def test_a_dry_run_and_preconditions_go_with_it(self, client: Client, namespace: str) -> None:
         await client.create(pod())

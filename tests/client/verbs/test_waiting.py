@@ -93,7 +93,9 @@ class TestAgainstAServer:
 
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(
-                client.until(ConfigMap, second, lambda event: event.type == "DELETED", timeout=30, namespace=namespace, labels="app=web")
+                client.until(
+                    ConfigMap, second, lambda event: event.type == "DELETED", timeout=30, namespace=namespace, label_selector="app=web"
+                )
             )
             for name in ("a", "b"):
                 await client.create(ConfigMap(metadata=ObjectMeta(name=name, labels={"app": "web"})))

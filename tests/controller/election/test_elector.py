@@ -457,7 +457,7 @@ async def test_a_write_that_wakes_up_after_a_standstill_is_not_sent(candidates: 
                 await one.client.create(ConfigMap(metadata=ObjectMeta(name=f"{name}-late")))
             except LeaseLost as error:
                 outcomes.append(type(error))
-            outcomes.append(len(await one.client.list(ConfigMap, labels="no=such")))
+            outcomes.append(len(await one.client.list(ConfigMap, label_selector="no=such")))
 
         async with asyncio.TaskGroup() as group:
             group.create_task(write("a"))

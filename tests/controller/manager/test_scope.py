@@ -7,17 +7,19 @@ from kubeloop.controller.manager.scope import ALL_NAMESPACES, CacheScope, KindSc
 from kubeloop.meta import Resource
 
 
-def selection(namespace: str | tuple[str, ...] | None = None, labels: str | None = None, field_selector: str | None = None) -> Selection:
-    return Selection(namespace=namespace, labels=labels, field_selector=field_selector)
+def selection(
+    namespace: str | tuple[str, ...] | None = None, label_selector: str | None = None, field_selector: str | None = None
+) -> Selection:
+    return Selection(namespace=namespace, label_selector=label_selector, field_selector=field_selector)
 
 
 SCOPE = CacheScope(
     namespaces=["shop", "bank", "shop"],
-    labels="app=web",
+    label_selector="app=web",
     kinds={
-        Pod: KindScope(namespaces="jobs", fields="spec.nodeName=n1"),
-        Secret: KindScope(namespaces=ALL_NAMESPACES, labels=""),
-        Node: KindScope(labels={"pool": "gpu"}),
+        Pod: KindScope(namespaces="jobs", field_selector="spec.nodeName=n1"),
+        Secret: KindScope(namespaces=ALL_NAMESPACES, label_selector=""),
+        Node: KindScope(label_selector={"pool": "gpu"}),
     },
 )
 
@@ -56,4 +58,4 @@ def test_what_can_be_no_namespace_or_selector_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="CacheScope: namespace 'Shop' cannot be"):
         CacheScope(namespaces=["Shop"])
     with pytest.raises(ValueError, match="app in"):
-        KindScope(labels="app in")
+        KindScope(label_selector="app in")

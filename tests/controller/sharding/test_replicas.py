@@ -145,7 +145,7 @@ async def test_a_replica_whose_thread_outlives_the_stop_leaves_its_keys_to_expir
         assert await asyncio.to_thread(begun.wait, 60)
         with pytest.raises(GraceExceeded):
             await manager.stop()
-        leases = [lease async for lease in client.list(Lease, labels="shards.kubeloop.dev/group=plain")]
+        leases = [lease async for lease in client.list(Lease, label_selector="shards.kubeloop.dev/group=plain")]
         assert [lease.spec.holder_identity for lease in leases] == ["replica-a"]
     gate.set()
 

@@ -50,7 +50,7 @@ class DynamicInformers:
         wanted: Callable[[ServedKind], bool] = lambda _: True,
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         paths: Iterable[str] = (),
         started: Callable[[Informer[Unstructured]], object] | None = None,
@@ -63,7 +63,7 @@ class DynamicInformers:
         self._informers = informers
         self._wanted = wanted
         self._namespace = namespace if namespace is None or isinstance(namespace, str) else tuple(namespace)
-        self._options: dict[str, Any] = {"labels": labels, "field_selector": field_selector, "paths": tuple(paths)}
+        self._options: dict[str, Any] = {"labels": label_selector, "field_selector": field_selector, "paths": tuple(paths)}
         self._started = started
         self._stopped = stopped
         self._handlers: list[DynamicRegistration] = []

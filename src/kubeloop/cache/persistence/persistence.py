@@ -283,12 +283,14 @@ class Persistence:
         scope = informer.scope
         paths = informer.reader.projection.paths
         gvk = kind_info(scope.kind).gvk
-        return Stamp(self._server, gvk.api_version, gvk.kind, feed.namespace, scope.labels, scope.field_selector, scope.keep.form, paths)
+        return Stamp(
+            self._server, gvk.api_version, gvk.kind, feed.namespace, scope.label_selector, scope.field_selector, scope.keep.form, paths
+        )
 
 
 def _file(scope: Scope[Any], namespace: str | None) -> str:
     gvk = kind_info(scope.kind).gvk
-    what = msgspec.json.encode([gvk.api_version, gvk.kind, namespace, scope.labels, scope.field_selector, scope.keep.form]).decode()
+    what = msgspec.json.encode([gvk.api_version, gvk.kind, namespace, scope.label_selector, scope.field_selector, scope.keep.form]).decode()
     return f"{gvk.kind.lower()}-{_digest(what)[:24]}.state"
 
 

@@ -70,7 +70,7 @@ async def _finding(client: Client, hook: JSONObject) -> Finding:
         return Finding("webhook", name, "unknown", f"is called at {where.get('url')}, by the server only")
     place = f'Service "{service.get("name")}" in namespace "{service.get("namespace")}"'
     selector = {"kubernetes.io/service-name": str(service.get("name"))}
-    slices = await client.list(EndpointSlice, namespace=str(service.get("namespace")), labels=selector)
+    slices = await client.list(EndpointSlice, namespace=str(service.get("namespace")), label_selector=selector)
     ready = sum(1 for slice_ in slices for _ in _ready(to_dict(slice_)))
     if not ready:
         fix = "start what serves it, or take its configuration away: until then each write of these kinds is refused"

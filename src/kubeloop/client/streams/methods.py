@@ -77,7 +77,7 @@ class PodStreams:
     def merged_logs(
         self,
         *targets: Target,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         namespace: str | None = None,
         container: str | None = None,
         all_containers: bool = False,
@@ -100,7 +100,7 @@ class PodStreams:
 
         sources = Sources(
             targets=targets,
-            labels=labels,
+            label_selector=label_selector,
             namespace=namespace,
             container=container,
             all_containers=all_containers,

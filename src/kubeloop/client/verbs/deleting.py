@@ -29,8 +29,8 @@ class Deleting(Verbs):
         name: str,
         *,
         namespace: str | None = ...,
-        propagation: Propagation | None = ...,
-        grace_period: int | None = ...,
+        propagation_policy: Propagation | None = ...,
+        grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
     ) -> R | Status: ...
 
@@ -39,8 +39,8 @@ class Deleting(Verbs):
         self,
         target: R,
         *,
-        propagation: Propagation | None = ...,
-        grace_period: int | None = ...,
+        propagation_policy: Propagation | None = ...,
+        grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
     ) -> R | Status: ...
 
@@ -50,20 +50,20 @@ class Deleting(Verbs):
         name: str | None = None,
         *,
         namespace: str | None = None,
-        propagation: Propagation | None = None,
-        grace_period: int | None = None,
+        propagation_policy: Propagation | None = None,
+        grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
     ) -> R | Status:
         """Ask for an object to be deleted, by kind and name or by the object itself.
 
         Gives the object if it goes on existing for a while (finalizers, a pod's grace period) or the server hands out its last state,
         else a ``Status``. An object given is deleted only if it is still the same one (its uid is a precondition): a new one of the
-        same name stays. ``grace_period`` in seconds.
+        same name stays.
 
         Raises:
             NotFound: it is not there. Conflict: a precondition does not hold.
         """
-        options = self._delete_options(options, propagation, grace_period)
+        options = self._delete_options(options, propagation_policy, grace_period_seconds)
         if isinstance(target, Resource):
             kind, name, namespace = builtins.type(target), target.metadata.name, target.metadata.namespace
             options = msgspec.structs.replace(options, uid=options.uid or target.metadata.uid)
@@ -85,10 +85,10 @@ class Deleting(Verbs):
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
-        propagation: Propagation | None = None,
-        grace_period: int | None = None,
+        propagation_policy: Propagation | None = None,
+        grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
         selection: ListOptions | None = None,
     ) -> ObjectList[R] | Status:
@@ -99,21 +99,23 @@ class Deleting(Verbs):
         Raises:
             MethodNotAllowed: the kind does not offer it.
         """
-        if selection is not None and (labels is not None or field_selector is not None):
-            raise ValueError("delete_collection: give labels and field_selector either as they are or within selection")
+        if selection is not None and (label_selector is not None or field_selector is not None):
+            raise ValueError("delete_collection: give label_selector and field_selector either as they are or within selection")
         mapping = await self.mapping(kind)
         path = mapping.path(self._namespace_of(mapping, namespace))
-        query = (selection or ListOptions(labels=labels, field_selector=field_selector, limit=0)).query()
-        body = self._delete_options(options, propagation, grace_period).body()
+        query = (selection or ListOptions(label_selector=label_selector, field_selector=field_selector, limit=0)).query()
+        body = self._delete_options(options, propagation_policy, grace_period_seconds).body()
         answer = await self.transport.request("DELETE", path, query=query, body=body)
         return _status(answer) or objects_in(kind, answer)
 
-    def _delete_options(self, options: DeleteOptions | None, propagation: Propagation | None, grace_period: int | None) -> DeleteOptions:
+    def _delete_options(
+        self, options: DeleteOptions | None, propagation_policy: Propagation | None, grace_period_seconds: int | None
+    ) -> DeleteOptions:
         options = options or DeleteOptions()
         return msgspec.structs.replace(
             options,
-            propagation=options.propagation if propagation is None else propagation,
-            grace_period=options.grace_period if grace_period is None else grace_period,
+            propagation_policy=options.propagation_policy if propagation_policy is None else propagation_policy,
+            grace_period_seconds=options.grace_period_seconds if grace_period_seconds is None else grace_period_seconds,
             dry_run=options.dry_run or self._defaults.dry_run,
         )
 

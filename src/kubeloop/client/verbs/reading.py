@@ -54,17 +54,24 @@ class Reading(Verbs):
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = PAGE_SIZE,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
     ) -> ListCall[R]:
         """List objects, of all namespaces unless one is given: ``await`` it for an ``ObjectList``, or ``async for`` over it.
 
-        ``limit`` is the size of the pages asked for, not of the result. ``resource_version`` and ``match`` as in ``ListOptions``.
+        ``limit`` is the size of the pages asked for, not of the result. ``resource_version`` and ``resource_version_match`` are those of
+        ``ListOptions``.
         """
-        options = ListOptions(labels=labels, field_selector=field_selector, limit=limit, resource_version=resource_version, match=match)
+        options = ListOptions(
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            resource_version=resource_version,
+            resource_version_match=resource_version_match,
+        )
         return self._list_call(kind, kind, namespace, options)
 
     def list_metadata(
@@ -72,14 +79,20 @@ class Reading(Verbs):
         kind: type[Resource],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = PAGE_SIZE,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
     ) -> ListCall[PartialObject]:
         """As ``list``, metadata only."""
-        options = ListOptions(labels=labels, field_selector=field_selector, limit=limit, resource_version=resource_version, match=match)
+        options = ListOptions(
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            resource_version=resource_version,
+            resource_version_match=resource_version_match,
+        )
         return self._list_call(kind, PartialObject, namespace, options)
 
     async def list_page(self, kind: type[R], options: ListOptions, *, namespace: str | None = None) -> ObjectList[R]:
@@ -95,44 +108,44 @@ class Reading(Verbs):
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
         timeout_seconds: int | None = None,
         timeout: float | None = None,
-        expired: Expiry = "raise",
+        on_expired: Expiry = "raise",
     ) -> Watch[R]:
         """Events of all namespaces unless one is given. From ``resource_version`` on, or first all that is there as ADDED (see ``Watch``).
 
         ``timeout_seconds`` is after how long the server ends one connection; the watch goes on with another. ``timeout``: the iteration
-        ends after so many seconds; None: never. ``expired="relist"``: when the server has forgotten where the watch was, list again and
+        ends after so many seconds; None: never. ``on_expired="relist"``: when the server has forgotten where the watch was, list again and
         tell the difference, for which the last state of each object is kept in memory.
 
         Raises:
             ValueError: ``resource_version`` is "" or "0", which name no state to go on from.
         """
         options = WatchOptions(
-            labels=labels, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
+            label_selector=label_selector, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
         )
-        return self._watch(kind, kind, namespace, options, timeout, expired)
+        return self._watch(kind, kind, namespace, options, timeout, on_expired)
 
     def watch_metadata(
         self,
         kind: type[Resource],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
         timeout_seconds: int | None = None,
         timeout: float | None = None,
-        expired: Expiry = "raise",
+        on_expired: Expiry = "raise",
     ) -> Watch[PartialObject]:
         """As ``watch``, metadata only."""
         options = WatchOptions(
-            labels=labels, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
+            label_selector=label_selector, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
         )
-        return self._watch(kind, PartialObject, namespace, options, timeout, expired)
+        return self._watch(kind, PartialObject, namespace, options, timeout, on_expired)
 
     def _watch(
         self,
@@ -141,7 +154,7 @@ class Reading(Verbs):
         namespace: str | None,
         options: WatchOptions,
         timeout: float | None,
-        expired: Expiry,
+        on_expired: Expiry,
     ) -> Watch[R]:
         async def locate() -> str:
             return await self._collection(kind, namespace)
@@ -150,7 +163,7 @@ class Reading(Verbs):
             return self._list_call(kind, read_as, namespace, first)
 
         accept = PARTIAL if read_as is PartialObject else JSON
-        return Watch(self.transport, locate, read_as, list_all, options, self.clock, accept=accept, timeout=timeout, expired=expired)
+        return Watch(self.transport, locate, read_as, list_all, options, self.clock, accept=accept, timeout=timeout, on_expired=on_expired)
 
     def _list_call(self, kind: type[Resource], read_as: type[R], namespace: str | None, options: ListOptions) -> ListCall[R]:
         async def fetch(page: ListOptions) -> ObjectList[R]:

@@ -114,10 +114,10 @@ class Subresources(Verbs):
         pod: str,
         *,
         namespace: str | None = None,
-        grace_period: int | None = None,
+        grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
     ) -> None:
-        """Delete a pod if its disruption budgets allow it. ``grace_period`` in seconds; ``options`` as for ``delete``.
+        """Delete a pod if its disruption budgets allow it. ``options`` as for ``delete``.
 
         Raises:
             TooManyRequests: a budget does not allow it now; the text says which. NotFound: no such pod. Conflict: a precondition.
@@ -127,8 +127,8 @@ class Subresources(Verbs):
         mapping = await self.mapping(Pod)
         where = self._namespace_of(mapping, namespace)
         options = options or DeleteOptions()
-        if grace_period is not None:
-            options = msgspec.structs.replace(options, grace_period=grace_period)
+        if grace_period_seconds is not None:
+            options = msgspec.structs.replace(options, grace_period_seconds=grace_period_seconds)
         options = msgspec.structs.replace(options, dry_run=options.dry_run or self._defaults.dry_run)
         eviction: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": where}}
         if options != DeleteOptions():

@@ -115,7 +115,7 @@ class Waiting(Reading):
         *conditions: Callable[[Event[R]], object],
         timeout: float,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
     ) -> Event[R]:
@@ -129,7 +129,9 @@ class Waiting(Reading):
         from kubeloop.client.waits.deadline import within
         from kubeloop.client.waits.waiting import until
 
-        watch = self.watch(kind, namespace=namespace, labels=labels, field_selector=field_selector, resource_version=resource_version)
+        watch = self.watch(
+            kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, resource_version=resource_version
+        )
         try:
             async with within(timeout, self.clock), watch as events:
                 met = await until(aiter(events), conditions)

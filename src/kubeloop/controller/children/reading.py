@@ -71,7 +71,7 @@ class Reader:
                 and head.controller.uid == owner.metadata.uid
                 and not head.deleting
             ]
-        found = await self.client.list(kind, namespace=namespace, labels={name: value})
+        found = await self.client.list(kind, namespace=namespace, label_selector={name: value})
         return [
             Member(kind, obj.metadata.namespace, obj.metadata.name)
             for obj in found

@@ -20,7 +20,7 @@ class Selection(TypedDict):
     """Arguments of ``Informers.of``."""
 
     namespace: str | tuple[str, ...] | None
-    labels: str | None
+    label_selector: str | None
     field_selector: str | None
 
 
@@ -33,11 +33,11 @@ class KindScope:
     """
 
     namespaces: str | Sequence[str] | None = None
-    labels: Labels | None = None
-    fields: Fields | None = None
+    label_selector: Labels | None = None
+    field_selector: Fields | None = None
 
     def __post_init__(self) -> None:
-        _check("KindScope", self.namespaces, self.labels, self.fields)
+        _check("KindScope", self.namespaces, self.label_selector, self.field_selector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,19 @@ class CacheScope:
 
     ::
 
-        CacheScope(namespaces=["shop", "bank"], kinds={Secret: KindScope(labels="team=web"), Node: KindScope(labels="pool=gpu")})
+        CacheScope(namespaces=["shop", "bank"], kinds={Secret: KindScope(label_selector="team=web"), Node: KindScope(label_selector="pool=gpu")})
 
     Raises:
         ValueError: a name that can be no namespace, or a selector that cannot be read; says which.
     """
 
     namespaces: str | Sequence[str] | None = None
-    labels: Labels | None = None
-    fields: Fields | None = None
+    label_selector: Labels | None = None
+    field_selector: Fields | None = None
     kinds: Mapping[type[Resource], KindScope] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check("CacheScope", self.namespaces, self.labels, self.fields)
+        _check("CacheScope", self.namespaces, self.label_selector, self.field_selector)
 
     def select(self, kind: type[Resource], *, namespaced: bool) -> Selection:
         """What an informer of ``kind`` is to be asked for: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
@@ -66,8 +66,8 @@ class CacheScope:
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces) if namespaced else ()
         return Selection(
             namespace=namespaces[0] if len(namespaces) == 1 else namespaces or None,
-            labels=label_text(self.labels if own.labels is None else own.labels) or None,
-            field_selector=field_text(self.fields if own.fields is None else own.fields) or None,
+            label_selector=label_text(self.label_selector if own.label_selector is None else own.label_selector) or None,
+            field_selector=field_text(self.field_selector if own.field_selector is None else own.field_selector) or None,
         )
 
     def covers(self, kind: type[Resource], namespace: str) -> bool:
@@ -83,11 +83,11 @@ def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if ALL_NAMESPACES in found else tuple(sorted(set(found)))
 
 
-def _check(what: str, namespaces: str | Sequence[str] | None, labels: Labels | None, fields: Fields | None) -> None:
+def _check(what: str, namespaces: str | Sequence[str] | None, label_selector: Labels | None, field_selector: Fields | None) -> None:
     for name in _names(namespaces):
         if faults := names.dns1123_label(name):
             raise ValueError(f"{what}: namespace {name!r} cannot be: {'; '.join(faults)}")
-    if labels:
-        label_text(labels)
-    if fields:
-        field_text(fields)
+    if label_selector:
+        label_text(label_selector)
+    if field_selector:
+        field_text(field_selector)

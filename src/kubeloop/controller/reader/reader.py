@@ -79,7 +79,7 @@ class CacheReader:
         return self.lister(kind).by_key(key)
 
     def list(
-        self, kind: type[R], namespace: str | None = None, *, labels: Labels | None = None, fields: Where | None = None
+        self, kind: type[R], namespace: str | None = None, *, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[R]:
         """All objects of the cache that match. ``fields``: values by path; the paths must be indexed or read (``indexes=``, ``paths=``).
 
@@ -87,15 +87,15 @@ class CacheReader:
             DeclarationError: the kind is not held, or only its metadata. UnreadPath: a path is not read.
             OutsideScope: a namespace that is not held, or a selection that is more than what the cache selects.
         """
-        self._check(kind, labels, fields)
-        return self.lister(kind).list(namespace, labels, fields)
+        self._check(kind, label_selector, where)
+        return self.lister(kind).list(namespace, label_selector, where)
 
     def heads(
-        self, kind: type[Resource], namespace: str | None = None, *, labels: Labels | None = None, fields: Where | None = None
+        self, kind: type[Resource], namespace: str | None = None, *, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[Head]:
         """As ``list``, decoding nothing; also of kinds of which only metadata is kept."""
-        self._check(kind, labels, fields)
-        return self._held(kind).lister.heads(namespace, labels, fields)
+        self._check(kind, label_selector, where)
+        return self._held(kind).lister.heads(namespace, label_selector, where)
 
     def lister(self, kind: type[R]) -> Lister[R]:
         """All that the informer of a kind can answer, as it is: its selection is not looked at.
@@ -138,18 +138,18 @@ class CacheReader:
             raise DeclarationError(f"{self._owner} has no informer for {name}; name it in owns=[...], watches=[...] or reads=[{name}]")
         return informer
 
-    def _check(self, kind: type[Resource], labels: Labels | None, fields: Where | None) -> None:
+    def _check(self, kind: type[Resource], label_selector: Labels | None, where: Where | None) -> None:
         """That a selection asks for no more than what is kept."""
         scope = self._held(kind).scope
-        if labels is not None and scope.labels:
-            kept, asked = parse_label_selector(scope.labels), selector_of(labels)
+        if label_selector is not None and scope.label_selector:
+            kept, asked = parse_label_selector(scope.label_selector), selector_of(label_selector)
             if not implies(asked, kept):
                 self._refuse(kind, f'labels "{kept}"', f'labels "{asked}"')
-        if fields is not None and scope.field_selector:
+        if where is not None and scope.field_selector:
             selected = parse_field_selector(scope.field_selector)
-            asked_of = {path: "" if value is None else str(value) for path, value in fields.items()}
+            asked_of = {path: "" if value is None else str(value) for path, value in where.items()}
             if any(term.field in asked_of and not term.matches(asked_of) for term in selected.terms):
-                self._refuse(kind, f'fields "{selected}"', f"fields {dict(fields)}")
+                self._refuse(kind, f'fields "{selected}"', f"fields {dict(where)}")
 
     def _refuse(self, kind: type[Resource], kept: str, asked: str) -> None:
         name = kind.__name__
