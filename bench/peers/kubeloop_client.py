@@ -52,7 +52,7 @@ async def inform() -> None:
             done.set()
 
     def read(event: Event[Pod]) -> None:
-        before, now = event.old_object(), event.object()
+        before, now = event.old_object, event.object
         assert before is not None
         assert before.spec is not None
         assert now.status is not None

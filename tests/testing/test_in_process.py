@@ -104,7 +104,7 @@ async def test_informers_run_on_it(client: Client) -> None:
     seen: asyncio.Queue[str] = asyncio.Queue()
     async with Informers(client) as informers:
         maps = informers.of(ConfigMap, namespace="default")
-        maps.on_event(added=lambda one: seen.put_nowait(one.object().metadata.name))
+        maps.on_event(added=lambda one: seen.put_nowait(one.object.metadata.name))
         await informers.wait_synced()
         assert await seen.get() == "before"
         await client.create(config_map("after"))

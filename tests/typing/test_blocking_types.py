@@ -67,7 +67,7 @@ def test_a_program_as_its_author_and_the_type_checker_see_it(server: ServerUnder
 
 def test_informers(server: ServerUnderTest, namespace: str) -> None:
     def added(event: InformerEvent[ConfigMap]) -> None:
-        assert_type(event.object(), ConfigMap)
+        assert_type(event.object, ConfigMap)
 
     with Client.from_config(server.kubeconfig) as client, Informers(client) as informers:
         found = assert_type(informers.of(ConfigMap, namespace=namespace), Informer[ConfigMap])

@@ -33,14 +33,14 @@ async def informers_are_typed_by_their_kind(client: Client) -> None:
 def told(event: Event[Pod]) -> None:
     assert_type(event.type, EventType)
     assert_type(event.key, ObjectKey)
-    assert_type(event.object(), Pod)
-    assert_type(event.old_object(), Pod | None)
+    assert_type(event.object, Pod)
+    assert_type(event.old_object, Pod | None)
     assert_type(event.head.labels, Mapping[str, str])
     assert_type(event.head.owner_references, tuple[Owner, ...])
 
 
 async def told_later(event: Event[Pod]) -> None:
-    assert_type(event.object().metadata.name, str)
+    assert_type(event.object.metadata.name, str)
 
 
 def a_function_that_indexes_gets_the_typed_object(informers: Informers) -> None:

@@ -39,12 +39,12 @@ async def informers_of_several_clusters_are_typed_by_their_kind(clients: Mapping
 async def dynamic_kinds_are_unstructured(informers: Informers) -> None:
     kinds = DynamicInformers(informers, lambda kind: kind.gvk.group == "example.com")
     assert_type(kinds.kinds, Mapping[GroupVersionKind, Informer[Unstructured]])
-    assert_type(kinds.on_event(added=lambda event: event.object().content), DynamicRegistration)
+    assert_type(kinds.on_event(added=lambda event: event.object.content), DynamicRegistration)
     await all_synced(informers, kinds, timeout=10)
 
 
 async def told(event: Event[Pod]) -> None:
-    assert_type(event.object(), Pod)
+    assert_type(event.object, Pod)
 
 
 def accepts(head: Head) -> bool:

@@ -30,7 +30,7 @@ from kubeloop.meta import Resource
 from kubeloop.meta.repr import counted
 from kubeloop.transport import logger_with_context
 
-_ADDED, _UPDATED, _DELETED, _RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
+_ADDED, _MODIFIED, _DELETED, _RESYNC = EventType.ADDED, EventType.MODIFIED, EventType.DELETED, EventType.RESYNC
 
 
 class Tell(Protocol):
@@ -61,7 +61,7 @@ def apply(store: Store, delta: Delta, tell: Tell, replay: Replay) -> None:
         if old is None:
             tell(_ADDED, head, None)
         elif _differ(old, head):
-            tell(_UPDATED, head, old)
+            tell(_MODIFIED, head, old)
     elif isinstance(delta, Removed):
         head = delta.head
         old = store.remove(head.namespace, head.name)
@@ -102,7 +102,7 @@ def _replace(store: Store, delta: Replaced, tell: Tell) -> None:
             tell(_ADDED, head, None)
         # One update also for an object that was deleted and made again meanwhile: the uids tell (behaviour X1).
         elif old is not head and _differ(old, head):
-            tell(_UPDATED, head, old)
+            tell(_MODIFIED, head, old)
 
 
 def _differ(old: Head, new: Head) -> bool:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kubeloop.meta import Unstructured
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_WORDS = {"added": "ADDED", "updated": "MODIFIED", "deleted": "DELETED"}
 #: Names in the line that sums up what was there at the beginning.
 _NAMED = 5
 
@@ -209,7 +208,7 @@ class _Show:
             return
         from kubeloop.timing import SystemClock
 
-        word = "INITIAL" if event.initial else _WORDS[event.type.value]
+        word = "INITIAL" if event.initial else event.type.value
         # A deletion's last states differ in versions at most; what an added object has is all new.
         before = _tree(event.old.document()) if event.old is not None and word == "MODIFIED" else None
         try:
@@ -225,7 +224,7 @@ class _Show:
             return "while the watch was down"
         # An object that leaves the selection is sent as deleted. Source: k8s.io/apiserver pkg/storage/cacher (filters of watchers).
         selected = self._wanted.selector or self._wanted.field_selector
-        return "or no longer selected" if selected and event.type.value == "deleted" else ""
+        return "or no longer selected" if selected and event.type.value == "DELETED" else ""
 
 
 def _tree(document: bytes) -> dict[str, Any]:

@@ -219,7 +219,7 @@ class GarbageCollector:
         name = event.head.name
         deleted = event.type is EventType.DELETED
         served = await self._served()
-        gone = event.object() if deleted else event.old_object() if event.old is not None and event.old.uid != event.head.uid else None
+        gone = event.object if deleted else event.old_object if event.old is not None and event.old.uid != event.head.uid else None
         for gvk, watched in list(self._watched.items()):
             if watched.resource == name and (gone is not None or gvk not in served):
                 await self._unwatch(gvk)
@@ -228,7 +228,7 @@ class GarbageCollector:
             for uid in self._graph.uids(gone.get("spec", "group", default=""), gone.get("spec", "names", "kind", default="")):
                 self._is_gone(uid)
         await self._watch_everything(but=name if deleted else "")
-        return deleted or not _is_established(event.object()) or any(watched.resource == name for watched in self._watched.values())
+        return deleted or not _is_established(event.object) or any(watched.resource == name for watched in self._watched.values())
 
     def _class_of(self, gvk: GroupVersionKind, plural: str = "", namespaced: bool | None = None) -> type[Resource]:
         known = self._classes.get(gvk)

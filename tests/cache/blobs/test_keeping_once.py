@@ -28,9 +28,9 @@ async def test_a_transform_runs_once_for_each_state_never_for_a_tombstone_a_resy
         maps = informers.of(ConfigMap, transform=note)
         maps.on_event(
             resync=10,
-            added=lambda event: told.append(f"added {event.object().data['k']}"),
-            updated=lambda event: told.append(f"{event.type.value} {event.object().data['k']}"),
-            deleted=lambda event: told.append(f"deleted {event.object().data['k']} {event.tombstone}"),
+            added=lambda event: told.append(f"ADDED {event.object.data['k']}"),
+            updated=lambda event: told.append(f"{event.type.value} {event.object.data['k']}"),
+            deleted=lambda event: told.append(f"DELETED {event.object.data['k']} {event.tombstone}"),
         )
         await until(lambda: source.watches == 1 and len(told) == 2)
         assert calls == ["a", "vanishing"]

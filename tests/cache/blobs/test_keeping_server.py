@@ -72,8 +72,8 @@ async def test_of_metadata_alone_that_is_all_that_the_server_sends_in_lists_and_
             ConfigMap, namespace=namespace, label_selector="app=web", indexes={"note": 'metadata.annotations["note"]'}
         )
         maps.on_event(
-            added=lambda event: events.append(f"added {event.key.name}"),
-            updated=lambda event: events.append(f"updated {event.object().metadata.annotations['note']}"),
+            added=lambda event: events.append(f"ADDED {event.key.name}"),
+            updated=lambda event: events.append(f"MODIFIED {event.object.metadata.annotations['note']}"),
         )
         await informers.wait_synced(30)
         (found,) = maps.lister.list(label_selector="app=web")
@@ -82,7 +82,7 @@ async def test_of_metadata_alone_that_is_all_that_the_server_sends_in_lists_and_
         await client.patch(ConfigMap, "a", {"metadata": {"annotations": {"note": "y"}}})
         await make(client, "b")
         await until(lambda: len(events) == 3)
-        assert events == ["added a", "updated y", "added b"]
+        assert events == ["ADDED a", "MODIFIED y", "ADDED b"]
         assert [each.metadata.name for each in maps.lister.by_index("note", "y")] == ["a"]
         assert b'"data"' not in maps.lister.heads()[0].document()
         with pytest.raises(IncompleteObject, match=r"only the metadata.*Get the object"):
@@ -136,7 +136,7 @@ async def test_what_a_transform_made_is_what_store_and_handlers_see_from_the_fir
     seen: list[dict[str, str]] = []
     async with Informers(client) as informers:
         maps = informers.of(ConfigMap, namespace=namespace, label_selector="app=web", transform=shorten, indexes={"big": "data.big"})
-        maps.on_event(added=lambda event: seen.append(event.object().data), updated=lambda event: seen.append(event.object().data))
+        maps.on_event(added=lambda event: seen.append(event.object.data), updated=lambda event: seen.append(event.object.data))
         await informers.wait_synced(30)
         await client.patch(ConfigMap, "a", {"data": {"k": "22"}})
         await until(lambda: len(seen) == 2)

@@ -40,7 +40,7 @@ async def test_an_event_whose_object_has_no_name_is_skipped_and_the_next_one_cou
         for kind in ("ADDED", "MODIFIED", "DELETED"):
             source.send({"type": kind, "object": broken})
         source.send({"type": "ADDED", "object": config("a", "52")})
-        await until(lambda: seen.lines == ["added a"])
+        await until(lambda: seen.lines == ["ADDED a"])
         assert maps.resource_version == "52"
 
 
@@ -68,7 +68,7 @@ async def test_changes_of_an_object_without_versions_are_all_told(source: Source
         source.send({"type": "ADDED", "object": config("a", None) | {"data": {"k": "1"}}})
         source.send({"type": "MODIFIED", "object": config("a", None) | {"data": {"k": "2"}}})
         await until(lambda: len(seen.events) == 2)
-        assert [event.object().data for event in seen.events] == [{"k": "1"}, {"k": "2"}]
+        assert [event.object.data for event in seen.events] == [{"k": "1"}, {"k": "2"}]
         source.objects["a"] = config("a", None) | {"data": {"k": "3"}}
         source.error_event({"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError", "message": "x"})
         await until(lambda: clock.waiting > 0 and source.watches == 0)
@@ -85,8 +85,8 @@ async def test_an_object_sent_twice_is_told_once(source: Source, api: Client, cl
             source.send({"type": kind, "object": config("a", "20")})
         source.send({"type": "DELETED", "object": config("a", "21")})
         source.send({"type": "ADDED", "object": config("b", "22")})
-        await until(lambda: seen.lines[-1:] == ["added b"])
-        assert seen.lines == ["added a", "deleted a", "added b"]
+        await until(lambda: seen.lines[-1:] == ["ADDED b"])
+        assert seen.lines == ["ADDED a", "DELETED a", "ADDED b"]
 
 
 async def test_an_object_recreated_while_the_watch_runs_is_a_deletion_and_an_addition(
@@ -99,7 +99,7 @@ async def test_an_object_recreated_while_the_watch_runs_is_a_deletion_and_an_add
         source.delete("a")
         source.put("a")
         await until(lambda: len(seen.events) == 3)
-        assert seen.lines == ["added a", "deleted a", "added a"]
+        assert seen.lines == ["ADDED a", "DELETED a", "ADDED a"]
         assert seen.events[0].head.uid != seen.events[2].head.uid
 
 

@@ -33,7 +33,7 @@ async def test_an_object_that_does_not_fit_its_type_is_kept_reported_once_for_ea
                 maps.lister.get("odd", "default")
         odd = next(event for event in events if event.head.name == "odd")
         with pytest.raises(DecodeError):
-            odd.object()
+            _ = odd.object
         (said,) = [record.getMessage() for record in caplog.records]
         assert 'ConfigMap "default/odd": data: ' in said
         assert said.endswith("it stays in the cache: read it with lister.unstructured(...) or event.unstructured()")

@@ -157,7 +157,7 @@ async def test_an_informer_with_either_queue(source: Source, api: Client, clock:
         source.send({"type": "MODIFIED", "object": source.put("c", hide=True)})
         source.delete("b")
         await until(lambda: len(lines) == 5)
-        assert lines == ["initial added a", "initial added b", "updated a", "added c", "deleted b"]
+        assert lines == ["initial ADDED a", "initial ADDED b", "MODIFIED a", "ADDED c", "DELETED b"]
         assert maps.resource_version == str(source.version)
         lines.clear()
         source.delete("a", hide=True)
@@ -169,7 +169,7 @@ async def test_an_informer_with_either_queue(source: Source, api: Client, clock:
             while len(lines) < 3:  # it may back off before it lists again
                 await clock.advance(0.05)
                 await asyncio.sleep(0.001)
-        assert lines == ["deleted a tombstone", "updated c", "added d"]
+        assert lines == ["DELETED a tombstone", "MODIFIED c", "ADDED d"]
         assert {head.name for head in maps.lister.heads()} == {"c", "d"}
         assert maps.resource_version == str(source.version)
 
@@ -195,7 +195,7 @@ async def test_by_object_too_a_resync_reaches_the_handler_that_asked_for_it(sour
         maps.on_event(updated=lambda event: others.append(event.head.name))
         await informers.wait_synced()
         await clock.advance(30)
-        await until(lambda: resynced == ["resync a"])
+        await until(lambda: resynced == ["RESYNC a"])
     assert others == []
 
 

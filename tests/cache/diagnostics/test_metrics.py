@@ -80,9 +80,9 @@ async def test_a_scrape_shows_what_the_informer_has_and_did(
         assert value(registry, "kubeloop_informer_objects") == 1
         assert value(registry, "kubeloop_informer_raw_bytes") == maps.stats.raw_bytes > 100
         assert value(registry, "kubeloop_informer_stored_bytes") == maps.stats.stored_bytes
-        assert value(registry, "kubeloop_informer_events_total", type="added") == 2
-        assert value(registry, "kubeloop_informer_events_total", type="updated") == 1
-        assert value(registry, "kubeloop_informer_events_total", type="deleted") == 1
+        assert value(registry, "kubeloop_informer_events_total", type="ADDED") == 2
+        assert value(registry, "kubeloop_informer_events_total", type="MODIFIED") == 1
+        assert value(registry, "kubeloop_informer_events_total", type="DELETED") == 1
         assert value(registry, "kubeloop_informer_reads_total") == 1
         assert value(registry, "kubeloop_informer_watches_open") == 1
         assert value(registry, "reflector_lists_total", reason="first") == 1

@@ -47,7 +47,7 @@ async def test_when_a_handler_runs_the_lister_shows_that_state_or_a_later_one(so
         nonlocal told
         told += 1
         head = maps.lister.head(event.key.name, event.key.namespace)
-        if event.type == "deleted":
+        if event.type == "DELETED":
             if head is not None and int(head.resource_version) < int(event.head.resource_version):
                 stale.append(event.key.name)
         elif head is not None and int(head.resource_version) < int(event.head.resource_version):
@@ -74,7 +74,7 @@ async def test_added_or_updated_is_decided_by_the_store_not_by_the_events_type(s
         source.send({"type": "ADDED", "object": source.put("a", n="1", hide=True)})
         source.send({"type": "MODIFIED", "object": source.put("b", hide=True)})
         await until(lambda: len(seen.events) == 3)
-    assert seen.lines == ["initial added a", "updated a", "added b"]
+    assert seen.lines == ["initial ADDED a", "MODIFIED a", "ADDED b"]
 
 
 async def test_a_deletion_is_told_also_of_an_object_that_was_not_known(source: Source, api: Client, clock: FakeClock) -> None:
@@ -84,7 +84,7 @@ async def test_a_deletion_is_told_also_of_an_object_that_was_not_known(source: S
         source.put("ghost", hide=True)
         source.delete("ghost")
         await until(lambda: seen.events)
-    assert seen.lines == ["deleted ghost"]
+    assert seen.lines == ["DELETED ghost"]
 
 
 async def test_a_late_handler_first_sees_everything_as_added_then_changes_without_a_gap(
@@ -104,8 +104,8 @@ async def test_a_late_handler_first_sees_everything_as_added_then_changes_withou
         await registration.wait_synced()
         source.put("a", n="1")
         await until(lambda: len(late.events) >= 4)
-    assert sorted(late.lines[:2]) == ["initial added a", "initial added b"]
-    assert late.lines[2:] == ["added c", "updated a"]
+    assert sorted(late.lines[:2]) == ["initial ADDED a", "initial ADDED b"]
+    assert late.lines[2:] == ["ADDED c", "MODIFIED a"]
 
 
 async def test_a_handler_has_synced_only_when_it_has_returned_from_every_initial_event(
@@ -199,10 +199,10 @@ async def test_a_resync_tells_each_object_to_the_handlers_that_asked_each_in_its
         for each, period in zip(seen, (0, 2, 3), strict=True):
             await maps.on_event(updated=each, resync=period).wait_synced()
         await clock.advance(6.5)
-        assert [each.lines.count("resync a") for each in seen] == [0, 3, 2]
+        assert [each.lines.count("RESYNC a") for each in seen] == [0, 3, 2]
         event = seen[1].events[0]
         assert event.old is event.head
-        assert event.object().metadata.name == "a"
+        assert event.object.metadata.name == "a"
 
 
 async def test_the_same_handler_registered_twice_is_told_twice_and_removing_one_leaves_the_other(
@@ -339,7 +339,7 @@ async def test_an_index_added_later_is_complete_at_once(source: Source, api: Cli
         await until(lambda: source.watches == 1)
         seen = everything(maps)
         source.put("b", team="x")
-        await until(lambda: "added b" in seen.lines)
+        await until(lambda: "ADDED b" in seen.lines)
         assert [head.name for head in maps.lister.heads_by_index("team", "x")] == ["a", "b"]
         with pytest.raises(ValueError, match='index "team" exists already'):
             maps.add_indexes({"team": "data.group"})

@@ -54,10 +54,10 @@ async def test_handlers_added_in_the_middle_of_a_storm_see_everything_once_and_i
             versions = [int(event.head.resource_version) for event in events]
             assert versions == sorted(set(versions)), "each state once, in order"
             for event in events:
-                assert known is (event.type != "added")
-                known = event.type != "deleted"
+                assert known is (event.type != "ADDED")
+                known = event.type != "DELETED"
             assert known is (name in source.objects)
-        assert {name for name, events in history.items() if events[-1].type != "deleted"} == set(source.objects)
+        assert {name for name, events in history.items() if events[-1].type != "DELETED"} == set(source.objects)
 
 
 async def test_the_replay_of_a_large_cache_to_a_late_handler_does_not_hold_up_the_loop(
@@ -100,7 +100,7 @@ async def test_removing_a_handler_twice_or_after_its_informer_ended_does_nothing
         assert len(maps.registrations) == 1
         assert others.registrations == []
         source.put("a")
-        await until(lambda: seen.lines == ["added a"])
+        await until(lambda: seen.lines == ["ADDED a"])
         (left,) = maps.registrations
     left.remove()
     left.remove()
@@ -266,7 +266,7 @@ async def test_a_hundred_adders_and_removers_of_handlers_under_ten_thousand_even
             known: set[str] = set()
 
             def told(event: Event[ConfigMap], known: set[str] = known) -> None:
-                if event.type == "added":
+                if event.type == "ADDED":
                     assert event.key.name not in known
                     known.add(event.key.name)
                 else:
@@ -313,7 +313,7 @@ async def test_nobody_can_change_what_is_cached(source: Source, api: Client, clo
         maps = informers.of(ConfigMap)
 
         def vandal(event: Event[ConfigMap]) -> None:
-            mine = event.object()
+            mine = event.object
             mine.data["k"] = "spoilt"
             mine.metadata.labels["app"] = "spoilt"
             for change in (
@@ -329,7 +329,7 @@ async def test_nobody_can_change_what_is_cached(source: Source, api: Client, clo
         second = everything(maps)
         await first.wait_synced()
         await until(lambda: len(second.events) == 1)
-        for seen in (second.events[0].object(), maps.lister.get("a", "default")):
+        for seen in (second.events[0].object, maps.lister.get("a", "default")):
             assert seen is not None
             assert (seen.data, dict(seen.metadata.labels)) == ({"k": "1"}, {"app": "web"})
 
@@ -345,12 +345,12 @@ async def test_a_deletion_that_was_not_seen_is_an_ordinary_event_with_a_flag(sou
         source.error_event({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "x"})
         await until(lambda: source.watches == 0)
         await clock.advance(3)
-        await until(lambda: seen.lines[-1] == "deleted a")
+        await until(lambda: seen.lines[-1] == "DELETED a")
         source.delete("b")
-        await until(lambda: seen.lines[-1] == "deleted b")
+        await until(lambda: seen.lines[-1] == "DELETED b")
         missed, known = seen.events[-2:]
         assert (missed.tombstone, known.tombstone) == (True, False)
-        assert missed.object().data == {"k": "1"}
+        assert missed.object.data == {"k": "1"}
         assert missed.old is missed.head
 
 
@@ -369,7 +369,7 @@ async def test_an_object_deleted_and_made_again_between_two_lists_is_one_update_
         await clock.advance(3)
         await until(lambda: len(seen.events) == 2)
         event = seen.events[1]
-        assert event.type == "updated"
+        assert event.type == "MODIFIED"
         assert event.old is not None
         assert event.old.uid != event.head.uid
         assert event.old.generation == event.head.generation

@@ -21,7 +21,7 @@ from tests.cache.handlers.test_handlers import Seen, informers_of
 from tests.cache.heads import head
 from tests.cache.source import Source, until
 
-ADDED, UPDATED, DELETED, RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
+ADDED, MODIFIED, DELETED, RESYNC = EventType.ADDED, EventType.MODIFIED, EventType.DELETED, EventType.RESYNC
 VIEW: View[Pod] = View(Store(), Pod, "test")
 
 
@@ -36,12 +36,12 @@ OUT, IN, IN_LATER = head("a", 1, node="n1"), head("a", 2, node="mine"), head("a"
     ("history", "told"),
     [
         pytest.param([event(ADDED, IN, initial=True)], ["initial added 2"], id="what matches is told as it is"),
-        pytest.param([event(ADDED, OUT), event(UPDATED, OUT, OUT), event(DELETED, OUT, OUT)], [], id="what never matches is not told of"),
-        pytest.param([event(ADDED, OUT, initial=True), event(UPDATED, IN, OUT)], ["added 2"], id="out to in is added, not initial [E69]"),
-        pytest.param([event(ADDED, IN), event(UPDATED, OUT, IN)], ["added 2", "deleted 2"], id="in to out is deleted, as it was [E69]"),
-        pytest.param([event(ADDED, IN), event(UPDATED, IN_LATER, IN)], ["added 2", "updated 3"], id="in to in is updated"),
+        pytest.param([event(ADDED, OUT), event(MODIFIED, OUT, OUT), event(DELETED, OUT, OUT)], [], id="what never matches is not told of"),
+        pytest.param([event(ADDED, OUT, initial=True), event(MODIFIED, IN, OUT)], ["added 2"], id="out to in is added, not initial [E69]"),
+        pytest.param([event(ADDED, IN), event(MODIFIED, OUT, IN)], ["added 2", "deleted 2"], id="in to out is deleted, as it was [E69]"),
+        pytest.param([event(ADDED, IN), event(MODIFIED, IN_LATER, IN)], ["added 2", "updated 3"], id="in to in is updated"),
         pytest.param(
-            [event(ADDED, IN), event(UPDATED, OUT, IN), event(DELETED, OUT, OUT)], ["added 2", "deleted 2"], id="an end is told once"
+            [event(ADDED, IN), event(MODIFIED, OUT, IN), event(DELETED, OUT, OUT)], ["added 2", "deleted 2"], id="an end is told once"
         ),
         pytest.param([event(ADDED, OUT), event(RESYNC, IN, IN)], ["added 2"], id="a resync shows what has come to match"),
         pytest.param([event(DELETED, IN, IN)], [], id="no end of what was not known"),
@@ -71,7 +71,7 @@ def test_a_predicate_that_changes_its_mind_or_raises_never_adds_twice_nor_ends_w
         opinion = says
         if step == "put":
             old, now = now, head("a", version)
-            one = event(UPDATED if old else ADDED, now, old)
+            one = event(MODIFIED if old else ADDED, now, old)
         elif now is None:
             continue
         else:
@@ -112,13 +112,13 @@ async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_
         source.delete("db-1")
         source.delete("web-1")
         source.put("last", label_app="web", team="x")
-        await until(lambda: web.lines[-1:] == team.lines[-1:] == ["added last"])
-        assert web.lines == ["initial added web-1", "added db-1", "deleted web-1", "deleted db-1", "added last"]
-        assert sorted(team.lines[:2]) == ["initial added db-1", "initial added web-1"]
-        assert team.lines[2:] == ["deleted db-1", "updated web-1", "deleted web-1", "added last"]
+        await until(lambda: web.lines[-1:] == team.lines[-1:] == ["ADDED last"])
+        assert web.lines == ["initial ADDED web-1", "ADDED db-1", "DELETED web-1", "DELETED db-1", "ADDED last"]
+        assert sorted(team.lines[:2]) == ["initial ADDED db-1", "initial ADDED web-1"]
+        assert team.lines[2:] == ["DELETED db-1", "MODIFIED web-1", "DELETED web-1", "ADDED last"]
         late = Seen()
         await maps.on_event(added=late, where=lambda each: each.name == "last").wait_synced()
-        assert late.lines == ["initial added last"]
+        assert late.lines == ["initial ADDED last"]
 
 
 async def test_a_predicate_that_raises_costs_nobody_else_anything(
@@ -143,8 +143,8 @@ async def test_a_predicate_that_raises_costs_nobody_else_anything(
             await registration.wait_synced()
         await until(lambda: source.watches == 1)
         source.put("good", k="2")
-        await until(lambda: behind.lines[-1:] == other.lines[-1:] == ["updated good"])
-        assert behind.lines == ["initial added good", "updated good"]
+        await until(lambda: behind.lines[-1:] == other.lines[-1:] == ["MODIFIED good"])
+        assert behind.lines == ["initial ADDED good", "MODIFIED good"]
         assert "handler picky failed on added default/bad" in caplog.text
 
 
@@ -156,7 +156,7 @@ async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_i
 
     async def slow(event: Event[ConfigMap]) -> None:
         await go.wait()
-        told.append(f"{event.type.value} {event.key.name} {event.object().data.get('n', '')}".rstrip())
+        told.append(f"{event.type.value} {event.key.name} {event.object.data.get('n', '')}".rstrip())
 
     source.put("first", label_app="web")
     async with informers_of(api, clock) as informers:
@@ -177,4 +177,4 @@ async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_i
         assert registration.merged == 399
         go.set()
         await until(lambda: registration.pending == 0 and registration.meter.key == "")
-    assert told == ["added first", "added busy 199"]
+    assert told == ["ADDED first", "ADDED busy 199"]

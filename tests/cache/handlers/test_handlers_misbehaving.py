@@ -123,8 +123,8 @@ async def test_a_handler_added_while_a_list_is_under_way_misses_nothing_and_sees
         source.lists.set()
         await until(lambda: source.watches == 1)
         source.put("f")
-        await until(lambda: late.lines[-1:] == ["added f"] and early.lines[-1:] == ["added f"])
-        assert late.lines == [*(f"initial added {name}" for name in "abcd"), "deleted c", "updated b", "added e", "added f"]
+        await until(lambda: late.lines[-1:] == ["ADDED f"] and early.lines[-1:] == ["ADDED f"])
+        assert late.lines == [*(f"initial ADDED {name}" for name in "abcd"), "DELETED c", "MODIFIED b", "ADDED e", "ADDED f"]
 
 
 async def test_waiting_for_a_handler_that_failed_on_an_initial_object_ends_at_once(source: Source, api: Client, clock: FakeClock) -> None:
@@ -181,9 +181,9 @@ async def test_an_index_function_may_answer_differently_each_time_or_nonsense(
         source.delete("a")
         source.delete("b")
         source.put("c")
-        await until(lambda: seen.lines[-1:] == ["added c"])
+        await until(lambda: seen.lines[-1:] == ["ADDED c"])
         source.delete("c")
-        await until(lambda: seen.lines[-1:] == ["deleted c"])
+        await until(lambda: seen.lines[-1:] == ["DELETED c"])
         assert maps.lister.index_values("odd") == []
 
 

@@ -29,13 +29,13 @@ async def test_each_handler_keeps_its_own_resync_period_whatever_others_ask_for(
     async with informers:
         await until(lambda: all(each.synced for each in periods))
         await clock.advance(60)
-        assert [each.lines.count("resync a") for each in seen] == [0, 1, 0, 12]
+        assert [each.lines.count("RESYNC a") for each in seen] == [0, 1, 0, 12]
         late = Seen()
         maps.on_event(updated=late, resync=2, name="late")
         assert "handler late of configmaps in all namespaces came late; its resyncs are every 2 s from now" in caplog.text
         await clock.advance(4)
-        assert late.lines == ["resync a"] * 2
-        assert [each.lines.count("resync a") for each in seen] == [0, 1, 0, 12], "a late handler with a short period changes no other's"
+        assert late.lines == ["RESYNC a"] * 2
+        assert [each.lines.count("RESYNC a") for each in seen] == [0, 1, 0, 12], "a late handler with a short period changes no other's"
 
 
 async def test_a_kind_may_have_a_resync_period_of_its_own(api: Client, clock: FakeClock) -> None:
@@ -68,10 +68,10 @@ async def test_a_relist_tells_what_changed_and_a_resync_tells_all(source: Source
         await until(lambda: source.watches == 0)
         await clock.advance(3)
         await until(lambda: len(plain.events) == 4)
-        assert plain.lines[2:] == ["updated changed", "added new"]
+        assert plain.lines[2:] == ["MODIFIED changed", "ADDED new"]
         await clock.advance(100)
         await until(lambda: len(resynced.events) == 7)
-        assert sorted(resynced.lines[4:]) == ["resync changed", "resync new", "resync same"]
+        assert sorted(resynced.lines[4:]) == ["RESYNC changed", "RESYNC new", "RESYNC same"]
         assert len(plain.events) == 4
 
 

@@ -112,14 +112,14 @@ class TestBlind:
         heard: list[str] = []
         async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
             maps = informers.of(ConfigMap, label_selector="app=web")
-            maps.on_event(added=lambda event: heard.append(f"added {event.key.name}"))
+            maps.on_event(added=lambda event: heard.append(f"ADDED {event.key.name}"))
             await informers.wait_synced(10)
             await client.create(config_map("a"))
             late = maps.on_event(added=lambda event: heard.append(f"late {event.key.name}"))
             await late.wait_synced(10)
             assert heard == []
             blind()
-            await until(lambda: sorted(heard) == ["added a", "late a"])
+            await until(lambda: sorted(heard) == ["ADDED a", "late a"])
 
     async def test_a_deletion_that_a_finalizer_holds_shows_the_object_as_deleting_until_it_is_taken(
         self, in_loop_server: TlsTestServer, blind: Callable[[], None]

@@ -252,7 +252,7 @@ async def test_a_kind_that_comes_back_during_its_farewell_waits_for_its_end_and_
             stopped=lambda informer: log.append(f"stopped {informer.kind.kind}"),
         )
         dynamic.on_event(added=hangs, deleted=hangs)
-        await until(lambda: log == ["started Thing", "added one"])
+        await until(lambda: log == ["started Thing", "ADDED one"])
         assert "things." in caplog.text
         assert "started failed; going on" in caplog.text
         await client.delete(CustomResourceDefinition, f"things.{group}")

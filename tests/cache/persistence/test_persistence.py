@@ -50,12 +50,12 @@ async def test_a_restart_resumes_the_watch_from_the_saved_version_and_lists_noth
         maps = informers.of(ConfigMap, indexes={"k": "data.k"})
         maps.on_event(
             added=lambda event: seen.append(f"{'initial ' if event.initial else ''}added {event.key.name}"),
-            updated=lambda event: seen.append(f"updated {event.key.name} {event.old and event.old.value('data.k')}"),
-            deleted=lambda event: seen.append(f"deleted {event.key.name}"),
+            updated=lambda event: seen.append(f"MODIFIED {event.key.name} {event.old and event.old.value('data.k')}"),
+            deleted=lambda event: seen.append(f"DELETED {event.key.name}"),
         )
         await informers.wait_synced(5)
         await until(lambda: len(seen) == 6)
-        assert seen == ["initial added a", "initial added b", "initial added c", "updated a a", "deleted b", "added d"]
+        assert seen == ["initial ADDED a", "initial ADDED b", "initial ADDED c", "MODIFIED a a", "DELETED b", "ADDED d"]
         assert source.asked("list") == []
         assert [query["resourceVersion"] for kind, query in source.requests if kind == "watch"] == ["13"]
         assert sorted(each.metadata.name for each in maps.lister.list()) == ["a", "c", "d"]
@@ -98,7 +98,7 @@ async def test_a_version_that_the_server_has_forgotten_leads_to_a_full_list(
     seen: list[str] = []
     async with persistent(api, folder) as informers:
         maps = informers.of(ConfigMap)
-        maps.on_event(added=lambda event: seen.append(event.key.name), deleted=lambda event: seen.append(f"deleted {event.key.name}"))
+        maps.on_event(added=lambda event: seen.append(event.key.name), deleted=lambda event: seen.append(f"DELETED {event.key.name}"))
         await until(lambda: (source.watches == 0 and maps.failure is not None) or maps.synced)
         source.short = None
         await informers.wait_synced(5)

@@ -52,7 +52,7 @@ class Filter(Generic[R]):
         if self._matches(head):
             if known:
                 # Never twice: a replay shows what it has to show as added.
-                return event if event.type is not EventType.ADDED else msgspec.structs.replace(event, type=EventType.UPDATED, old=head)
+                return event if event.type is not EventType.ADDED else msgspec.structs.replace(event, type=EventType.MODIFIED, old=head)
             self._shown.setdefault(head.namespace, set()).add(head.name)
             return event if event.type is EventType.ADDED else msgspec.structs.replace(event, type=EventType.ADDED, old=None)
         if not known:

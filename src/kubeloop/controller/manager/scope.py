@@ -46,7 +46,8 @@ class CacheScope:
 
     ::
 
-        CacheScope(namespaces=["shop", "bank"], kinds={Secret: KindScope(label_selector="team=web"), Node: KindScope(label_selector="pool=gpu")})
+        kinds = {Secret: KindScope(label_selector="team=web"), Node: KindScope(label_selector="pool=gpu")}
+        CacheScope(namespaces=["shop", "bank"], kinds=kinds)
 
     Raises:
         ValueError: a name that can be no namespace, or a selector that cannot be read; says which.
