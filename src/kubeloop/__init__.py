@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kubeloop.cache import Informer, Informers, ObjectStore
-    from kubeloop.client import Client
+    from kubeloop.client import ALL_NAMESPACES, Client
     from kubeloop.controller import Controller, EventRecorder, Manager, Result, TerminalError
     from kubeloop.meta import (
         AlreadyExists,
@@ -45,7 +45,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "cache": ("Informer", "Informers", "ObjectStore"),
-    "client": ("Client",),
+    "client": ("ALL_NAMESPACES", "Client"),
     "controller": ("Controller", "EventRecorder", "Manager", "Result", "TerminalError"),
     "meta": (
         "AlreadyExists", "ApiError", "ConfigError", "Conflict", "DeadlineError", "DecodeError", "Expired", "Forbidden", "IncompleteObject",
@@ -57,6 +57,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "ALL_NAMESPACES",
     "AlreadyExists",
     "ApiError",
     "Client",

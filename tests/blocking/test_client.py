@@ -25,6 +25,7 @@ from kubeloop.blocking import (
     Watch,
     retry_on_conflict,
 )
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.meta import Conflict, ObjectMeta
 from tests.servers import ServerUnderTest
 
@@ -137,7 +138,7 @@ def test_views_of_a_client_are_blocking_clients_too(blocking: Client, namespace:
     view = blocking.in_namespace(namespace).with_options(dry_run=True)
     assert isinstance(view, Client)
     view.create(config_map("a"))
-    assert view.list(ConfigMap, label_selector="app=x") == []
+    assert view.list(ConfigMap, label_selector="app=x", namespace=ALL_NAMESPACES) == []
     assert view.namespace == namespace
 
 
@@ -171,14 +172,14 @@ def test_a_block_that_raises_hands_its_error_on_and_ends(blocking: Client, names
 
 def test_a_block_is_entered_before_it_is_used(blocking: Client) -> None:
     with pytest.raises(RuntimeError, match="a watch is used inside its block"):
-        iter(blocking.watch(ConfigMap))
+        iter(blocking.watch(ConfigMap, namespace=ALL_NAMESPACES))
 
 
 def test_a_client_may_be_entered_within_its_own_block(blocking: Client) -> None:
     with blocking, blocking as same:
         assert same is blocking
     with pytest.raises(RuntimeError, match="this Watch was never entered"):
-        blocking.watch(ConfigMap).__exit__(None, None, None)
+        blocking.watch(ConfigMap, namespace=ALL_NAMESPACES).__exit__(None, None, None)
 
 
 def test_context_variables_of_the_caller_are_seen(blocking: Client) -> None:
@@ -206,7 +207,7 @@ def test_a_local_cluster_is_blocking_and_so_is_its_client() -> None:
     with LocalCluster(controllers=False) as cluster:
         assert isinstance(cluster.client, Client)
         assert cluster.url.startswith("https://127.0.0.1:")
-        assert cluster.client.list(ConfigMap, label_selector="app=x") == []
+        assert cluster.client.list(ConfigMap, label_selector="app=x", namespace=ALL_NAMESPACES) == []
 
 
 class TestTheFacadeItself:
@@ -217,7 +218,7 @@ class TestTheFacadeItself:
 
     def test_it_says_whose_it_is(self, blocking: Client, server: ServerUnderTest, namespace: str) -> None:
         assert repr(blocking) == f'<blocking Client of cluster "{blocking.cluster}" at {server.config.server}, namespace "{namespace}">'
-        assert repr(blocking.watch(ConfigMap)) == "<blocking Watch>"
+        assert repr(blocking.watch(ConfigMap, namespace=ALL_NAMESPACES)) == "<blocking Watch>"
 
     def test_generic_classes_take_their_arguments(self) -> None:
         assert Watch[ConfigMap].__args__ == (ConfigMap,)  # type: ignore[attr-defined]  # what the interpreter makes of it

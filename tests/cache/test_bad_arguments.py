@@ -10,7 +10,7 @@ import pytest
 
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import ByLabel, Informers, MulticlusterInformers, Sorted
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DeadlineError
 
 
@@ -114,21 +114,21 @@ async def test_what_is_no_client_is_named(clients: Any, text: str) -> None:
 
 async def test_an_empty_selector_is_the_same_as_none(informers: Informers) -> None:
     assert (
-        informers.of(Pod, label_selector="", field_selector="")
-        is informers.of(Pod, label_selector={}, field_selector={})
-        is informers.of(Pod)
+        informers.of(Pod, label_selector="", field_selector="", namespace=ALL_NAMESPACES)
+        is informers.of(Pod, label_selector={}, field_selector={}, namespace=ALL_NAMESPACES)
+        is informers.of(Pod, namespace=ALL_NAMESPACES)
     )
 
 
 @pytest.mark.parametrize("label", ["", "no label=at all"])
 async def test_an_index_over_a_label_that_none_can_be_is_refused(informers: Informers, label: str) -> None:
     with pytest.raises(ValueError, match="name part must"):
-        informers.of(Pod, indexes={"team": ByLabel(label)})
+        informers.of(Pod, indexes={"team": ByLabel(label)}, namespace=ALL_NAMESPACES)
 
 
 @pytest.mark.parametrize("what", ["added", "updated", "deleted", "where"])
 async def test_a_handler_that_is_no_function_is_refused_and_not_registered(informers: Informers, what: str) -> None:
-    pods = informers.of(Pod)
+    pods = informers.of(Pod, namespace=ALL_NAMESPACES)
     functions: dict[str, Any] = {what: {"status.phase": "Running"}}
     with pytest.raises(TypeError, match=f"^{what}=.* is no function; give one that takes the "):
         pods.on_event(**functions)
@@ -141,6 +141,6 @@ async def test_the_folder_to_persist_to_may_be_text(api: Client, tmp_path: Path)
 
 
 async def test_who_waits_outside_the_block_is_told_to_enter_it(informers: Informers) -> None:
-    informers.of(Pod)
+    informers.of(Pod, namespace=ALL_NAMESPACES)
     with pytest.raises(DeadlineError, match=r"nothing runs yet \(enter the block: async with informers\); not synced: pods"):
         await informers.wait_synced(0)

@@ -71,7 +71,7 @@ async def test_what_is_there_comes_first_then_every_change_in_order(client: Clie
 async def test_an_object_that_leaves_the_selector_leaves_the_cache(client: Client, namespace: str) -> None:
     await client.create(config_map("a", {"app": "web"}))
     await client.create(config_map("other", {"app": "db"}))
-    async with informed(client, namespace, labels="app=web") as (maps, seen):
+    async with informed(client, namespace, label_selector="app=web") as (maps, seen):
         await client.patch(ConfigMap, "a", {"metadata": {"labels": {"app": "db"}}})
         await client.patch(ConfigMap, "other", {"metadata": {"labels": {"app": "web"}}})
         await until(lambda: len(seen.events) == 3)

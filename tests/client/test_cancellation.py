@@ -12,7 +12,7 @@ import pytest
 
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ApiError, DeadlineError, ObjectMeta, Unstructured
 
 pytestmark = pytest.mark.server
@@ -82,7 +82,7 @@ VERBS: list[Ask] = [
     lambda c: c.create_or_update(ConfigMap(metadata=ObjectMeta(name="other")), lambda found: found.data.update(c="1")),
     lambda c: c.wait_for(ConfigMap, NAME, lambda _: False, timeout=60),
     lambda c: c.wait_gone(ConfigMap, NAME, timeout=60),
-    lambda c: c.until(ConfigMap, lambda _: False, timeout=60),
+    lambda c: c.until(ConfigMap, lambda _: False, timeout=60, namespace=ALL_NAMESPACES),
 ]
 
 
@@ -108,4 +108,6 @@ async def test_verbs_that_are_cancelled_anywhere_leave_nothing_behind(client: Cl
         while asyncio.all_tasks() - before:
             await asyncio.sleep(0.01)
     assert (await client.get(ConfigMap, NAME)).metadata.name == NAME
-    assert {f"c{number}" for number in range(10)} < {one.metadata.name for one in await client.list(ConfigMap, limit=3)}
+    assert {f"c{number}" for number in range(10)} < {
+        one.metadata.name for one in await client.list(ConfigMap, limit=3, namespace=ALL_NAMESPACES)
+    }

@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import UnknownCluster, UnknownIndex
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import ClusterConfig
 from kubeloop.meta import ConnectionRefused, DeadlineError, KubeloopError, TransportError, UnknownKind, UntrustedCertificate
 from kubeloop.transport import Transport
@@ -46,7 +46,7 @@ async def test_a_list_that_is_late_ends_a_watch_with_its_own_error() -> None:
     async with (
         FaultServer(SILENCE) as server,
         Client(Transport(server.config(), timeout=0.05)) as client,
-        client.watch(Pod, timeout=30) as events,
+        client.watch(Pod, timeout=30, namespace=ALL_NAMESPACES) as events,
     ):
         with pytest.raises(DeadlineError, match=r"no answer within 0\.05 s .list pods"):
             await anext(aiter(events))
@@ -55,4 +55,4 @@ async def test_a_list_that_is_late_ends_a_watch_with_its_own_error() -> None:
 async def test_a_list_that_is_late_ends_a_wait_with_its_own_error() -> None:
     async with FaultServer(SILENCE) as server, Client(Transport(server.config(), timeout=0.05)) as client:
         with pytest.raises(DeadlineError, match=r"no answer within 0\.05 s .list pods"):
-            await client.until(Pod, lambda event: event.type == "DELETED", timeout=30)
+            await client.until(Pod, lambda event: event.type == "DELETED", timeout=30, namespace=ALL_NAMESPACES)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import Client, ListOptions
+from kubeloop.client import ALL_NAMESPACES, Client, ListOptions
 from kubeloop.config import ClusterConfig
 from kubeloop.meta import NOTHING, BadRequest, Expired, Invalid, ObjectMeta, PartialObject, parse_field_selector, parse_label_selector
 from kubeloop.transport import Transport
@@ -115,14 +115,14 @@ class TestAgainstAServer:
             assert (await client.get(ConfigMap, "other", resource_version=version)).metadata.uid == item.metadata.uid
 
     async def test_without_a_namespace_all_are_listed(self, client: Client, namespace: str) -> None:
-        found = await client.list(ConfigMap, field_selector={"metadata.name": "other"})
+        found = await client.list(ConfigMap, field_selector={"metadata.name": "other"}, namespace=ALL_NAMESPACES)
         assert namespace in {one.metadata.namespace for one in found}
 
 
 async def test_a_selector_that_selects_nothing_is_not_sent_as_one_that_selects_everything() -> None:
     async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
         with pytest.raises(ValueError, match="selects nothing"):
-            await client.list(ConfigMap, label_selector=NOTHING)
+            await client.list(ConfigMap, label_selector=NOTHING, namespace=ALL_NAMESPACES)
     assert server.received == []
 
 
@@ -137,7 +137,7 @@ async def test_a_selector_that_selects_nothing_is_not_sent_as_one_that_selects_e
 async def test_pairs_that_are_no_labels_are_not_sent(labels: dict[str, str]) -> None:
     async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
         with pytest.raises(ValueError, match="app"):
-            await client.list(ConfigMap, label_selector=labels)
+            await client.list(ConfigMap, label_selector=labels, namespace=ALL_NAMESPACES)
         with pytest.raises(ValueError, match="app"):
             await client.delete_collection(ConfigMap, label_selector=labels)
     assert server.received == []
@@ -158,7 +158,9 @@ async def test_a_selector_that_cannot_be_read_is_named_and_not_sent(options: dic
     assert server.received == []
 
 
-@pytest.mark.parametrize("options", [{"labels": 5}, {"labels": {"app": 5}}, {"field_selector": 5}, {"field_selector": {"a": 5}}])
+@pytest.mark.parametrize(
+    "options", [{"label_selector": 5}, {"label_selector": {"app": 5}}, {"field_selector": 5}, {"field_selector": {"a": 5}}]
+)
 async def test_what_is_no_selector_is_named_with_what_is_one(options: dict[str, Any]) -> None:
     async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
         with pytest.raises(TypeError, match=rf"^{next(iter(options))}=.*give (one such as )?\""):
@@ -197,7 +199,7 @@ def expiring(token: str) -> FaultServer:
 
 async def test_a_snapshot_that_expires_is_listed_once_more_as_a_whole() -> None:
     async with expiring("fresh") as server, Client(Transport(server.config())) as client:
-        found = await client.list(ConfigMap, limit=2, resource_version="4", resource_version_match="NotOlderThan")
+        found = await client.list(ConfigMap, limit=2, resource_version="4", resource_version_match="NotOlderThan", namespace=ALL_NAMESPACES)
     assert ([one.metadata.name for one in found], found.resource_version) == (["a", "c", "d"], "9")
     assert [one.query for one in server.received] == [
         "limit=2&resourceVersion=4&resourceVersionMatch=NotOlderThan",
@@ -208,19 +210,19 @@ async def test_a_snapshot_that_expires_is_listed_once_more_as_a_whole() -> None:
 
 async def test_iteration_goes_on_with_the_newest_rest_and_repeats_nothing() -> None:
     async with expiring("fresh") as server, Client(Transport(server.config())) as client:
-        assert await names(client.list(ConfigMap, limit=2)) == ["a", "b", "c", "d"]
+        assert await names(client.list(ConfigMap, limit=2, namespace=ALL_NAMESPACES)) == ["a", "b", "c", "d"]
 
 
 async def test_iteration_without_a_way_on_is_an_error() -> None:
     async with expiring("") as server, Client(Transport(server.config())) as client:
         with pytest.raises(Expired):
-            await names(client.list(ConfigMap, limit=2))
+            await names(client.list(ConfigMap, limit=2, namespace=ALL_NAMESPACES))
 
 
 async def test_an_error_on_the_first_page_is_the_error() -> None:
     async with FaultServer(expired()) as server, Client(Transport(server.config())) as client:
         with pytest.raises(Expired):
-            await client.list(ConfigMap, resource_version="1", resource_version_match="Exact")
+            await client.list(ConfigMap, resource_version="1", resource_version_match="Exact", namespace=ALL_NAMESPACES)
     assert len(server.received) == 1
 
 

@@ -31,7 +31,7 @@ APPLIED = Unstructured.from_dict({"apiVersion": "v1", "kind": "Secret", "metadat
         pytest.param(lambda client: client.proxy("web", port=TREE), id="the port of a proxy"),
         pytest.param(lambda client: client.port_forward("web", TREE).__aenter__(), id="a port to forward"),
         pytest.param(lambda client: client.list(Secret, label_selector=[TREE]), id="labels"),
-        pytest.param(lambda client: client.list(Secret, labels={"a": TREE}), id="the value of a label"),
+        pytest.param(lambda client: client.list(Secret, label_selector={"a": TREE}), id="the value of a label"),
         pytest.param(lambda client: client.list(Secret, field_selector={"a": TREE}), id="the value of a field"),
     ],
 )

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kubeloop.api.core.v1 import Node, Pod, ServiceAccount
-from kubeloop.client import Client, DeleteOptions, ListOptions, WriteOptions
+from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, ListOptions, WriteOptions
 from kubeloop.meta import PartialObject, Unstructured
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Reply, frames
@@ -52,7 +52,7 @@ async def watch_once(client: Client) -> None:
 
 
 async def watch_metadata_once(client: Client) -> None:
-    async with client.watch_metadata(KIND, resource_version="5", timeout_seconds=9) as events:
+    async with client.watch_metadata(KIND, resource_version="5", timeout_seconds=9, namespace=ALL_NAMESPACES) as events:
         await anext(aiter(events))
 
 
@@ -78,7 +78,9 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
         case(lambda c: c.get(KIND, "mip"), "GET", "/apis/flops/v1alpha1/namespaces/default/flips/mip", name="get of default"),
         case(lambda c: c.get_metadata(KIND, "mip", namespace="mops"), "GET", f"{BASE}/mip", accept=PARTIAL, name="191: get metadata"),
         case(lambda c: c.list(KIND, namespace="mops"), "GET", f"{BASE}?limit=500", name="list"),
-        case(lambda c: c.list(KIND), "GET", "/apis/flops/v1alpha1/flips?limit=500", name="list of all namespaces"),
+        case(
+            lambda c: c.list(KIND, namespace=ALL_NAMESPACES), "GET", "/apis/flops/v1alpha1/flips?limit=500", name="list of all namespaces"
+        ),
         case(
             lambda c: c.list_metadata(
                 KIND, namespace="mops", label_selector={"a": "b"}, resource_version="0", resource_version_match="NotOlderThan"

@@ -8,7 +8,7 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import ConfigMap, Namespace, Pod, Secret
 from kubeloop.api.networking.v1 import Ingress, IngressLoadBalancerIngress, IngressLoadBalancerStatus, IngressStatus
-from kubeloop.client import Client, DeleteOptions, ObjectList, WriteOptions
+from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, ObjectList, WriteOptions
 from kubeloop.meta import (
     AlreadyExists,
     BadRequest,
@@ -291,7 +291,7 @@ class Widget(Resource):
 
 async def test_a_declared_kind_that_is_not_installed_says_so(client: Client, namespace: str) -> None:
     with pytest.raises(NotFound, match=r"CustomResourceDefinition installed\? .404 page not found. .list widgets.example.com"):
-        await client.list(Widget)
+        await client.list(Widget, namespace=ALL_NAMESPACES)
 
 
 async def test_a_cluster_scoped_kind_takes_no_namespace(client: Client) -> None:

@@ -15,7 +15,7 @@ from kubeloop.api.core.v1 import (
     Volume,
     VolumeResourceRequirements,
 )
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.controlplane.volumes import (
     CLAIM_FINALIZER,
     VOLUME_FINALIZER,
@@ -130,7 +130,9 @@ async def test_a_claim_of_the_same_name_is_left_alone() -> None:
         await cluster.client.create(with_scratch())
         await cluster.drive(cluster.clock.sleep(10))
         assert not (await cluster.client.get(PersistentVolumeClaim, "p-scratch")).metadata.owner_references
-        messages = {event.message for event in await cluster.client.list(Event) if event.reason == "FailedBinding"}
+        messages = {
+            event.message for event in await cluster.client.list(Event, namespace=ALL_NAMESPACES) if event.reason == "FailedBinding"
+        }
         assert messages == {"ephemeral volume scratch: PVC default/p-scratch was not created for pod default/p (pod is not owner)"}
 
 

@@ -8,7 +8,7 @@ from typing import assert_type
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import ByLabel, DeltaFifo, Event, EventType, Head, Informer, Informers, Lister, ObjectStore, Owner, Registration, Sorted
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ObjectKey, PartialObject, Unstructured
 
 
@@ -22,9 +22,9 @@ async def informers_are_typed_by_their_kind(client: Client) -> None:
         assert_type(pods.lister.by_index("node", "n1"), list[Pod])
         assert_type(pods.lister.heads(), list[Head])
         assert_type(pods.lister.head("web-0", "shop"), Head | None)
-        assert_type(informers.of(Deployment), Informer[Deployment])
-        assert_type(informers.of(Pod, fields=["spec.nodeName"], managed_fields=True), Informer[Pod])
-        assert_type(informers.metadata(Pod).lister.get("web-0", "shop"), PartialObject | None)
+        assert_type(informers.of(Deployment, namespace=ALL_NAMESPACES), Informer[Deployment])
+        assert_type(informers.of(Pod, fields=["spec.nodeName"], managed_fields=True, namespace=ALL_NAMESPACES), Informer[Pod])
+        assert_type(informers.metadata(Pod, namespace=ALL_NAMESPACES).lister.get("web-0", "shop"), PartialObject | None)
         assert_type(pods.lister.unstructured("web-0", "shop"), Unstructured | None)
         assert_type(pods.on_event(added=told, updated=told_later), Registration[Pod])
         assert_type(await informers.wait_synced(), None)
@@ -44,8 +44,13 @@ async def told_later(event: Event[Pod]) -> None:
 
 
 def a_function_that_indexes_gets_the_typed_object(informers: Informers) -> None:
-    informers.of(Pod, indexes={"images": lambda pod: [pod.metadata.name]})
-    informers.of(Pod, indexes={"age": Sorted(lambda pod: pod.metadata.generation), "team": ByLabel("team")}, queue=DeltaFifo)
+    informers.of(Pod, indexes={"images": lambda pod: [pod.metadata.name]}, namespace=ALL_NAMESPACES)
+    informers.of(
+        Pod,
+        indexes={"age": Sorted(lambda pod: pod.metadata.generation), "team": ByLabel("team")},
+        queue=DeltaFifo,
+        namespace=ALL_NAMESPACES,
+    )
 
 
 def a_bare_store_is_typed_by_what_it_holds(store: ObjectStore[Pod]) -> None:

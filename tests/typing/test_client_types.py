@@ -10,7 +10,19 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.autoscaling.v1 import Scale
 from kubeloop.api.core.v1 import ConfigMap, Pod
-from kubeloop.client import Changed, Client, Event, ListCall, ListOptions, ObjectList, ResourceMapping, Subresource, Watch, extract
+from kubeloop.client import (
+    ALL_NAMESPACES,
+    Changed,
+    Client,
+    Event,
+    ListCall,
+    ListOptions,
+    ObjectList,
+    ResourceMapping,
+    Subresource,
+    Watch,
+    extract,
+)
 from kubeloop.meta import ObjectMeta, PartialObject, Resource, Status, Unstructured, custom_resource
 from kubeloop.transport import Response, Stream
 
@@ -108,7 +120,7 @@ async def test_below_the_client_are_bytes(client: Client) -> None:
         assert_type(stream, Stream)
         async for chunk in stream.chunks():
             assert_type(chunk, bytes)
-    async for page in client.list(ConfigMap).pages():
+    async for page in client.list(ConfigMap, namespace=ALL_NAMESPACES).pages():
         assert_type(page, ObjectList[ConfigMap])
 
 
@@ -126,8 +138,8 @@ async def scaling(client: Client) -> None:
     assert_type(await client.wait_rollout(Deployment, "web", timeout=1), str)
     async for line in client.rollout_status(Deployment, "web", timeout=1):
         assert_type(line, str)
-    assert_type(await client.until(Pod, lambda event: event.object.status.phase, timeout=1), Event[Pod])
-    assert_type(client.watch_metadata(Pod), Watch[PartialObject])
+    assert_type(await client.until(Pod, lambda event: event.object.status.phase, timeout=1, namespace=ALL_NAMESPACES), Event[Pod])
+    assert_type(client.watch_metadata(Pod, namespace=ALL_NAMESPACES), Watch[PartialObject])
 
 
 async def mistakes(client: Client) -> None:

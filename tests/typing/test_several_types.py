@@ -19,7 +19,7 @@ from kubeloop.cache import (
     MulticlusterRegistration,
     all_synced,
 )
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import Unstructured
 from kubeloop.meta.kinds import GroupVersionKind
 
@@ -37,7 +37,7 @@ async def informers_of_several_clusters_are_typed_by_their_kind(clients: Mapping
 
 
 async def dynamic_kinds_are_unstructured(informers: Informers) -> None:
-    kinds = DynamicInformers(informers, lambda kind: kind.gvk.group == "example.com")
+    kinds = DynamicInformers(informers, lambda kind: kind.gvk.group == "example.com", namespace=ALL_NAMESPACES)
     assert_type(kinds.kinds, Mapping[GroupVersionKind, Informer[Unstructured]])
     assert_type(kinds.on_event(added=lambda event: event.object.content), DynamicRegistration)
     await all_synced(informers, kinds, timeout=10)

@@ -24,7 +24,7 @@ from kubeloop.cache.store.sorted_index import Bound
 from kubeloop.client.conflict import DEFAULT_BACKOFF, DEFAULT_RETRY, Retries
 from kubeloop.client.discovery.resources import ApiResource, Discovered
 from kubeloop.client.lists import ObjectList
-from kubeloop.client.mapping import ResourceMapping
+from kubeloop.client.mapping import ALL_NAMESPACES, ResourceMapping
 from kubeloop.client.options import DeleteOptions, Expiry, ListOptions, Match, Propagation, Validation, WatchOptions, WriteOptions
 from kubeloop.client.ownership.extract import extract
 from kubeloop.client.selector_text import Fields, Labels
@@ -88,6 +88,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
 __all__ = [
+    "ALL_NAMESPACES",
     "AlreadyExists",
     "ApiError",
     "BlockingContext",

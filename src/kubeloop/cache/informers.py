@@ -36,8 +36,9 @@ from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.tasks.progress import Progress
 from kubeloop.cache.tasks.tasks import Tasks
 from kubeloop.client import Client, Write
+from kubeloop.client.mapping import ALL_NAMESPACES
 from kubeloop.client.selector_text import Fields, Labels
-from kubeloop.meta import PartialObject, Resource
+from kubeloop.meta import PartialObject, Resource, kind_info
 from kubeloop.meta.signals import on_signal
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
@@ -221,7 +222,7 @@ class Informers(Observed):
         page_size: int = 0,
         resync: float | None = None,
     ) -> Informer[R]:
-        """The informer of a kind: of all namespaces, one, or several; of all objects, or those that match.
+        """The informer of a kind: of the client's namespace, one, several or ``ALL_NAMESPACES``; of all objects, or those that match.
 
         Started with the block, or at once inside it. Several namespaces are listed and watched apart, into one cache.
         ``indexes``: name to path (``{"node": "spec.nodeName"}``) or function. ``paths``: more that ``head.value`` can read undecoded.
@@ -245,6 +246,7 @@ class Informers(Observed):
         if resync is not None:
             arguments.check_seconds("resync", resync)
         keep = Retention(managed_fields, False, chosen, transform)
+        namespace = self._namespaces(kind, namespace)
         scope = Scope.of(kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, keep=keep, queue=queue)
         return self._of(scope, indexes, paths, page_size, resync)
 
@@ -267,8 +269,21 @@ class Informers(Observed):
         arguments.check_kind(kind, "metadata")
         arguments.check_flag("managed_fields", managed_fields)
         keep = Retention(managed_fields, True)
+        namespace = self._namespaces(kind, namespace)
         scope = Scope.of(kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, keep=keep)
         return self._of(cast("Scope[PartialObject]", scope), indexes, paths, page_size)
+
+    def _namespaces(self, kind: type[Resource], namespace: str | Iterable[str] | None) -> str | Iterable[str] | None:
+        """The namespaces that a scope names: the client's where none is given; None for all of them."""
+        if namespace is not None:
+            return None if namespace == ALL_NAMESPACES else namespace
+        info = kind_info(kind)
+        if info.namespaced is None:
+            raise ValueError(
+                f"only discovery can tell whether {info.gvk.kind} has namespaces: give namespace=..., ALL_NAMESPACES for all of them, "
+                "or its scope with the class (namespaced=True or False)"
+            )
+        return self._client.namespace if info.namespaced else None
 
     def _of(
         self,

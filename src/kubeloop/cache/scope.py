@@ -60,11 +60,13 @@ class Scope(Generic[R]):
                 given = ", ".join(map(repr, namespaces)) or "an empty list"
                 raise ValueError(f"{info.gvk.kind} is cluster-scoped: it has no namespace, {given} was given")
             if not all(namespaces) or not namespaces:
-                raise ValueError(f"namespace={described(namespace)} names no namespace; leave it out, or give None, for all of them")
+                raise ValueError(
+                    f"namespace={described(namespace)} names no namespace; leave it out for the client's, or write ALL_NAMESPACES for all"
+                )
             for name in namespaces:
                 if faults := names.dns1123_label(name):
                     raise ValueError(f"namespace={name!r} cannot be a namespace: {'; '.join(faults)}")
-        selectors = {"labels": label_text(label_selector), "field_selector": field_text(field_selector)}
+        selectors = {"label_selector": label_text(label_selector), "field_selector": field_text(field_selector)}
         return cls(kind=kind, namespaces=namespaces, keep=keep, queue=queue, **selectors)
 
     @property

@@ -175,7 +175,9 @@ def _namespace(wanted: Wanted, found: ApiResource, default: str) -> str | None:
             raise ConfigError("-n and -A exclude each other")
         if wanted.name is not None:
             raise ConfigError(f"one {found.gvk.kind} cannot be named across all namespaces: give its namespace with -n")
-        return None
+        from kubeloop.client import ALL_NAMESPACES
+
+        return ALL_NAMESPACES
     return wanted.namespace or default
 
 

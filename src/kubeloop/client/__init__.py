@@ -4,7 +4,7 @@ from kubeloop.client.client import Client
 from kubeloop.client.conflict import DEFAULT_BACKOFF, DEFAULT_RETRY, Retries, retry_on_conflict, retry_on_error
 from kubeloop.client.lists import ListCall, ObjectList
 from kubeloop.client.mapper import Mapper
-from kubeloop.client.mapping import ResourceMapping
+from kubeloop.client.mapping import ALL_NAMESPACES, ResourceMapping
 from kubeloop.client.options import DeleteOptions, ListOptions, Propagation, WatchOptions, WriteOptions
 from kubeloop.client.ownership.extract import extract
 from kubeloop.client.selector_text import Fields, Labels
@@ -14,6 +14,7 @@ from kubeloop.client.watches import Event, Watch
 from kubeloop.client.write_hooks import Write
 
 __all__ = [
+    "ALL_NAMESPACES",
     "DEFAULT_BACKOFF",
     "DEFAULT_RETRY",
     "Changed",

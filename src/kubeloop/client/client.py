@@ -30,8 +30,8 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodS
     """The API of one cluster as one user. For one event loop; use it as ``async with``, or call ``close``.
 
     Namespaces
-        Where one object is meant, ``namespace=None`` is the object's own, else the configuration's (``client.namespace``).
-        Where many are meant (list, watch), ``namespace=None`` is all namespaces. ``in_namespace`` gives a client of one only.
+        ``namespace=None`` is the object's own, else the configuration's (``client.namespace``), in every method. Lists, watches and
+        informers of all namespaces say so: ``namespace=ALL_NAMESPACES``. ``in_namespace`` gives a client of one namespace only.
 
     Raises
         ``ApiError`` by reason (``NotFound``, ``Conflict``, ``Invalid`` with causes ...): the server refused.
@@ -79,8 +79,7 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodS
     def in_namespace(self, namespace: str) -> Self:
         """A client of one namespace: lists and watches are of it too, and another one is refused before anything is sent.
 
-        It shares connections, discovery and listeners with this one, which closes them. Cluster-scoped kinds are as before. Informers are
-        told their namespace themselves.
+        It shares connections, discovery and listeners with this one, which closes them. Cluster-scoped kinds are as before.
 
         Raises:
             ValueError: that cannot be a namespace.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from kubeloop.cache import Event, EventType, Head, Informer, InformerStopped, Registration
-from kubeloop.client import Client, DeleteOptions, Propagation
+from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, Propagation
 from kubeloop.client.discovery import ApiResource
 from kubeloop.controller import Result, RunnableContext, RunnerStats
 from kubeloop.controller.runner.outcome import ReconcileCounts
@@ -107,7 +107,7 @@ class GarbageCollector:
         cluster = surroundings.client.cluster
         self._workers = Workers(self.name, self._attend, self._queue, _WORKERS, cluster=cluster, clock=clock)
         await self._watch_everything()
-        definitions = surroundings.informers.of(self._class_of(_DEFINITION, "customresourcedefinitions", False))
+        definitions = surroundings.informers.of(self._class_of(_DEFINITION, "customresourcedefinitions", False), namespace=ALL_NAMESPACES)
         changed = self._definition_changed
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=changed, name=f"{self.name} definitions")
         self._leaving = Supervisor(clock, log)
@@ -161,7 +161,7 @@ class GarbageCollector:
     def _watch(self, resource: ApiResource) -> None:
         around, gvk, plural = self._around, resource.gvk, resource.gvr.resource
         cls = self._class_of(gvk, plural, resource.namespaced)
-        informer = around.informers.of(cls, namespace=around.namespace if resource.namespaced else None)
+        informer = around.informers.of(cls, namespace=around.namespace or ALL_NAMESPACES)
         registration = informer.on_event(added=self._seen, updated=self._seen, deleted=self._seen, name=f"{self.name} {plural}")
         self._watched[gvk] = _Watched(registration, str(resource.gvr.group_resource), informer)
 

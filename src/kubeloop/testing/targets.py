@@ -73,7 +73,7 @@ def many(
     label_selector: Labels | None = None,
     field_selector: Fields | None = None,
 ) -> Subject[list[R]]:
-    """Objects of a server, by namespace and name. ``namespace`` None: the client's own, as test clients have one; "" is all."""
+    """Objects of a server, by namespace and name. ``namespace`` None: the client's own."""
     return _Several(client, kind, "", namespace, label_selector, field_selector)
 
 
@@ -136,7 +136,9 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
         namespaced = (await self._client.mapping(self._kind)).namespaced
         namespace = (self._namespace or None) if namespaced else None
         name = f' "{self._name}"' if self._name else ""
-        self.what = f"{self._kind.kind or self._kind.__name__}{name}" + (f' in namespace "{namespace}"' if namespace else "")
+        self.what = f"{self._kind.kind or self._kind.__name__}{name}" + (f' in namespace "{namespace}"' if namespace else "").replace(
+            'namespace "*"', "all namespaces"
+        )
         selected: dict[str, Any] = {"namespace": namespace, "label_selector": self._labels, "field_selector": self._fields}
         while True:
             try:

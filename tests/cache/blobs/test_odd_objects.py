@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import Unstructured
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import everything, informers_of
@@ -34,7 +34,7 @@ async def test_an_event_whose_object_has_no_name_is_skipped_and_the_next_one_cou
 ) -> None:
     """[D54]"""
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         seen = everything(maps)
         await until(lambda: source.watches == 1)
         for kind in ("ADDED", "MODIFIED", "DELETED"):
@@ -53,7 +53,7 @@ async def test_odd_items_of_a_list_are_skipped_or_kept_as_far_as_they_can_be_nam
         "e": config("e", labels={"x": 1}, generation="3", ownerReferences="none"),
     }
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"x": "metadata.labels.x"})
+        maps = informers.of(ConfigMap, indexes={"x": "metadata.labels.x"}, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         assert [head.name for head in maps.lister.heads()] == ["c", "d", "e"]
         assert maps.lister.head("d", "default").labels == {}  # type: ignore[union-attr]  # it is there
@@ -62,7 +62,7 @@ async def test_odd_items_of_a_list_are_skipped_or_kept_as_far_as_they_can_be_nam
 
 async def test_changes_of_an_object_without_versions_are_all_told(source: Source, api: Client, clock: FakeClock) -> None:
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         seen = everything(maps)
         await until(lambda: source.watches == 1)
         source.send({"type": "ADDED", "object": config("a", None) | {"data": {"k": "1"}}})
@@ -79,7 +79,7 @@ async def test_changes_of_an_object_without_versions_are_all_told(source: Source
 
 async def test_an_object_sent_twice_is_told_once(source: Source, api: Client, clock: FakeClock) -> None:
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap))
+        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         for kind in ("ADDED", "ADDED", "MODIFIED"):
             source.send({"type": kind, "object": config("a", "20")})
@@ -93,7 +93,7 @@ async def test_an_object_recreated_while_the_watch_runs_is_a_deletion_and_an_add
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap))
+        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         source.put("a")
         source.delete("a")
@@ -107,7 +107,7 @@ async def test_large_objects_and_text_of_every_script_come_through_unchanged(sou
     big = "Ω" * 500_000
     source.put("größe-世界", blob=big, label_été="naïve-ß", emoji='🦜\u0000\u2028"\\')
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"script": 'metadata.labels["été"]'})
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES, indexes={"script": 'metadata.labels["été"]'})
         seen = everything(maps)
         await informers.wait_synced()
         source.put("größe-世界", blob=big + "!", label_été="naïve-ß", emoji='🦜\u0000\u2028"\\')
@@ -122,7 +122,7 @@ async def test_kinds_that_are_known_by_name_only_are_cached_too(source: Source, 
     source.put("a", k="1")
     kind = Unstructured.of("v1", "ConfigMap", plural="configmaps", namespaced=True)
     async with informers_of(api, clock) as informers:
-        maps = informers.of(kind)
+        maps = informers.of(kind, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         (found,) = maps.lister.list()
         assert found["data"] == {"k": "1"}

@@ -15,7 +15,7 @@ from kubeloop.cache.handlers.event import EventType
 from kubeloop.cache.handlers.filtering import Filter
 from kubeloop.cache.lister.view import View
 from kubeloop.cache.store.store import Store
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import Seen, informers_of
 from tests.cache.heads import head
@@ -35,15 +35,15 @@ OUT, IN, IN_LATER = head("a", 1, node="n1"), head("a", 2, node="mine"), head("a"
 @pytest.mark.parametrize(
     ("history", "told"),
     [
-        pytest.param([event(ADDED, IN, initial=True)], ["initial added 2"], id="what matches is told as it is"),
+        pytest.param([event(ADDED, IN, initial=True)], ["initial ADDED 2"], id="what matches is told as it is"),
         pytest.param([event(ADDED, OUT), event(MODIFIED, OUT, OUT), event(DELETED, OUT, OUT)], [], id="what never matches is not told of"),
-        pytest.param([event(ADDED, OUT, initial=True), event(MODIFIED, IN, OUT)], ["added 2"], id="out to in is added, not initial [E69]"),
-        pytest.param([event(ADDED, IN), event(MODIFIED, OUT, IN)], ["added 2", "deleted 2"], id="in to out is deleted, as it was [E69]"),
-        pytest.param([event(ADDED, IN), event(MODIFIED, IN_LATER, IN)], ["added 2", "updated 3"], id="in to in is updated"),
+        pytest.param([event(ADDED, OUT, initial=True), event(MODIFIED, IN, OUT)], ["ADDED 2"], id="out to in is added, not initial [E69]"),
+        pytest.param([event(ADDED, IN), event(MODIFIED, OUT, IN)], ["ADDED 2", "DELETED 2"], id="in to out is deleted, as it was [E69]"),
+        pytest.param([event(ADDED, IN), event(MODIFIED, IN_LATER, IN)], ["ADDED 2", "MODIFIED 3"], id="in to in is updated"),
         pytest.param(
-            [event(ADDED, IN), event(MODIFIED, OUT, IN), event(DELETED, OUT, OUT)], ["added 2", "deleted 2"], id="an end is told once"
+            [event(ADDED, IN), event(MODIFIED, OUT, IN), event(DELETED, OUT, OUT)], ["ADDED 2", "DELETED 2"], id="an end is told once"
         ),
-        pytest.param([event(ADDED, OUT), event(RESYNC, IN, IN)], ["added 2"], id="a resync shows what has come to match"),
+        pytest.param([event(ADDED, OUT), event(RESYNC, IN, IN)], ["ADDED 2"], id="a resync shows what has come to match"),
         pytest.param([event(DELETED, IN, IN)], [], id="no end of what was not known"),
     ],
 )
@@ -53,7 +53,7 @@ def test_a_predicate_turns(history: list[Event[Pod]], told: list[str]) -> None:
     assert [f"{'initial ' if one.initial else ''}{one.type.value} {one.head.resource_version}" for one in answers] == told
 
 
-@given(st.lists(st.tuples(st.sampled_from(["put", "delete", "resync"]), st.sampled_from([True, False, None])), max_size=30))
+@given(st.lists(st.tuples(st.sampled_from(["put", "delete", "RESYNC"]), st.sampled_from([True, False, None])), max_size=30))
 def test_a_predicate_that_changes_its_mind_or_raises_never_adds_twice_nor_ends_what_it_did_not_show(
     steps: list[tuple[str, bool | None]],
 ) -> None:
@@ -100,7 +100,7 @@ async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_
     for name in ("web-1", "db-1"):
         source.put(name, label_app=name[:-2], team="x")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, paths=["data.team"])
+        maps = informers.of(ConfigMap, paths=["data.team"], namespace=ALL_NAMESPACES)
         monkeypatch.setattr(View, "decode", decode)
         web, team = Seen(), Seen()
         maps.on_event(added=web, updated=web, deleted=web, where=lambda each: each.labels.get("app") == "web")
@@ -135,7 +135,7 @@ async def test_a_predicate_that_raises_costs_nobody_else_anything(
     source.put("good")
     source.put("bad")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         behind, other = Seen(), Seen()
         registration = maps.on_event(added=behind, updated=behind, where=fragile, name="picky")
         maps.on_event(added=other, updated=other)
@@ -145,7 +145,7 @@ async def test_a_predicate_that_raises_costs_nobody_else_anything(
         source.put("good", k="2")
         await until(lambda: behind.lines[-1:] == other.lines[-1:] == ["MODIFIED good"])
         assert behind.lines == ["initial ADDED good", "MODIFIED good"]
-        assert "handler picky failed on added default/bad" in caplog.text
+        assert "handler picky failed on ADDED default/bad" in caplog.text
 
 
 async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_is_left_to_tell(
@@ -160,7 +160,7 @@ async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_i
 
     source.put("first", label_app="web")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(
             added=slow, updated=slow, deleted=slow, coalesce=True, where=lambda each: each.labels.get("app") == "web"
         )

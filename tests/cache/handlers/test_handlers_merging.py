@@ -35,30 +35,30 @@ def shown(events: tuple[Event[Pod], ...] | list[Event[Pod]]) -> list[str]:
 @pytest.mark.parametrize(
     ("first", "second", "left"),
     [
-        pytest.param((ADDED, ONE), (MODIFIED, TWO, ONE), ["added 2 u"], id="added and updated is added, with the new state"),
+        pytest.param((ADDED, ONE), (MODIFIED, TWO, ONE), ["ADDED 2 u"], id="added and updated is added, with the new state"),
         pytest.param((ADDED, ONE), (DELETED, TWO, ONE), [], id="added and deleted is nothing, as it was never seen"),
-        pytest.param((ADDED, ONE), (RESYNC, ONE, ONE), ["added 1 u"], id="a resync adds nothing to what is about to be told"),
+        pytest.param((ADDED, ONE), (RESYNC, ONE, ONE), ["ADDED 1 u"], id="a resync adds nothing to what is about to be told"),
         pytest.param(
             (MODIFIED, TWO, ONE),
             (MODIFIED, THREE, TWO),
-            ["updated 1 3 u"],
+            ["MODIFIED 1 3 u"],
             id="two updates are one, from first to last",
         ),
-        pytest.param((MODIFIED, TWO, ONE), (DELETED, THREE, TWO), ["deleted 1 3 u"], id="updated and deleted is deleted"),
-        pytest.param((MODIFIED, TWO, ONE), (RESYNC, TWO, TWO), ["updated 1 2 u"], id="a resync gives way to an update before it"),
-        pytest.param((RESYNC, ONE, ONE), (MODIFIED, TWO, ONE), ["updated 1 2 u"], id="a resync gives way to an update after it"),
-        pytest.param((RESYNC, ONE, ONE), (DELETED, TWO, ONE), ["deleted 1 2 u"], id="a resync gives way to a deletion"),
+        pytest.param((MODIFIED, TWO, ONE), (DELETED, THREE, TWO), ["DELETED 1 3 u"], id="updated and deleted is deleted"),
+        pytest.param((MODIFIED, TWO, ONE), (RESYNC, TWO, TWO), ["MODIFIED 1 2 u"], id="a resync gives way to an update before it"),
+        pytest.param((RESYNC, ONE, ONE), (MODIFIED, TWO, ONE), ["MODIFIED 1 2 u"], id="a resync gives way to an update after it"),
+        pytest.param((RESYNC, ONE, ONE), (DELETED, TWO, ONE), ["DELETED 1 2 u"], id="a resync gives way to a deletion"),
         pytest.param(
             (DELETED, TWO, ONE),
             (ADDED, OTHER),
-            ["deleted 1 2 u", "added 4 another"],
+            ["DELETED 1 2 u", "ADDED 4 another"],
             id="deleted and made again stays two",
         ),
-        pytest.param((DELETED, TWO, ONE), (ADDED, THREE), ["deleted 1 2 u", "added 3 u"], id="one that left and came back stays two"),
+        pytest.param((DELETED, TWO, ONE), (ADDED, THREE), ["DELETED 1 2 u", "ADDED 3 u"], id="one that left and came back stays two"),
         pytest.param(
             (MODIFIED, TWO, ONE),
             (MODIFIED, OTHER, TWO),
-            ["updated 1 2 u", "updated 2 4 another"],
+            ["MODIFIED 1 2 u", "MODIFIED 2 4 another"],
             id="updates of two objects of one name stay two [X1]",
         ),
     ],
@@ -78,7 +78,7 @@ def test_changes_of_other_objects_are_not_merged_and_keep_their_places() -> None
     for one in (event(ADDED, ONE), event(ADDED, other), event(MODIFIED, TWO, ONE)):
         buffer.put(one)
     assert (len(buffer), buffer.changes, buffer.merged) == (2, 2, 1)
-    assert shown([_taken(buffer), _taken(buffer)]) == ["added 2 u", "added 5 u"]
+    assert shown([_taken(buffer), _taken(buffer)]) == ["ADDED 2 u", "ADDED 5 u"]
     with pytest.raises(IndexError):
         buffer.take()
 
@@ -88,7 +88,7 @@ def test_what_came_to_nothing_is_not_counted_and_the_change_before_it_can_merge_
     for one in (event(DELETED, TWO, ONE), event(ADDED, OTHER), event(DELETED, OTHER, OTHER), event(RESYNC, ONE, ONE)):
         buffer.put(one)
     assert len(buffer) == 2
-    assert shown([_taken(buffer), _taken(buffer)]) == ["deleted 1 2 u", "resync 1 1 u"]
+    assert shown([_taken(buffer), _taken(buffer)]) == ["DELETED 1 2 u", "RESYNC 1 1 u"]
     assert len(buffer) == 0
 
 
@@ -98,7 +98,7 @@ def test_changes_are_not_merged_across_a_replay_which_would_then_show_the_older_
     buffer.replay(Replay(RESYNC, [TWO], VIEW, 0.0))
     buffer.put(event(MODIFIED, THREE, TWO))
     assert buffer.resyncing
-    assert shown([_taken(buffer) for _ in range(3)]) == ["updated 1 2 u", "resync 2 2 u", "updated 2 3 u"]
+    assert shown([_taken(buffer) for _ in range(3)]) == ["MODIFIED 1 2 u", "RESYNC 2 2 u", "MODIFIED 2 3 u"]
     assert not buffer.resyncing
 
 
@@ -123,7 +123,7 @@ def _taken(buffer: Buffer[Pod]) -> Event[Pod]:
 
 
 # What happens to one name on a server, and when the handler takes an event.
-STEPS = st.lists(st.sampled_from(["create", "update", "delete", "recreate unseen", "resync", "RESYNC all", "take", "take"]), max_size=40)
+STEPS = st.lists(st.sampled_from(["create", "update", "delete", "recreate unseen", "RESYNC", "RESYNC all", "take", "take"]), max_size=40)
 
 
 @given(STEPS)
@@ -147,7 +147,7 @@ def test_whatever_happens_a_merging_buffer_tells_a_history_that_the_contract_all
         elif step == "delete" and now is not None:
             buffer.put(event(DELETED, head("a", version, uid=str(uid)), now))
             now = None
-        elif step == "resync" and now is not None:
+        elif step == "RESYNC" and now is not None:
             buffer.put(event(RESYNC, now, now))
         elif step == "RESYNC all" and now is not None and not buffer.resyncing:
             buffer.replay(Replay(RESYNC, [now], VIEW, 0.0))

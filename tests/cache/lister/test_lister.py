@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Namespace
 from kubeloop.cache import ByLabel, Informer, Informers, Lister, OutsideScope, Sorted, UnknownIndex, UnreadPath
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DecodeError, ObjectKey, ObjectMeta, Selector, Unstructured, parse_label_selector
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import informers_of
@@ -114,7 +114,9 @@ def test_a_question_is_refused(world: World, ask: Callable[[Lister[ConfigMap]], 
     [
         pytest.param(lambda lister: lister.list(label_selector=5), "label_selector=5 is no selector", id="labels are a selector"),
         pytest.param(
-            lambda lister: lister.each(label_selector=["app"]), "labels=a list of 1 item is no selector", id="a list of labels is none"
+            lambda lister: lister.each(label_selector=["app"]),
+            "label_selector=a list of 1 item is no selector",
+            id="a list of labels is none",
         ),
         pytest.param(lambda lister: lister.list(where=5), "where=5 says nothing", id="where says what must hold"),
         pytest.param(
@@ -195,8 +197,8 @@ async def test_each_informer_has_the_scope_that_it_was_asked_for_and_no_default_
 ) -> None:
     source.put("a", label_app="web")
     async with informers_of(api, clock) as informers:
-        everything = informers.of(ConfigMap)
-        selected = informers.of(ConfigMap, label_selector="app=db")
+        everything = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        selected = informers.of(ConfigMap, label_selector="app=db", namespace=ALL_NAMESPACES)
         of_one = informers.of(ConfigMap, namespace="default", field_selector="metadata.name=a")
         await until(lambda: len(source.requests) >= 2)
         assert len({id(each) for each in (everything, selected, of_one)}) == 3
@@ -210,11 +212,11 @@ async def test_who_asks_for_the_same_gets_the_same_informer_and_kinds_without_a_
 ) -> None:
     source.put("a", label_app="web")
     informers = informers_of(api, clock)
-    typed = informers.of(ConfigMap)
+    typed = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     kind = Unstructured.of("v1", "ConfigMap", plural="configmaps", namespaced=True)
-    dynamic = informers.of(kind, label_selector="app=web")
-    assert informers.of(ConfigMap) is typed
-    assert informers.of(kind, label_selector={"app": "web"}) is dynamic
+    dynamic = informers.of(kind, label_selector="app=web", namespace=ALL_NAMESPACES)
+    assert informers.of(ConfigMap, namespace=ALL_NAMESPACES) is typed
+    assert informers.of(kind, label_selector={"app": "web"}, namespace=ALL_NAMESPACES) is dynamic
     other: Informer[Any] = informers.of(kind, namespace="default", label_selector="app=web")
     assert other is not dynamic
     async with informers:

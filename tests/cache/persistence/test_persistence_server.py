@@ -33,7 +33,7 @@ async def test_a_restart_resumes_where_it_ended_and_objects_that_were_loaded_are
     async with Informers(client, persist=folder) as informers:
         maps = informers.of(ConfigMap, namespace=namespace, label_selector="app=web")
         maps.on_event(
-            added=lambda event: seen.append(f"{'initial ' if event.initial else ''}added {event.key.name}"),
+            added=lambda event: seen.append(f"{'initial ' if event.initial else ''}ADDED {event.key.name}"),
             deleted=lambda event: seen.append(f"DELETED {event.key.name}"),
         )
         await informers.wait_synced(30)

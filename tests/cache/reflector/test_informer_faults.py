@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.cache import Informers
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import Pem
 from kubeloop.meta import DeadlineError, Forbidden, Unauthorized, UntrustedCertificate
 from kubeloop.pki import CertificateAuthority
@@ -311,7 +311,7 @@ async def test_waiting_ends_at_once_with(
 ) -> None:
     source.list_faults = [answer] * 3
     async with Informers(api, clock=clock) as informers:
-        informers.of(ConfigMap)
+        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         with pytest.raises(error):
             await informers.wait_synced()
         await until(lambda: "configmaps in all namespaces: cannot list" in caplog.text)
@@ -329,7 +329,7 @@ async def test_waiting_ends_at_once_with_an_untrusted_certificate(clock: FakeClo
         Client(Transport(server.config(ca=other))) as client,
         Informers(client, clock=clock) as informers,
     ):
-        informers.of(ConfigMap)
+        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         with pytest.raises(UntrustedCertificate, match="certificate signed by unknown authority"):
             await informers.wait_synced()
 
@@ -339,7 +339,7 @@ async def test_the_deadline_names_each_unsynced_informer_and_its_last_reason(
 ) -> None:
     caplog.set_level(logging.INFO)
     async with Informers(api, clock=clock) as informers:
-        informers.of(ConfigMap)
+        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         secrets = informers.of(Secret, namespace="shop")
         await until(lambda: secrets.failure is not None)
         waiting = asyncio.create_task(informers.wait_synced(30))

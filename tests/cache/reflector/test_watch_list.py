@@ -10,7 +10,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import InconsistentState, Informers, WatchPolicy
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DeadlineError
 from kubeloop.timing import FakeClock
 from tests.cache.informing import informed, informing, passing, paused
@@ -203,7 +203,7 @@ async def test_while_the_end_is_missing_a_warning_comes_every_10_seconds_and_the
 ) -> None:
     source.stream_frames = [added(source.put("a"))]
     async with Informers(api, clock=clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: source.watches == 1)
 
         def warnings() -> list[str]:

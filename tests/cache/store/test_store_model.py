@@ -92,10 +92,10 @@ class Against(RuleBasedStateMachine):
 
     def tell(self, kind: EventType, now: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
         key = (now.namespace, now.name)
-        if kind == "deleted":
+        if kind == "DELETED":
             assert self.alive.pop(key) is not None
         else:
-            assert (kind == "added") == (key not in self.alive)
+            assert (kind == "ADDED") == (key not in self.alive)
             self.alive[key] = now.resource_version
 
     @rule(key=KEYS, facts=FACTS)

@@ -3,12 +3,13 @@
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Node, Pod, Secret
-from kubeloop.controller.manager.scope import ALL_NAMESPACES, CacheScope, KindScope, Selection
+from kubeloop.client import ALL_NAMESPACES
+from kubeloop.controller.manager.scope import CacheScope, KindScope, Selection
 from kubeloop.meta import Resource
 
 
 def selection(
-    namespace: str | tuple[str, ...] | None = None, label_selector: str | None = None, field_selector: str | None = None
+    namespace: str | tuple[str, ...] = ALL_NAMESPACES, label_selector: str | None = None, field_selector: str | None = None
 ) -> Selection:
     return Selection(namespace=namespace, label_selector=label_selector, field_selector=field_selector)
 
@@ -30,7 +31,9 @@ SCOPE = CacheScope(
         pytest.param(ConfigMap, True, selection(("bank", "shop"), "app=web"), id="a kind of which nothing is said is as all kinds are"),
         pytest.param(Pod, True, selection("jobs", "app=web", "spec.nodeName=n1"), id="a kind's own words come first, one by one"),
         pytest.param(Secret, True, selection(), id="everything, said of a kind, overrides what is said of all"),
-        pytest.param(Node, False, selection(None, "pool=gpu"), id="namespaces do not concern a cluster-scoped kind, selectors do"),
+        pytest.param(
+            Node, False, selection(ALL_NAMESPACES, "pool=gpu"), id="namespaces do not concern a cluster-scoped kind, selectors do"
+        ),
     ],
 )
 def test_selection(kind: type[Resource], namespaced: bool, expected: Selection) -> None:

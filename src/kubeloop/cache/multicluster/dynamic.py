@@ -63,7 +63,7 @@ class DynamicInformers:
         self._informers = informers
         self._wanted = wanted
         self._namespace = namespace if namespace is None or isinstance(namespace, str) else tuple(namespace)
-        self._options: dict[str, Any] = {"labels": label_selector, "field_selector": field_selector, "paths": tuple(paths)}
+        self._options: dict[str, Any] = {"label_selector": label_selector, "field_selector": field_selector, "paths": tuple(paths)}
         self._started = started
         self._stopped = stopped
         self._handlers: list[DynamicRegistration] = []

@@ -11,7 +11,7 @@ from kubeloop.api.admissionregistration.v1 import MutatingWebhookConfiguration, 
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.cli.doctor.findings import Finding, State
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.codec import to_dict
 from kubeloop.meta import ApiError, Forbidden, GroupVersionResource, NotFound, Resource, kind_info
 from kubeloop.types import JSONObject
@@ -24,7 +24,7 @@ async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Find
     found: list[Finding] = []
     try:
         for configuration in (ValidatingWebhookConfiguration, MutatingWebhookConfiguration):
-            for one in await client.list(configuration):
+            for one in await client.list(configuration, namespace=ALL_NAMESPACES):
                 tree = to_dict(one)
                 hooks = [hook for hook in tree.get("webhooks") or () if _concerns_any(hook, wanted)]
                 found += [await _finding(client, hook) for hook in hooks]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from kubeloop.client.mapper import Mapper
-from kubeloop.client.mapping import ResourceMapping, require_text
+from kubeloop.client.mapping import ALL_NAMESPACES, ResourceMapping, require_text
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.write_hooks import Verb, WriteListeners, dry
 from kubeloop.meta import Resource
@@ -46,11 +46,16 @@ class Verbs:
         return mapping.path(self._namespace_of(mapping, namespace), name, subresource)
 
     async def _collection(self, kind: type[Resource], namespace: str | None) -> str:
-        """The path of many objects: of the namespace given, else of all unless the client is of one namespace."""
+        """The path of many objects: those of the namespace given, else of the client's; ``ALL_NAMESPACES``: of all namespaces."""
         mapping = await self.mapping(kind)
-        if self._confined and mapping.namespaced:
-            namespace = self._namespace_of(mapping, namespace)
-        return mapping.path(namespace)
+        if namespace == ALL_NAMESPACES and not (self._confined and mapping.namespaced):
+            return mapping.path()
+        if namespace == "" and mapping.namespaced:
+            raise ValueError(
+                f'namespace="": leave it out for the client\'s namespace "{self.namespace}", or write namespace=ALL_NAMESPACES '
+                "(from kubeloop import ALL_NAMESPACES)"
+            )
+        return mapping.path(self._namespace_of(mapping, namespace))
 
     def _namespace_of(self, mapping: ResourceMapping, namespace: str | None) -> str | None:
         """Where one object is: the namespace given, else the client's own."""
@@ -59,9 +64,8 @@ class Verbs:
         if namespace:
             require_text(namespace, "namespace")
         if namespace and self._confined and namespace != self.namespace:
-            raise ValueError(
-                f'namespace "{namespace}" is not that of this client, which is for "{self.namespace}" only (client.in_namespace)'
-            )
+            shown = "ALL_NAMESPACES" if namespace == ALL_NAMESPACES else f'"{namespace}"'
+            raise ValueError(f'namespace {shown} is not that of this client, which is for "{self.namespace}" only (client.in_namespace)')
         return namespace or self.namespace
 
     def _options(self, options: WriteOptions | None) -> WriteOptions:

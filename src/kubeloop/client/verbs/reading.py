@@ -60,7 +60,7 @@ class Reading(Verbs):
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
     ) -> ListCall[R]:
-        """List objects, of all namespaces unless one is given: ``await`` it for an ``ObjectList``, or ``async for`` over it.
+        """List objects of a namespace, or of ``ALL_NAMESPACES``: ``await`` it for an ``ObjectList``, or ``async for`` over it.
 
         ``limit`` is the size of the pages asked for, not of the result. ``resource_version`` and ``resource_version_match`` are those of
         ``ListOptions``.
@@ -115,7 +115,7 @@ class Reading(Verbs):
         timeout: float | None = None,
         on_expired: Expiry = "raise",
     ) -> Watch[R]:
-        """Events of all namespaces unless one is given. From ``resource_version`` on, or first all that is there as ADDED (see ``Watch``).
+        """Events of a namespace, or of ``ALL_NAMESPACES``: from ``resource_version`` on, or first all objects as ADDED (see ``Watch``).
 
         ``timeout_seconds`` is after how long the server ends one connection; the watch goes on with another. ``timeout``: the iteration
         ends after so many seconds; None: never. ``on_expired="relist"``: when the server has forgotten where the watch was, list again and

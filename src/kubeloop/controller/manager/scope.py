@@ -9,24 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from kubeloop.client.mapping import ALL_NAMESPACES
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 from kubeloop.meta import Resource, names
-
-#: All namespaces, for a kind, where the default is some of them (Kubernetes' metav1.NamespaceAll).
-ALL_NAMESPACES = ""
 
 
 class Selection(TypedDict):
     """Arguments of ``Informers.of``."""
 
-    namespace: str | tuple[str, ...] | None
+    namespace: str | tuple[str, ...]
     label_selector: str | None
     field_selector: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class KindScope:
-    """For one kind. What is None is as for all kinds; ``""`` (``ALL_NAMESPACES``, or a selector of everything) overrides that.
+    """For one kind. What is None is as for all kinds; ``ALL_NAMESPACES``, and ``""`` for a selector, override that.
 
     Raises:
         ValueError: as ``CacheScope``.
@@ -42,7 +40,7 @@ class KindScope:
 
 @dataclass(frozen=True, slots=True)
 class CacheScope:
-    """What the informers of a manager keep. ``namespaces`` None: all of them; they do not concern cluster-scoped kinds, selectors do.
+    """What the informers of a manager keep. ``namespaces`` do not concern cluster-scoped kinds, selectors do.
 
     ::
 
@@ -53,7 +51,7 @@ class CacheScope:
         ValueError: a name that can be no namespace, or a selector that cannot be read; says which.
     """
 
-    namespaces: str | Sequence[str] | None = None
+    namespaces: str | Sequence[str] = ALL_NAMESPACES
     label_selector: Labels | None = None
     field_selector: Fields | None = None
     kinds: Mapping[type[Resource], KindScope] = field(default_factory=dict)
@@ -66,13 +64,13 @@ class CacheScope:
         own = self.kinds.get(kind, KindScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces) if namespaced else ()
         return Selection(
-            namespace=namespaces[0] if len(namespaces) == 1 else namespaces or None,
+            namespace=namespaces[0] if len(namespaces) == 1 else namespaces or ALL_NAMESPACES,
             label_selector=label_text(self.label_selector if own.label_selector is None else own.label_selector) or None,
             field_selector=field_text(self.field_selector if own.field_selector is None else own.field_selector) or None,
         )
 
     def covers(self, kind: type[Resource], namespace: str) -> bool:
-        """Whether objects of a namespaced kind in this namespace can be in the cache; ``""`` asks for all namespaces."""
+        """Whether objects of a namespaced kind in this namespace can be in the cache; ``ALL_NAMESPACES`` asks for all."""
         own = self.kinds.get(kind, KindScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces)
         return not namespaces or namespace in namespaces

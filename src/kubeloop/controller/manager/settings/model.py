@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from kubeloop.client.mapping import ALL_NAMESPACES
 from kubeloop.controller.election.config import LeaseConfig
 from kubeloop.controller.manager.endpoints import Endpoints
 from kubeloop.controller.manager.scope import CacheScope
@@ -89,7 +90,7 @@ class ManagerSettings(_Settings, frozen=True):
             raise ValueError(f"syncTimeout must be above 0 seconds, not {self.sync_timeout:g}")
         try:
             self.endpoints(None)
-            CacheScope(namespaces=self.namespaces)
+            CacheScope(namespaces=ALL_NAMESPACES if self.namespaces is None else self.namespaces)
         except (ConfigError, ValueError) as error:
             raise ValueError(str(error)) from None
 
