@@ -25,7 +25,7 @@ from kubeloop.cache.store.index import Index, by_path
 from kubeloop.cache.store.store import Store
 from kubeloop.codec.decoding import decode
 from kubeloop.codec.frames import FrameCutter
-from kubeloop.transport.http1 import Wire
+from kubeloop.http1.client_connection import ClientConnection
 
 T = TypeVar("T")
 _EVENTS = 10_000
@@ -69,7 +69,7 @@ class _Socket(asyncio.Transport):
 
 
 async def _transport(body: bytes) -> list[bytes]:
-    wire = Wire()
+    wire = ClientConnection()
     wire.connection_made(_Socket())
     exchange = asyncio.ensure_future(wire.exchange("GET", b"GET / HTTP/1.1\r\n\r\n", None))
     await asyncio.sleep(0)

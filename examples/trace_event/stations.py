@@ -18,7 +18,7 @@ from kubeloop.cache.store.store import Store
 from kubeloop.client import Client
 from kubeloop.codec.frames import FrameCutter
 from kubeloop.codec.projection import Projection
-from kubeloop.transport.http1 import Wire
+from kubeloop.http1.client_connection import ClientConnection
 from kubeloop.workqueue import WorkQueue
 
 
@@ -97,7 +97,7 @@ def _overlaid(seen: dict[str, Any], _: Any) -> Saying:
 
 PATH = [
     Station("socket", "asyncio.sslproto", SSLProtocol.buffer_updated, "call", _socket),
-    Station("HTTP", "transport.http1", Wire.data_received, "call", _http),
+    Station("HTTP", "http1.client_connection", ClientConnection.data_received, "call", _http),
     Station("frame", "codec.frames", FrameCutter.feed, "return", _frame),
     Station("projection", "codec.projection", Projection.event, "return", _projection),
     Station("keeping", "cache.blobs.keeping", Keeper.document, "return", _keep),

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kubeloop.apiserver.instrumentation import OperationOptions
-from kubeloop.serving.http1 import connection
+from kubeloop.serving import connection
 from tests.apiserver.conftest import CONFIGMAPS, Api, running_api
 
 _PATIENCE = 120.0

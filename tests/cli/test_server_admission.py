@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubeloop.cli.server import server
-from kubeloop.cli.server_admission import AdmissionSettings
+from kubeloop.cli.server_admission import AdmissionFlags
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_the_server_does_not_start_with(flags: list[str], told: str) -> None:
 
 
 def test_lists_and_repeated_flags_are_one() -> None:
-    options = AdmissionSettings(("NodeRestriction,AlwaysPullImages", "NamespaceExists"), ()).options()
+    options = AdmissionFlags(("NodeRestriction,AlwaysPullImages", "NamespaceExists"), ()).options()
     assert options.enable == ("NodeRestriction", "AlwaysPullImages", "NamespaceExists")

@@ -10,10 +10,10 @@ import tracemalloc
 
 import pytest
 
+from kubeloop.http1.buffered_connection import BufferedConnection
+from kubeloop.http1.request_body import RequestBody
 from kubeloop.pki import CertificateAuthority
 from kubeloop.serving.answer import Answer
-from kubeloop.serving.http1.body import Body
-from kubeloop.serving.http1.wire import Wire
 from kubeloop.serving.listener import Listener, server_context
 from kubeloop.serving.request import Request
 
@@ -56,11 +56,11 @@ async def test_answers_to_a_client_that_said_goodbye_are_given_up_in_silence(cap
 
 
 async def test_a_body_in_crumbs_takes_the_memory_of_a_whole_one() -> None:
-    wire = Wire()
+    wire = BufferedConnection()
     wire.data_received(b"2\r\nxx\r\n" * 20_000 + b"0\r\n\r\n")
     tracemalloc.start()
     try:
-        assert await Body(wire, None, invite=False).read(1 << 20) == b"x" * 40_000
+        assert await RequestBody(wire, None, invite=False).read(1 << 20) == b"x" * 40_000
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -102,7 +102,7 @@ class _Gone(asyncio.Transport):
 
 
 async def test_who_writes_without_end_to_a_client_that_is_gone_leaves_others_their_turn() -> None:
-    wire = Wire()
+    wire = BufferedConnection()
     wire.connection_made(_Gone())
     asyncio.get_running_loop().call_soon(wire.connection_lost, None)
 

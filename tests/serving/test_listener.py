@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
+from kubeloop.http1.errors import BodyTooLarge
 from kubeloop.meta.errors import ConfigError
 from kubeloop.serving.answer import Answer, StreamingResponse
 from kubeloop.serving.listener import Handler, Listener
-from kubeloop.serving.request import BodyTooLarge, Request
+from kubeloop.serving.request import Request
 
 
 class Running:

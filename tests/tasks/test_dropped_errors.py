@@ -16,8 +16,8 @@ from kubeloop.client.streams.commands import _collect
 from kubeloop.client.streams.port_stream import PortStream
 from kubeloop.client.streams.port_transport import PortTransport
 from kubeloop.client.streams.session import ExecSession
+from kubeloop.http1.client_connection import ClientConnection
 from kubeloop.tasks import end_tasks
-from kubeloop.transport.http1 import Wire
 
 _LOG = logging.getLogger("kubeloop.tests")
 SOURCES = Path(kubeloop.__file__).parent
@@ -92,7 +92,7 @@ class _SilentKubelet:
 
 
 async def test_a_fault_of_the_server_in_a_stream_to_a_kubelet_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    await relay(_BrokenClient(), cast("Wire", _SilentKubelet()))
+    await relay(_BrokenClient(), cast("ClientConnection", _SilentKubelet()))
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [KeyError]
 
 

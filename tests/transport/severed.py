@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 from kubeloop.config import ClusterConfig
-from kubeloop.transport import Transport, dial
+from kubeloop.http1 import dial
+from kubeloop.transport import Transport
 
 CLIENT, SERVER, PORT = "10.254.0.1", "10.254.0.2", 8080
 _ESTABLISHED = "01"

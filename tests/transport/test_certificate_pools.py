@@ -20,9 +20,9 @@ from kubeloop.apiserver.webhooks.target import trust
 from kubeloop.config import ClusterConfig, Pem
 from kubeloop.controller.webhooks.certificates.source import Serving
 from kubeloop.controller.webhooks.tls import server_tls
+from kubeloop.http1.dial import Dialer
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.serving.listener import server_context
-from kubeloop.transport.dial import Dialer
 
 NAME = "server.example.com"
 

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kubeloop.config import ClusterConfig
+from kubeloop.http1.client_connection import READ_BUFFER
 from kubeloop.meta import RequestEntityTooLarge, TransportError
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from kubeloop.transport.connection import Connections
-from kubeloop.transport.http1 import READ_BUFFER
 from kubeloop.transport.limits.in_flight import MAX_REQUESTS
 from tests.faults import FaultServer, Received, Reply
 
@@ -174,7 +174,7 @@ async def test_a_refusal_of_a_body_that_is_still_being_sent_is_read() -> None:
 
 
 async def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeloop.transport.dial.HANDSHAKE_TIMEOUT", 0.02)
+    monkeypatch.setattr("kubeloop.http1.dial.HANDSHAKE_TIMEOUT", 0.02)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

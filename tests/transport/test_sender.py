@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kubeloop.config import ClusterConfig, Credentials
+from kubeloop.http1.headers import Headers
 from kubeloop.meta import NotFound, TransportError
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Hook, Outcome, SentRequest, Transport
-from kubeloop.transport.headers import Headers
 from kubeloop.transport.round_tripper import Answer, OutgoingRequest
 
 

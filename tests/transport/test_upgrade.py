@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kubeloop.transport.dial import open_wire
-from kubeloop.transport.head import ProtocolError
-from kubeloop.transport.http1 import ConnectionEndedError, Wire
+from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.dial import open_wire
+from kubeloop.http1.errors import ConnectionEnded, ProtocolError
 
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\n"
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: shout\r\n\r\n"
@@ -19,7 +19,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def wire_to(serve: Serve) -> AsyncIterator[Wire]:
+async def wire_to(serve: Serve) -> AsyncIterator[ClientConnection]:
     serving: set[asyncio.Task[None]] = set()
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -88,7 +88,7 @@ async def test_the_end_of_the_peer_is_the_end() -> None:
         await wire.exchange("GET", HEAD, None, upgrade=True)
         assert [await wire.chunk(), await wire.chunk()] == [b"last", b""]
         await wire.wait_closed()
-        with pytest.raises((ConnectionEndedError, OSError)):
+        with pytest.raises((ConnectionEnded, OSError)):
             await wire.write(b"x")
 
 

@@ -12,7 +12,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kubeloop.transport.http1 import Wire
+    from kubeloop.http1.client_connection import ClientConnection
 
 
 class DestinationNotAllowed(OSError):
@@ -32,14 +32,14 @@ class EgressPolicy:
     def __init__(self, *, anywhere: bool = False) -> None:
         self.anywhere = anywhere
 
-    async def open(self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> Wire:
+    async def open(self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> ClientConnection:
         """A connection to ``host``, whose certificate must be valid for ``server_name``.
 
         Raises:
             DestinationNotAllowed: the host has no loopback address.
             OSError, ssl.SSLError, TimeoutError, ValueError: there is no connection.
         """
-        from kubeloop.transport.dial import open_wire  # a server that dials nobody starts without it
+        from kubeloop.http1.dial import open_wire  # a server that dials nobody starts without it
 
         if self.anywhere:
             return await open_wire(host, port, tls, server_name)

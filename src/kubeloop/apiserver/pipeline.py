@@ -33,9 +33,10 @@ from kubeloop.apiserver.response_writer import finish
 from kubeloop.apiserver.routing import NoRoute, check_name_in_path, find_handler, find_resource
 from kubeloop.apiserver.storage import StorageFailed
 from kubeloop.apiserver.tables import has_tables
+from kubeloop.http1.errors import BodyMalformed
 from kubeloop.meta.errors import ApiError, Forbidden
 from kubeloop.meta.go_quote import go_quoted
-from kubeloop.serving.request import BodyMalformed, Request
+from kubeloop.serving.request import Request
 
 # How long a request may take: --request-timeout, or less where it says so itself (``?timeout=5s``).
 #

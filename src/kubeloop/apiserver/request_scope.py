@@ -26,10 +26,11 @@ from kubeloop.apiserver.request_state import RequestState
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.http1.errors import BodyTooLarge
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.time import format_time
 from kubeloop.schema import Schemas
-from kubeloop.serving.request import BodyTooLarge, Request
+from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 
 

@@ -330,10 +330,6 @@ class ApiServer:
         """A client certificate that may do everything."""
         return self._authority.issue("kubeloop-admin", (MASTERS,), client=True)
 
-    def controllers(self) -> IssuedCertificate:
-        """A client certificate for the built-in controllers, which may do everything."""
-        return self._authority.issue(CONTROLLERS, (MASTERS,), client=True)
-
     def client_certificate(self, user: str, groups: tuple[str, ...] = (), *, days: int = 365) -> IssuedCertificate:
         """A client certificate for anybody; with 0 days it is expired."""
         return self._authority.issue(user, groups, client=True, days=days)

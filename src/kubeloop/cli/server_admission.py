@@ -1,48 +1,28 @@
-"""Flags of ``kubeloop server`` for admission, named as kube-apiserver's: which plug-ins run."""
+"""Flags of ``kubeloop server`` for admission, with kube-apiserver's names."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-import click
+from kubeloop.cli.flags import flag
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.admission.plugins import AdmissionOptions
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 
 @dataclass(frozen=True, slots=True)
-class AdmissionSettings:
-    """What the flags say."""
+class AdmissionFlags:
+    """Names of plug-ins; each value may contain several, separated by commas."""
 
-    enable: tuple[str, ...]
-    disable: tuple[str, ...]
+    enable_admission_plugins: tuple[str, ...] = flag((), metavar="NAME,...", help="Plug-ins to run in addition to the default ones.")
+    disable_admission_plugins: tuple[str, ...] = flag((), metavar="NAME,...", help="Default plug-ins to leave out.")
 
     def options(self) -> AdmissionOptions:
-        """Raises ConfigError for names that cannot be had."""
+        """Return the server's options. Raises ConfigError for unknown names and for plug-ins that cannot be disabled."""
         from kubeloop.apiserver.admission.plugins import AdmissionOptions
         from kubeloop.apiserver.admission.table import chosen, split
 
-        options = AdmissionOptions(split(self.enable), split(self.disable))
+        options = AdmissionOptions(split(self.enable_admission_plugins), split(self.disable_admission_plugins))
         chosen(options.enable, options.disable)
         return options
-
-
-def admission_options(command: _Command) -> _Command:
-    """Adds the flags; ``command`` gets them as one argument, ``admission``."""
-
-    @functools.wraps(command)
-    def run(*positional: Any, enable_admission_plugins: tuple[str, ...], disable_admission_plugins: tuple[str, ...], **values: Any) -> Any:
-        return command(*positional, admission=AdmissionSettings(enable_admission_plugins, disable_admission_plugins), **values)
-
-    names = "NAME,..."
-    for option in (
-        click.option("--disable-admission-plugins", multiple=True, metavar=names, help="Plug-ins on by default that shall not run."),
-        click.option("--enable-admission-plugins", multiple=True, metavar=names, help="Plug-ins besides those on by default."),
-    ):
-        run = option(run)
-    return run  # type: ignore[return-value]  # click's decorators keep what is called, as wraps does

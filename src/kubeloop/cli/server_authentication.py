@@ -1,54 +1,81 @@
-"""Flags of ``kubeloop server`` that say whose credentials are believed: kube-apiserver's, by its names."""
+"""Flags of ``kubeloop server`` for authentication, with kube-apiserver's names."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kubeloop.cli.durations import Duration
+from kubeloop.cli.flags import FILE, flag
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.authentication.options import AuthenticationOptions
     from kubeloop.pki import SigningKey
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_PROXY = "Headers in which a front proxy says"
+_PROXY = "Request headers of front proxies for the"
 
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationFlags:
-    """As given on the command line; texts of several values are separated by commas."""
+    """Credentials that the server accepts; texts of several values are separated by commas."""
 
-    token_auth_file: Path | None
-    anonymous_auth: bool
-    client_ca_file: Path | None
-    tls_cert_file: Path | None
-    tls_private_key_file: Path | None
-    service_account_issuer: tuple[str, ...]
-    service_account_key_file: tuple[Path, ...]
-    service_account_signing_key_file: Path | None
-    service_account_jwks_uri: str
-    service_account_max_token_expiration: float | None
-    service_account_extend_token_expiration: bool
-    api_audiences: tuple[str, ...]
-    requestheader_client_ca_file: Path | None
-    requestheader_allowed_names: tuple[str, ...]
-    requestheader_username_headers: tuple[str, ...]
-    requestheader_uid_headers: tuple[str, ...]
-    requestheader_group_headers: tuple[str, ...]
-    requestheader_extra_headers_prefix: tuple[str, ...]
+    token_auth_file: Path | None = flag(type=FILE, help='Bearer tokens: CSV lines token,user,uid,"group1,group2".')
+    anonymous_auth: bool = flag(
+        True,
+        type=click.BOOL,
+        show_default=True,
+        help="Accept requests without credentials as system:anonymous; false: answer them with 401.",
+    )
+    client_ca_file: Path | None = flag(type=FILE, help="Authorities of client certificates besides the server's own, PEM.")
+    tls_cert_file: Path | None = flag(type=FILE, help="The server's certificate, PEM. Default: one of its own authority.")
+    tls_private_key_file: Path | None = flag(type=FILE, help="Key of --tls-cert-file, PEM.")
+    service_account_issuer: tuple[str, ...] = flag(
+        (),
+        metavar="URL",
+        help="Issuer of service account tokens; of several, the first issues and all are accepted. "
+        "Default: https://kubernetes.default.svc.cluster.local.",
+    )
+    service_account_key_file: tuple[Path, ...] = flag(
+        (), type=FILE, help="Keys that verify service account tokens besides the signing key, PEM; may be repeated."
+    )
+    service_account_signing_key_file: Path | None = flag(
+        type=FILE, help="Key that signs service account tokens, PEM. Default: sa.key in --cert-dir, made if it is missing."
+    )
+    service_account_jwks_uri: str = flag(
+        "", metavar="URL", help="Address of the keys for verifiers. Default: /openid/v1/jwks at this server."
+    )
+    service_account_max_token_expiration: float | None = flag(
+        type=Duration(), help="Longest lifetime of a token in seconds (or as in 24h). Default: no limit."
+    )
+    service_account_extend_token_expiration: bool = flag(
+        True,
+        type=click.BOOL,
+        show_default=True,
+        help="Give tokens that kubelets request a lifetime of a year, for programs that read their token only once.",
+    )
+    api_audiences: tuple[str, ...] = flag(
+        (), metavar="NAMES", help="Names of this server, separated by commas: a token must be meant for one of them. Default: the issuers."
+    )
+    requestheader_client_ca_file: Path | None = flag(
+        type=FILE, help="Authority of front proxies' certificates, PEM. Default: no front proxies."
+    )
+    requestheader_allowed_names: tuple[str, ...] = flag((), metavar="NAMES", help="Common names of front proxies. Default: all.")
+    requestheader_username_headers: tuple[str, ...] = flag((), metavar="HEADERS", help=f"{_PROXY} user name.")
+    requestheader_uid_headers: tuple[str, ...] = flag((), metavar="HEADERS", help=f"{_PROXY} user's UID.")
+    requestheader_group_headers: tuple[str, ...] = flag((), metavar="HEADERS", help=f"{_PROXY} user's groups.")
+    requestheader_extra_headers_prefix: tuple[str, ...] = flag((), metavar="PREFIXES", help=f"{_PROXY} user's extra values, by prefix.")
 
     def options(self, folder: Path | None) -> AuthenticationOptions:
-        """``folder`` holds the key that signs where no flag names one; None: a new key does.
+        """Return the server's options.
+
+        ``folder`` contains the signing key if no flag names one; None: the server makes a new key.
 
         Raises:
-            ConfigError: naming the flag or the file, and the way out.
+            ConfigError: The text names the flag or the file, and the remedy.
         """
         from kubeloop.apiserver.authentication.options import AuthenticationOptions
         from kubeloop.apiserver.authentication.request_header import RequestHeaders
@@ -95,82 +122,3 @@ class AuthenticationFlags:
 
 def _split(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(one for value in values for one in value.split(",") if value)
-
-
-_OPTIONS = (
-    click.option("--token-auth-file", type=_FILE, help='Bearer tokens: CSV lines token,user,uid,"group1,group2".'),
-    click.option(
-        "--anonymous-auth",
-        type=bool,
-        default=True,
-        show_default=True,
-        help="Requests without credentials are from system:anonymous; false: they are answered with 401.",
-    ),
-    click.option("--client-ca-file", type=_FILE, help="Who else signs client certificates, besides the server's own authority, PEM."),
-    click.option("--tls-cert-file", type=_FILE, help="The server's certificate, PEM. Default: one of its own authority."),
-    click.option("--tls-private-key-file", type=_FILE, help="Its key, PEM."),
-    click.option(
-        "--service-account-issuer",
-        multiple=True,
-        metavar="URL",
-        help="Who issues tokens of service accounts; of several, the first issues and all are believed. "
-        "Default: https://kubernetes.default.svc.cluster.local.",
-    ),
-    click.option(
-        "--service-account-key-file",
-        type=_FILE,
-        multiple=True,
-        help="Keys that verify such tokens besides the one that signs, PEM; may be repeated.",
-    ),
-    click.option(
-        "--service-account-signing-key-file",
-        type=_FILE,
-        help="The key that signs them, PEM. Default: sa.key in --cert-dir, made when it is not there.",
-    ),
-    click.option(
-        "--service-account-jwks-uri",
-        default="",
-        metavar="URL",
-        help="Where verifiers find the keys. Default: /openid/v1/jwks at this server.",
-    ),
-    click.option(
-        "--service-account-max-token-expiration",
-        type=Duration(),
-        help="Seconds (or as in 24h) that a token lasts at most. Default: no limit.",
-    ),
-    click.option(
-        "--service-account-extend-token-expiration",
-        type=bool,
-        default=True,
-        show_default=True,
-        help="Tokens that kubelets ask for last a year, for programs that read theirs only once.",
-    ),
-    click.option(
-        "--api-audiences",
-        multiple=True,
-        metavar="NAMES",
-        help="Names of this server, separated by commas: a token is meant for one of them. Default: the issuers.",
-    ),
-    click.option(
-        "--requestheader-client-ca-file", type=_FILE, help="Who signs certificates of front proxies, PEM. Default: there are none."
-    ),
-    click.option("--requestheader-allowed-names", multiple=True, metavar="NAMES", help="Common names of front proxies. Default: all."),
-    click.option("--requestheader-username-headers", multiple=True, metavar="HEADERS", help=f"{_PROXY} who asks."),
-    click.option("--requestheader-uid-headers", multiple=True, metavar="HEADERS", help=f"{_PROXY} his uid."),
-    click.option("--requestheader-group-headers", multiple=True, metavar="HEADERS", help=f"{_PROXY} his groups."),
-    click.option("--requestheader-extra-headers-prefix", multiple=True, metavar="PREFIXES", help="Beginnings of such headers of the rest."),
-)
-_NAMES = tuple(AuthenticationFlags.__slots__)
-
-
-def authentication_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives ``command`` the options, and their values as its argument ``authentication``."""
-
-    @functools.wraps(command)
-    def collected(*args: Any, **options: Any) -> None:
-        flags = AuthenticationFlags(**{name: options.pop(name) for name in _NAMES})
-        command(*args, authentication=flags, **options)
-
-    for option in reversed(_OPTIONS):
-        collected = option(collected)
-    return collected

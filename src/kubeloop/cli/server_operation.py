@@ -1,46 +1,89 @@
-"""Flags of ``kubeloop server`` for its operation, named as kube-apiserver's: audit, limits, shutdown, logs."""
+"""Flags of ``kubeloop server`` for audit, limits, shutdown and logs, with kube-apiserver's names."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubeloop.cli.durations import Duration
+from kubeloop.cli.flags import FILE, flag
 from kubeloop.cli.server_logging import FORMATS
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.instrumentation import Auditing, OperationOptions
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+#: Longest time in seconds that a request waits in a queue, as upstream.
+_LONGEST_WAIT = 60.0
+#: Seconds for running requests when the server ends.
+_LONGEST_GRACE = 10.0
+
+
+class _Verbosity(click.IntRange):
+    """``-v=3`` as Kubernetes' programs take it, besides ``-v3`` and ``-v 3``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text: Any = value.removeprefix("=") if isinstance(value, str) else value
+        return super().convert(text, param, ctx)
 
 
 @dataclass(frozen=True, slots=True)
-class OperationSettings:
-    """What the flags say; each field is one."""
+class OperationFlags:
+    """Audit, limits, shutdown and logs. Times are in seconds."""
 
-    audit_policy_file: Path | None
-    audit_log_path: str
-    audit_log_maxsize: int
-    audit_log_maxbackup: int
-    audit_log_maxage: int
-    enable_priority_and_fairness: bool
-    max_requests_inflight: int
-    max_mutating_requests_inflight: int
-    request_timeout: float
-    shutdown_delay_duration: float
-    shutdown_watch_termination_grace_period: float
-    logging_format: str
-    v: int
+    audit_policy_file: Path | None = flag(type=FILE, help="Policy of the audit log: an audit.k8s.io/v1 Policy, YAML.")
+    audit_log_path: str = flag("", metavar="FILE", help="File of the audit log (mode 0600), an event per line; - is stdout.")
+    audit_log_maxsize: int = flag(0, type=click.IntRange(min=0), help="Size in MiB at which the audit log is rotated; 0: never.")
+    audit_log_maxbackup: int = flag(0, type=click.IntRange(min=0), help="Number of rotated audit logs to retain; 0: all.")
+    audit_log_maxage: int = flag(0, type=click.IntRange(min=0), help="Days to retain rotated audit logs; 0: no limit.")
+    enable_priority_and_fairness: bool = flag(
+        True,
+        type=click.BOOL,
+        show_default=True,
+        help="Admit requests by FlowSchemas and priority levels, fairly; false: only limit their number.",
+    )
+    max_requests_inflight: int = flag(
+        400,
+        type=click.IntRange(min=0),
+        show_default=True,
+        help="Number of reading requests that run at a time; with priority and fairness, levels share the sum of this and the next.",
+    )
+    max_mutating_requests_inflight: int = flag(
+        200, type=click.IntRange(min=0), show_default=True, help="Number of writing requests that run at a time."
+    )
+    request_timeout: float = flag(
+        60.0,
+        type=Duration(),
+        show_default=True,
+        help="Seconds (or as in 1m) after which a request is answered with 504; watches and other streams have no such limit.",
+    )
+    shutdown_delay_duration: float = flag(
+        0.0,
+        type=Duration(zero=True),
+        show_default=True,
+        help="Seconds that the server serves on after the signal, while /readyz fails.",
+    )
+    shutdown_watch_termination_grace_period: float = flag(
+        0.0,
+        type=Duration(zero=True),
+        show_default=True,
+        help="Seconds over which the server ends watches when it stops; 0: all at once.",
+    )
+    logging_format: str = flag("text", type=click.Choice(FORMATS), show_default=True, help="Format of the log on stderr.")
+    v: int = flag(
+        0,
+        "-v",
+        "--v",
+        type=_Verbosity(min=0),
+        show_default=True,
+        help="Log level: from 3 on the log has a line for each request, from 4 on everything, as with --verbose.",
+    )
 
     def options(self) -> OperationOptions:
-        """Raises ConfigError for flags that do not go together, and for files that cannot be read."""
+        """Return the server's options. Raises ConfigError for flags that exclude each other and for files that cannot be read."""
         from kubeloop.apiserver.flow.control import FlowLimits
         from kubeloop.apiserver.instrumentation import OperationOptions
 
@@ -56,17 +99,17 @@ class OperationSettings:
         )
 
     def _auditing(self) -> Auditing | None:
-        """None: no audit log is asked for.
+        """Return None without an audit log.
 
         Raises:
-            ConfigError: the policy cannot be read or is none; one of the two flags lacks the other.
+            ConfigError: The policy cannot be read or is invalid; one of the two flags lacks the other.
         """
         if self.audit_policy_file is None and not self.audit_log_path:
             return None
         if self.audit_policy_file is None:
-            raise ConfigError("--audit-log-path says where to; what is to be logged says --audit-policy-file FILE")
+            raise ConfigError("--audit-log-path needs --audit-policy-file FILE, which selects the requests to log")
         if not self.audit_log_path:
-            raise ConfigError("--audit-policy-file says what is to be logged; where to says --audit-log-path FILE (- for standard output)")
+            raise ConfigError("--audit-policy-file needs --audit-log-path FILE, the file to write (- for standard output)")
         from kubeloop.apiserver.audit.log import AuditLog, Rotation
         from kubeloop.apiserver.audit.policy import Policy
         from kubeloop.apiserver.instrumentation import Auditing
@@ -75,89 +118,3 @@ class OperationSettings:
         path = None if self.audit_log_path == "-" else Path(self.audit_log_path)
         rotation = Rotation(self.audit_log_maxsize, self.audit_log_maxbackup, self.audit_log_maxage)
         return Auditing(Policy.read(self.audit_policy_file), AuditLog(path, SystemClock(), rotation))
-
-
-class _Verbosity(click.IntRange):
-    """``-v=3`` as Kubernetes' programs take it, besides ``-v3`` and ``-v 3``."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        given: Any = value.removeprefix("=") if isinstance(value, str) else value
-        return super().convert(given, param, ctx)
-
-
-#: Seconds that a request may wait for its turn at most, as upstream.
-_LONGEST_WAIT = 60.0
-#: Seconds for answers under way when the server ends.
-_LONGEST_GRACE = 10.0
-
-_OPTIONS = (
-    click.option("--audit-policy-file", type=_FILE, help="What the audit log is to hold: an audit.k8s.io/v1 Policy, YAML."),
-    click.option("--audit-log-path", default="", metavar="FILE", help="Where to write it (mode 0600), an event a line; - is stdout."),
-    click.option("--audit-log-maxsize", type=click.IntRange(min=0), default=0, help="MiB after which that file is put aside; 0: never."),
-    click.option("--audit-log-maxbackup", type=click.IntRange(min=0), default=0, help="Files put aside that are kept; 0: all."),
-    click.option("--audit-log-maxage", type=click.IntRange(min=0), default=0, help="Days for which they are kept; 0: for ever."),
-    click.option(
-        "--enable-priority-and-fairness",
-        type=click.BOOL,
-        default=True,
-        show_default=True,
-        help="Let requests in by FlowSchemas and priority levels, fairly; false: only limit how many there are.",
-    ),
-    click.option(
-        "--max-requests-inflight",
-        type=click.IntRange(min=0),
-        default=400,
-        show_default=True,
-        help="Requests that read, carried out at a time; with fairness, priority levels share this and the next together.",
-    ),
-    click.option(
-        "--max-mutating-requests-inflight",
-        type=click.IntRange(min=0),
-        default=200,
-        show_default=True,
-        help="Requests that write, carried out at a time.",
-    ),
-    click.option(
-        "--request-timeout",
-        type=Duration(),
-        default=60.0,
-        show_default=True,
-        help="Seconds (or as in 1m) that a request may take, watches and other streams apart; then it is answered with 504.",
-    ),
-    click.option(
-        "--shutdown-delay-duration",
-        type=Duration(zero=True),
-        default=0.0,
-        show_default=True,
-        help="Seconds for which the server goes on serving after the signal, while /readyz fails.",
-    ),
-    click.option(
-        "--shutdown-watch-termination-grace-period",
-        type=Duration(zero=True),
-        default=0.0,
-        show_default=True,
-        help="Seconds over which watches are ended then; 0: all at once.",
-    ),
-    click.option("--logging-format", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the log on stderr."),
-    click.option(
-        "-v",
-        "--v",
-        type=_Verbosity(min=0),
-        default=0,
-        show_default=True,
-        help="How much is logged: from 3 on a line for each request, from 4 on everything, as by --verbose.",
-    ),
-)
-
-
-def operation_options(command: _Command) -> _Command:
-    """Adds the flags; ``command`` gets them as one argument, ``operation``."""
-
-    @functools.wraps(command)
-    def run(*positional: Any, **values: Any) -> Any:
-        own = {field.name: values.pop(field.name) for field in fields(OperationSettings)}
-        return command(*positional, operation=OperationSettings(**own), **values)
-
-    for option in reversed(_OPTIONS):
-        run = option(run)
-    return run  # type: ignore[return-value]  # click's decorators keep what is called, as wraps does

@@ -13,7 +13,7 @@ import msgspec
 
 from kubeloop.config.credentials import Credentials, Pem
 from kubeloop.config.origins import Provenance
-from kubeloop.config.proxies import is_proxy_url, not_a_proxy
+from kubeloop.http1.proxies import is_proxy_url, not_a_proxy
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.tls import client_tls
 

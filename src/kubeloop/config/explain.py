@@ -11,7 +11,7 @@ import msgspec
 from kubeloop.config.cluster import ClusterConfig, without_password
 from kubeloop.config.credentials import Pem
 from kubeloop.config.origins import DEFAULT, PROGRAM, Origin
-from kubeloop.config.proxies import proxy_for
+from kubeloop.http1.proxies import proxy_for
 from kubeloop.meta.errors import ConfigError
 
 

@@ -35,6 +35,7 @@ from kubeloop.meta import NotFound
 from kubeloop.pki import CertificateAuthority, SigningKey
 from kubeloop.tasks import Supervisor
 from kubeloop.transport import Transport
+from kubeloop.transport.round_tripper import Sender
 
 #: Seconds for each condition.
 TIMEOUT = 120.0
@@ -136,6 +137,7 @@ def controllers(
 async def run(
     config: ClusterConfig,
     *,
+    sender: Sender | None = None,
     keys: ClusterKeys | None = None,
     nodes: Iterable[str] = ("kubeloop-node",),
     pod_delay: Delay | float = 0.0,
@@ -149,6 +151,7 @@ async def run(
 
     Args:
         config: How to reach the API server.
+        sender: Carries requests to a server in this process; None: requests go over connections.
         keys: The cluster's; without them nothing is signed.
         nodes: Names of the simulated nodes.
         pod_delay: Seconds that a pod takes to start.
@@ -159,7 +162,7 @@ async def run(
     Raises:
         KubeloopError: the server does not let a controller work: credentials, certificate, permissions.
     """
-    async with Client(Transport(config)) as client:
+    async with Client(Transport(config, sender=sender)) as client:
         authority = config.ca.read().decode("ascii") if config.ca is not None else ""
         chosen = controllers(authority=authority, keys=keys, nodes=nodes, pod_delay=pod_delay)
         async with Manager(client, chosen, grace=grace) as manager:

@@ -14,7 +14,7 @@ from typing import Any
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.tls import server_tls
 from kubeloop.serving.accepting import close_listening, stop_accepting
-from kubeloop.serving.http1.connection import Connection, Handler
+from kubeloop.serving.connection import Handler, ServerConnection
 from kubeloop.tasks import end_tasks
 
 __all__ = ["Handler", "Listener", "bare_context", "host_and_port", "server_context"]
@@ -44,7 +44,7 @@ class Listener:
         self.port = port
         self._server: asyncio.Server | None = None
         self._streams: set[asyncio.Task[Any]] = set()
-        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._connections: weakref.WeakSet[ServerConnection] = weakref.WeakSet()
         self._accepting: set[asyncio.Task[Any]] = set()
         self._ending = False
 
@@ -112,15 +112,15 @@ class Listener:
                 connection.task.cancel()
         await self._over(_GRACE)
 
-    def _accepted(self) -> Connection:
+    def _accepted(self) -> ServerConnection:
         """For a connection that is to shake hands: asyncio calls this in a task of its own, which closes the connection when cancelled."""
         task = asyncio.current_task()
         if task is not None:
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
-        return Connection(self._handler, self._until_end, self._opened)
+        return ServerConnection(self._handler, self._until_end, self._opened)
 
-    def _opened(self, connection: Connection) -> None:
+    def _opened(self, connection: ServerConnection) -> None:
         self._connections.add(connection)
         if self._ending:
             connection.abort()

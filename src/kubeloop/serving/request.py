@@ -8,21 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_plus
 
-from kubeloop.meta.errors import KubeloopError
-
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-
-
-class BodyTooLarge(KubeloopError):
-    """The body is longer than the handler reads; ``limit`` in bytes."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"limit is {limit}")
-        self.limit = limit
-
-
-class BodyMalformed(KubeloopError):
-    """The body is not framed as its head says; the connection is of no more use."""
 
 
 @dataclass(slots=True)

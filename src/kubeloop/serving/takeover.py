@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+from kubeloop.http1.buffered_connection import BufferedConnection
 from kubeloop.serving.answer import Hijack
-from kubeloop.serving.http1.wire import Wire
 
 _PIECE = 64 * 1024
 
@@ -13,7 +13,7 @@ _PIECE = 64 * 1024
 class _Bytes:
     """A connection as a ``Duplex``."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: BufferedConnection) -> None:
         self._wire = wire
 
     async def read(self) -> bytes:
@@ -28,7 +28,7 @@ class _Bytes:
         await self._wire.write(data)
 
 
-async def over_transport(wire: Wire, takeover: Hijack) -> None:
+async def over_transport(wire: BufferedConnection, takeover: Hijack) -> None:
     """Answer 101 and serve what comes from then on."""
     head = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in takeover.headers), "", ""]
     with contextlib.suppress(ConnectionError):

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from websockets.frames import Opcode
 from websockets.protocol import Protocol, Side, State
 
+from kubeloop.http1 import response_writer
+from kubeloop.http1.buffered_connection import BufferedConnection
+from kubeloop.http1.errors import ConnectionEnded
 from kubeloop.serving.answer import SocketTakeover
-from kubeloop.serving.http1 import answering
-from kubeloop.serving.http1.wire import ConnectionEnded, Wire
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -40,7 +41,7 @@ _SILENT.disabled = True
 class _Messages:
     """A wire as a ``Socket``. Pings are answered while somebody reads."""
 
-    def __init__(self, wire: Wire, protocol: str) -> None:
+    def __init__(self, wire: BufferedConnection, protocol: str) -> None:
         self.protocol = protocol
         self._wire = wire
         self._frames = Protocol(Side.SERVER, state=State.OPEN, max_size=_MESSAGE, logger=_SILENT)
@@ -111,13 +112,16 @@ class _Messages:
 
 
 async def over_socket(
-    wire: Wire, headers: Mapping[str, str], takeover: SocketTakeover, keep: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+    wire: BufferedConnection,
+    headers: Mapping[str, str],
+    takeover: SocketTakeover,
+    keep: Callable[[Coroutine[Any, Any, None]], Awaitable[None]],
 ) -> None:
     """Answer the handshake in ``headers`` and serve messages from then on; ``keep`` does the work."""
     fault = _fault(headers)
     if fault:
         fields = [("Connection", "close"), ("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(fault)))]
-        await wire.write(answering.head(1, 400, [*fields, ("Sec-WebSocket-Version", "13")]), fault.encode())
+        await wire.write(response_writer.response_head(1, 400, [*fields, ("Sec-WebSocket-Version", "13")]), fault.encode())
         return
     offered = [each.strip() for each in headers.get("Sec-WebSocket-Protocol", "").split(",")]
     protocol = next((each for each in offered if each in takeover.protocols), "")
@@ -125,7 +129,7 @@ async def over_socket(
     fields = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", base64.b64encode(accept).decode())]
     if protocol:
         fields.append(("Sec-WebSocket-Protocol", protocol))
-    await wire.write(answering.head(1, 101, fields))
+    await wire.write(response_writer.response_head(1, 101, fields))
     await keep(_serve_messages(_Messages(wire, protocol), takeover))
 
 

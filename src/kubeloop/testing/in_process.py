@@ -15,9 +15,9 @@ from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.config import ClusterConfig
 from kubeloop.testing.accounts import WITHOUT_ACCOUNTS
 from kubeloop.testing.faults import Faults
-from kubeloop.testing.in_process_transport import DirectSender
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport
+from kubeloop.transport.in_process import InProcessSender
 
 if TYPE_CHECKING:
     from kubeloop.client import Client
@@ -72,7 +72,7 @@ class HandlerServer:
             admission=admission,
         )
         self.api = ApiServer(self._options)
-        self._senders: list[DirectSender] = []
+        self._senders: list[InProcessSender] = []
         self._clients: list[Client] = []
 
     async def __aenter__(self) -> Self:
@@ -95,7 +95,7 @@ class HandlerServer:
 
     def transport(self, *, user: str = ADMINISTRATOR, groups: Iterable[str] = (MASTERS,)) -> Transport:
         """A new transport, for whoever wants paths and bytes; close it."""
-        sender = DirectSender(lambda: self.api.handler, user, groups)
+        sender = InProcessSender(lambda: self.api.handler, user, groups)
         self._senders.append(sender)
         return Transport(self.config, clock=self.clock, sender=sender)
 

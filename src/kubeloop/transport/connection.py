@@ -10,15 +10,16 @@ import zlib
 
 from kubeloop.config import Authenticator, ClusterConfig
 from kubeloop.config.tls import TlsSource
+from kubeloop.http1.client_connection import READ_BUFFER, ClientConnection
+from kubeloop.http1.dial import Dialer
+from kubeloop.http1.errors import CONNECTION_FAULTS
+from kubeloop.http1.headers import Headers
+from kubeloop.http1.progress import PROGRESS
+from kubeloop.http1.request_writer import request_head
 from kubeloop.meta.errors import TransportError
 from kubeloop.timing import Clock
-from kubeloop.transport.dial import Dialer
-from kubeloop.transport.failure import TRANSPORT_FAULTS, failure_of
-from kubeloop.transport.headers import Headers
-from kubeloop.transport.http1 import READ_BUFFER, Wire
+from kubeloop.transport.failure import failure_of
 from kubeloop.transport.observing.counters import RequestCounters
-from kubeloop.transport.observing.progress import PROGRESS
-from kubeloop.transport.request_head import request_head
 from kubeloop.transport.round_tripper import OutgoingRequest
 
 _GZIP = zlib.MAX_WBITS | 16
@@ -94,9 +95,9 @@ _TURNS = 3
 class PooledAnswer:
     """The head of an answer whose body is still to be read. ``close`` must be called; at the body's end that keeps the connection."""
 
-    def __init__(self, pool: Connections, wire: Wire, status: int, headers: Headers, request: OutgoingRequest) -> None:
+    def __init__(self, pool: Connections, wire: ClientConnection, status: int, headers: Headers, request: OutgoingRequest) -> None:
         self._pool = pool
-        self._wire: Wire | None = wire
+        self._wire: ClientConnection | None = wire
         self._complete = False
         self._request = request
         self.status = status
@@ -138,7 +139,7 @@ class PooledAnswer:
         self._wire.patience = patience
         try:
             data = await self._wire.chunk()
-        except TRANSPORT_FAULTS as error:
+        except CONNECTION_FAULTS as error:
             raise self._pool.failure(error, self._request.asked) from error
         progress = PROGRESS.get()
         if progress is not None:
@@ -151,7 +152,7 @@ class PooledAnswer:
             raise TransportError(f"{self._pool.config.server}: this connection was left and takes nothing more ({self._request.asked})")
         try:
             await self._wire.write(data)
-        except TRANSPORT_FAULTS as error:
+        except CONNECTION_FAULTS as error:
             raise self._pool.failure(error, self._request.asked) from error
 
     def close(self) -> None:
@@ -182,8 +183,8 @@ class Connections:
             authorities=config.ca.read if config.ca is not None else None,
             resolved=figures.resolver.observe,
         )
-        self._all: set[Wire] = set()
-        self._idle: list[Wire] = []
+        self._all: set[ClientConnection] = set()
+        self._idle: list[ClientConnection] = []
         self._tls: ssl.SSLContext | None = None
         self._source = TlsSource(config, clock)
         figures.ca_reloads = self._source.reloads
@@ -206,7 +207,7 @@ class Connections:
         progress = PROGRESS.get()
         if progress is not None:
             progress.begin(request.asked)
-        wire: Wire | None = None
+        wire: ClientConnection | None = None
         try:
             tls = await self._tls_context() if self.config.secure else None
             wire = self._take_idle() if not upgrade else None
@@ -216,7 +217,7 @@ class Connections:
                 wire = await self._connect(tls)
             wire.patience = request.patience
             status, received = await wire.exchange(method, head, body, upgrade=bool(upgrade))
-        except TRANSPORT_FAULTS as error:
+        except CONNECTION_FAULTS as error:
             self._drop(wire)
             # Where the event loop connects says nothing to whoever reads the traceback.
             raise self.failure(error, request.asked) from error.with_traceback(None)
@@ -232,7 +233,7 @@ class Connections:
             return TransportError(f'{self.config.server} (cluster "{self.config.name}"): this transport was closed meanwhile ({request})')
         return failure_of(error, self.config, request)
 
-    def give_back(self, wire: Wire) -> None:
+    def give_back(self, wire: ClientConnection) -> None:
         # A connection made with a certificate that was renewed or refused since must not serve another request.
         if wire.reusable and wire.complete and not self._closed and wire.made_with is self._tls:
             wire.idle_since = self._clock.now()
@@ -248,7 +249,7 @@ class Connections:
             self._drop(wire)
         await asyncio.gather(*(wire.wait_closed() for wire in wires))
 
-    async def _connect(self, tls: ssl.SSLContext | None) -> Wire:
+    async def _connect(self, tls: ssl.SSLContext | None) -> ClientConnection:
         wire = await self._dialer.connect(tls)
         if self._closed:
             wire.abort()
@@ -258,7 +259,7 @@ class Connections:
         self._all.add(wire)
         return wire
 
-    def _take_idle(self) -> Wire | None:
+    def _take_idle(self) -> ClientConnection | None:
         # The youngest first: what is too many then grows old and is closed.
         old = self._clock.now() - IDLE_TIMEOUT
         while self._idle and (self._idle[0].idle_since < old or not self._idle[0].reusable):
@@ -270,9 +271,9 @@ class Connections:
             self._drop(wire)
         return None
 
-    async def _still_open(self, wire: Wire) -> Wire | None:
+    async def _still_open(self, wire: ClientConnection) -> ClientConnection | None:
         """The connection if it may still be used, else another idle one or None."""
-        candidate: Wire | None = wire
+        candidate: ClientConnection | None = wire
         try:
             while candidate is not None and _has_news(candidate):
                 for _ in range(_TURNS):
@@ -286,7 +287,7 @@ class Connections:
             raise
         return candidate
 
-    def _drop(self, wire: Wire | None) -> None:
+    def _drop(self, wire: ClientConnection | None) -> None:
         if wire is not None:
             wire.abort()
             self._all.discard(wire)
@@ -304,7 +305,7 @@ class Connections:
             self._drop(self._idle.pop())
 
 
-def _has_news(wire: Wire) -> bool:
+def _has_news(wire: ClientConnection) -> bool:
     """True if the kernel has something of an idle connection that the event loop has not seen: most likely its end.
 
     After a long computation the loop still takes connections for open that the server closed meanwhile, and a write on

@@ -7,18 +7,13 @@ import socket
 import ssl
 
 from kubeloop.config import ClusterConfig
+from kubeloop.http1.dial import CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT
+from kubeloop.http1.errors import ConnectionEnded, PeerSilentError, ProtocolError, ProxyRefusedError
 from kubeloop.meta.errors import ConnectionRefused, TransportError, UntrustedCertificate
-from kubeloop.transport.dial import CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT
-from kubeloop.transport.head import ProtocolError
-from kubeloop.transport.http1 import ConnectionEndedError, PeerSilentError
-from kubeloop.transport.proxying.refused import ProxyRefusedError
 from kubeloop.transport.retry import IncompleteAnswerError
 
 # OpenSSL's X509_V_ERR_* codes (openssl/x509_vfy.h).
 _HOSTNAME_MISMATCH, _IP_MISMATCH, _NOT_YET_VALID, _EXPIRED = 62, 64, 9, 10
-
-#: What connections raise for reasons outside this program; TimeoutError and ssl.SSLError are OSErrors.
-TRANSPORT_FAULTS = (OSError, ConnectionEndedError, PeerSilentError, ProtocolError, ProxyRefusedError)
 
 
 def failure_of(error: BaseException, config: ClusterConfig, request: str) -> TransportError:
@@ -46,7 +41,7 @@ def failure_of(error: BaseException, config: ClusterConfig, request: str) -> Tra
         return ConnectionRefused(f"{where}: connection refused: nothing listens there; is the server running, and is this its port?")
     if isinstance(error, TimeoutError) and error.errno is None:
         return TransportError(f"{where}: no connection within {CONNECT_TIMEOUT:g} s; check server in {config.source}, and the network")
-    if isinstance(error, ConnectionEndedError | ConnectionError) or (isinstance(error, OSError) and error.errno == errno.ETIMEDOUT):
+    if isinstance(error, ConnectionEnded | ConnectionError) or (isinstance(error, OSError) and error.errno == errno.ETIMEDOUT):
         text = f"{where}: the connection ended before the answer was complete ({request})"
         if config.server.startswith("http://"):
             text += f"; {secure_address(config)}"

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import msgspec
 
+from kubeloop.http1.headers import Headers
 from kubeloop.transport.describe import describe
-from kubeloop.transport.headers import Headers
 
 
 class OutgoingRequest(msgspec.Struct):

@@ -309,7 +309,7 @@ class Transport:
 
     @asynccontextmanager
     async def _upgrade(self, call: Call, timeout: float | None) -> AsyncIterator[Upgraded]:
-        from kubeloop.transport.request_head import is_protocol_name
+        from kubeloop.http1.grammar import is_protocol_name
         from kubeloop.transport.upgraded import NotUpgradedError, Upgraded
 
         protocol = call.upgrade

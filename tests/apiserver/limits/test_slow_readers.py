@@ -8,16 +8,16 @@ import socket
 import pytest
 
 from kubeloop.apiserver import watch_cache
+from kubeloop.http1 import buffered_connection
 from kubeloop.serving.answer import Answer
-from kubeloop.serving.http1 import wire
 from kubeloop.serving.listener import Listener
 from kubeloop.serving.request import Request
 from tests.apiserver.conftest import Api
 
 
 async def test_an_answer_that_is_not_read_is_broken_off(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(wire, "_STALL", 0.01)
-    monkeypatch.setattr(wire, "_SLOWEST", 1 << 40)
+    monkeypatch.setattr(buffered_connection, "_STALL", 0.01)
+    monkeypatch.setattr(buffered_connection, "_SLOWEST", 1 << 40)
     caplog.set_level("INFO")
 
     async def handle(_: Request) -> Answer:

@@ -164,7 +164,7 @@ async def test_what_a_proxy_says_becomes(answers: list[bytes], text: str) -> Non
 
 
 async def test_a_proxy_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeloop.transport.dial.CONNECT_TIMEOUT", 0.05)
+    monkeypatch.setattr("kubeloop.http1.dial.CONNECT_TIMEOUT", 0.05)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

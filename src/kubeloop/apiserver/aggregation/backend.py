@@ -20,7 +20,7 @@ from kubeloop.apiserver.egress_policy import EgressPolicy
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head
 from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.apiserver.webhooks.target import ServiceName, trust
-from kubeloop.transport.headers import Headers
+from kubeloop.http1.headers import Headers
 
 Lines = list[tuple[str, str]]
 

@@ -12,8 +12,8 @@ from typing import Final
 from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, CallFailed, NoBackend
 from kubeloop.apiserver.aggregation.conditions import Finding
 from kubeloop.apiserver.aggregation.registered import Registered, Table
+from kubeloop.http1.headers import Headers
 from kubeloop.meta.kinds import GroupVersion
-from kubeloop.transport.headers import Headers
 from kubeloop.types import JSONObject
 
 # Legacy discovery, an APIResourceList, read as the aggregated form of it. Source: k8s.io/apiserver pkg/endpoints/installer.go.

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from kubeloop.apiserver.egress_policy import DestinationNotAllowed, EgressPolicy
+from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.dial import open_wire
+from kubeloop.http1.errors import ConnectionEnded, ProtocolError
 from kubeloop.serving.answer import StreamingResponse
-from kubeloop.transport.dial import open_wire
-from kubeloop.transport.head import ProtocolError
-from kubeloop.transport.http1 import ConnectionEndedError, Wire
 
 #: Seconds for a connection with its TLS handshake (kube-apiserver dials for 30 s; handshakes get 10).
 DIAL_TIMEOUT = 30.0
@@ -25,7 +25,7 @@ _UNKNOWN_AUTHORITY = (18, 19, 20, 21)
 SAFE = "/$&+,:;=@-_.~"
 
 #: What a backend's connection raises for reasons outside this program.
-FAULTS = (OSError, ConnectionEndedError, ProtocolError)
+FAULTS = (OSError, ConnectionEnded, ProtocolError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Place:
     def url(self) -> str:
         return f"{'https' if self.tls is not None else 'http'}://{self.authority}{self.target}"
 
-    async def connect(self) -> Wire:
+    async def connect(self) -> ClientConnection:
         """Raises one of ``FAULTS``."""
         try:
             async with asyncio.timeout(DIAL_TIMEOUT):
@@ -73,7 +73,7 @@ class Place:
 class WireBytes:
     """A connection after 101 as a ``Duplex``: whatever ends it is an end."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: ClientConnection) -> None:
         self._wire = wire
 
     async def read(self) -> bytes:
@@ -85,7 +85,7 @@ class WireBytes:
     async def write(self, data: bytes) -> None:
         try:
             await self._wire.write(data)
-        except (ConnectionEndedError, ProtocolError) as fault:
+        except (ConnectionEnded, ProtocolError) as fault:
             raise ConnectionResetError(str(fault)) from None
 
 
@@ -103,7 +103,7 @@ def dial_fault(fault: BaseException, place: Place) -> str:
         return f"dial tcp: lookup {place.host}: no such host"
     if isinstance(fault, TimeoutError):
         return f"{where}: i/o timeout"
-    if isinstance(fault, ConnectionEndedError):
+    if isinstance(fault, ConnectionEnded):
         return "EOF"
     if isinstance(fault, ConnectionResetError):
         return f"read tcp {place.authority}: connection reset by peer"

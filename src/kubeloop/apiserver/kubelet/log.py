@@ -22,13 +22,13 @@ from kubeloop.apiserver.kubelet.options import encoded, log_parameters, truth
 from kubeloop.apiserver.kubelet.upgrading import is_websocket, subprotocols
 from kubeloop.apiserver.negotiation import MEDIA_TYPES, negotiate
 from kubeloop.apiserver.request_scope import RequestScope
+from kubeloop.http1.client_connection import ClientConnection
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.time import parse_time
 from kubeloop.serving.answer import Socket, SocketTakeover
 from kubeloop.serving.negotiation import parse_accept
 from kubeloop.tasks import end_tasks
-from kubeloop.transport.http1 import Wire
 from kubeloop.types import JSONObject
 
 # Logs of pods on simulated nodes: the lines of an annotation of the pod, none without it, as a kubelet would answer them.
@@ -197,7 +197,7 @@ def _check_accept(header: str) -> None:
         raise api_errors.not_acceptable_at_all((_TEXT, *MEDIA_TYPES)) from None
 
 
-async def _ask(place: Place) -> tuple[Wire, int]:
+async def _ask(place: Place) -> tuple[ClientConnection, int]:
     """Raises ApiError, 500 without a reason, as upstream's: the kubelet gave no answer."""
     wire = None
     try:
@@ -218,7 +218,7 @@ async def _ask(place: Place) -> tuple[Wire, int]:
     return wire, status
 
 
-async def _refused(wire: Wire, status: int, pod: str) -> ApiError:
+async def _refused(wire: ClientConnection, status: int, pod: str) -> ApiError:
     body = b""
     try:
         async with asyncio.timeout(10):
@@ -260,7 +260,7 @@ async def _messages(socket: Socket, chunks: AsyncIterator[bytes]) -> None:
         await end_tasks(*ways, expected=FAULTS, logger=_LOGGER)
 
 
-async def _chunks(wire: Wire) -> AsyncIterator[bytes]:
+async def _chunks(wire: ClientConnection) -> AsyncIterator[bytes]:
     """The body. A log that breaks off ends there: its status has been sent."""
     try:
         while True:

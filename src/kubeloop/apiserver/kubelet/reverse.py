@@ -19,10 +19,10 @@ from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import Answer, Reply, StreamingResponse
 from kubeloop.apiserver.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head, whole
 from kubeloop.apiserver.kubelet.upgrading import Rewrite, forwarded_headers, pairs, unchanged
+from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.headers import Headers
 from kubeloop.serving.answer import Aborted
 from kubeloop.serving.request import Request
-from kubeloop.transport.headers import Headers
-from kubeloop.transport.http1 import Wire
 
 # The start tags of an HTML page, by position, in time that grows with the page and no faster, whatever is in it.
 #
@@ -293,7 +293,7 @@ async def _framed(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield b"0\r\n\r\n"
 
 
-async def _answer(wire: Wire, status: int, headers: Headers, links: Links, request: Request) -> Reply:
+async def _answer(wire: ClientConnection, status: int, headers: Headers, links: Links, request: Request) -> Reply:
     passed = [(name, value) for name, value in pairs(headers) if name.lower() not in _HOP_BY_HOP | _CORS]
     location = headers.get("Location", "")
     if location:
@@ -313,13 +313,15 @@ def _bare(status: int, headers: list[tuple[str, str]]) -> Answer:
     return Answer(status, body=b"", content_type=content_type, headers=rest)
 
 
-def _stream(wire: Wire, status: int, headers: list[tuple[str, str]], begun: bytes = b"") -> StreamingResponse:
+def _stream(wire: ClientConnection, status: int, headers: list[tuple[str, str]], begun: bytes = b"") -> StreamingResponse:
     content_type = next((value for name, value in headers if name == "Content-Type"), "")
     rest = [(name, value) for name, value in headers if name != "Content-Type"]
     return StreamingResponse(_chunks(wire, begun), content_type, rest, status)
 
 
-async def _page(wire: Wire, status: int, headers: Headers, passed: list[tuple[str, str]], links: Links, request: Request) -> Reply:
+async def _page(
+    wire: ClientConnection, status: int, headers: Headers, passed: list[tuple[str, str]], links: Links, request: Request
+) -> Reply:
     """HTML whose links lead through this server."""
     coding = headers.get("Content-Encoding", "").strip().lower()
     if coding not in ("", "gzip"):
@@ -353,7 +355,7 @@ def _unpacked(page: bytes) -> bytes:
     return plain
 
 
-async def _chunks(wire: Wire, begun: bytes) -> AsyncIterator[bytes]:
+async def _chunks(wire: ClientConnection, begun: bytes) -> AsyncIterator[bytes]:
     """The body. Raises Aborted when the backend breaks off, so that nobody takes what came for the whole."""
     try:
         if begun:

@@ -17,12 +17,12 @@ from kubeloop.apiserver.answers import StreamingResponse, status_object
 from kubeloop.apiserver.encoding import encode
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, WireBytes
 from kubeloop.apiserver.kubelet.upgrading import NoAnswer, ask_for_upgrade
+from kubeloop.http1.client_connection import ClientConnection
 from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
 from kubeloop.serving.answer import Socket, SocketTakeover
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyError, Stream, StreamReset
 from kubeloop.tasks import end_tasks
-from kubeloop.transport.http1 import Wire
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class _Translation:
     async def run(self) -> None:
         # An empty message on the first channel that can have any tells the client that it is connected.
         await self._send(self._outputs[0] if self._outputs else _ERROR, b"")
-        wire: Wire | None = None
+        wire: ClientConnection | None = None
         try:
             wire, protocol = await self._upgraded()
             status = await self._until_client_ends(self._command(wire, protocol))
@@ -77,7 +77,7 @@ class _Translation:
             tree = status_object(status)
             await self._send(_ERROR, encode({name: tree[name] for name in tree if name not in ("kind", "apiVersion")}))
 
-    async def _upgraded(self) -> tuple[Wire, str]:
+    async def _upgraded(self) -> tuple[ClientConnection, str]:
         headers = [
             ("Host", self._place.authority),
             ("User-Agent", "kubeloop"),
@@ -109,7 +109,7 @@ class _Translation:
         finally:
             await end_tasks(client, work, expected=(*FAULTS, KubeloopError), logger=_LOG)
 
-    async def _command(self, wire: Wire, protocol: str) -> Status:
+    async def _command(self, wire: ClientConnection, protocol: str) -> Status:
         connection = Connection(WireBytes(wire), client=True)
         side: list[asyncio.Future[Any]] = [asyncio.ensure_future(_quietly(connection.run)), asyncio.ensure_future(_pings(connection))]
         try:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import Reply, StreamingResponse
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head, whole
+from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.headers import Headers
 from kubeloop.serving.answer import Duplex, Hijack
 from kubeloop.serving.request import Request
 from kubeloop.tasks import end_tasks
-from kubeloop.transport.headers import Headers
-from kubeloop.transport.http1 import Wire
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ async def pass_on(request: Request, place: Place, rewrite: Rewrite = unchanged) 
     return Hijack(lambda duplex: relay(duplex, wire), pairs(received), close=wire.abort)
 
 
-async def upgrade(place: Place, method: str, headers: list[tuple[str, str]]) -> StreamingResponse | tuple[Wire, Headers]:
+async def upgrade(place: Place, method: str, headers: list[tuple[str, str]]) -> StreamingResponse | tuple[ClientConnection, Headers]:
     """The connection after 101, with the backend's headers; or its refusal (400 and above). Errors as ``pass_on``."""
     try:
         return await ask_for_upgrade(place, method, headers)
@@ -97,7 +97,9 @@ async def upgrade(place: Place, method: str, headers: list[tuple[str, str]]) -> 
         raise api_errors.internal(fault.why if fault.connected else f"error dialing backend: {fault.why}") from None
 
 
-async def ask_for_upgrade(place: Place, method: str, headers: list[tuple[str, str]]) -> StreamingResponse | tuple[Wire, Headers]:
+async def ask_for_upgrade(
+    place: Place, method: str, headers: list[tuple[str, str]]
+) -> StreamingResponse | tuple[ClientConnection, Headers]:
     """As ``upgrade``, but raises NoAnswer where there is none."""
     wire = None
     try:
@@ -122,7 +124,7 @@ def pairs(headers: Headers) -> list[tuple[str, str]]:
     return [("-".join(part.capitalize() for part in name.split("-")), value) for name in headers for value in headers.values_of(name)]
 
 
-async def relay(client: Duplex, wire: Wire) -> None:
+async def relay(client: Duplex, wire: ClientConnection) -> None:
     """Bytes both ways until one side ends."""
     ways = [asyncio.ensure_future(_to_backend(client, wire)), asyncio.ensure_future(_to_client(client, wire))]
     try:
@@ -131,7 +133,7 @@ async def relay(client: Duplex, wire: Wire) -> None:
         await end_tasks(*ways, expected=FAULTS, logger=_LOG)
 
 
-async def _to_backend(client: Duplex, wire: Wire) -> None:
+async def _to_backend(client: Duplex, wire: ClientConnection) -> None:
     try:
         while data := await client.read():
             await wire.write(data)
@@ -139,7 +141,7 @@ async def _to_backend(client: Duplex, wire: Wire) -> None:
         return
 
 
-async def _to_client(client: Duplex, wire: Wire) -> None:
+async def _to_client(client: Duplex, wire: ClientConnection) -> None:
     try:
         while data := await wire.chunk():
             await client.write(data)
@@ -147,7 +149,7 @@ async def _to_client(client: Duplex, wire: Wire) -> None:
         return
 
 
-async def _refusal(wire: Wire, status: int, headers: Headers) -> StreamingResponse:
+async def _refusal(wire: ClientConnection, status: int, headers: Headers) -> StreamingResponse:
     body = b""
     try:
         async with asyncio.timeout(_REFUSAL_TIME):
@@ -162,6 +164,6 @@ async def _refusal(wire: Wire, status: int, headers: Headers) -> StreamingRespon
     return whole(status, body, headers.get("Content-Type", ""), passed)
 
 
-def _abort(wire: Wire | None) -> None:
+def _abort(wire: ClientConnection | None) -> None:
     if wire is not None:
         wire.abort()

@@ -15,14 +15,13 @@ from kubeloop.apiserver.egress_policy import EgressPolicy
 from kubeloop.apiserver.encoding import encode
 from kubeloop.apiserver.webhooks.failure import CallFailed, NotCallable, why_no_answer, why_refused
 from kubeloop.apiserver.webhooks.target import ServiceName, Target, target_of, trust
+from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.dial import Dialer
+from kubeloop.http1.errors import CONNECTION_FAULTS, ConnectionEnded, ProxyRefusedError
+from kubeloop.http1.headers import Headers
+from kubeloop.http1.request_writer import request_head
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock
-from kubeloop.transport.dial import Dialer
-from kubeloop.transport.failure import TRANSPORT_FAULTS
-from kubeloop.transport.headers import Headers
-from kubeloop.transport.http1 import ConnectionEndedError, Wire
-from kubeloop.transport.proxying.refused import ProxyRefusedError
-from kubeloop.transport.request_head import request_head
 from kubeloop.types import JSONObject
 
 _HEADERS = (("User-Agent", "kube-apiserver-admission"), ("Accept", "application/json, */*"), ("Content-Type", "application/json"))
@@ -54,7 +53,7 @@ class WebhookClient:
         self._reach = reach or EgressPolicy()
         self._clock = clock
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
-        self._idle: OrderedDict[Target, list[Wire]] = OrderedDict()
+        self._idle: OrderedDict[Target, list[ClientConnection]] = OrderedDict()
         self._calling: set[asyncio.Task[Any]] = set()
 
     async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
@@ -101,9 +100,9 @@ class WebhookClient:
         if wire is not None:
             try:
                 return await self._ask(wire, target, query, body)
-            except (ConnectionEndedError, ConnectionError):
+            except (ConnectionEnded, ConnectionError):
                 pass  # closed while it was idle
-            except TRANSPORT_FAULTS as fault:
+            except CONNECTION_FAULTS as fault:
                 raise _failed(target, query, why_no_answer(fault, target.host, target.port)) from fault
         host, port = target.host, target.port
         try:
@@ -119,17 +118,17 @@ class WebhookClient:
             raise _failed(target, query, f"proxyconnect tcp: {fault}") from fault
         except ConfigError as fault:
             raise NotCallable(str(fault)) from fault
-        except TRANSPORT_FAULTS as fault:
+        except CONNECTION_FAULTS as fault:
             name = target.host if isinstance(fault, ssl.SSLError) else host
             raise _failed(target, query, why_no_answer(fault, name, port)) from fault
 
-    async def _straight(self, target: Target, context: ssl.SSLContext) -> Wire:
+    async def _straight(self, target: Target, context: ssl.SSLContext) -> ClientConnection:
         """To a URL; by a proxy of the environment only where any address may be dialled, since what a proxy dials nobody has looked at."""
         if self._reach.anywhere:
             return await Dialer(f"https://{target.authority}", "", target.host).connect(context)
         return await self._reach.open(target.host, target.port, context, target.host)
 
-    async def _ask(self, wire: Wire, target: Target, query: str, body: bytes) -> tuple[int, Headers, bytes]:
+    async def _ask(self, wire: ClientConnection, target: Target, query: str, body: bytes) -> tuple[int, Headers, bytes]:
         head = request_head("POST", "", f"{target.path}?{query}", [("Host", target.authority), *_HEADERS], len(body))
         try:
             status, headers = await wire.exchange("POST", head, body)
@@ -145,7 +144,7 @@ class WebhookClient:
         self._give_back(target, wire)
         return status, headers, b"".join(parts)
 
-    def _take(self, target: Target) -> Wire | None:
+    def _take(self, target: Target) -> ClientConnection | None:
         idle = self._idle.get(target, [])
         old = self._clock.now() - _IDLE
         while idle:
@@ -156,7 +155,7 @@ class WebhookClient:
         self._idle.pop(target, None)
         return None
 
-    def _give_back(self, target: Target, wire: Wire) -> None:
+    def _give_back(self, target: Target, wire: ClientConnection) -> None:
         idle = self._idle.setdefault(target, [])
         self._idle.move_to_end(target)
         if not wire.reusable or len(idle) >= _MOST_IDLE:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kubeloop.meta.errors import KubeloopError
 
 if TYPE_CHECKING:
-    from kubeloop.transport.headers import Headers
+    from kubeloop.http1.headers import Headers
 
 # OpenSSL's X509_V_ERR_* codes (openssl/x509_vfy.h).
 _HOSTNAME_MISMATCH, _IP_MISMATCH, _NOT_YET_VALID, _EXPIRED = 62, 64, 9, 10
@@ -31,8 +31,10 @@ class NotCallable(CallFailed):
 def why_no_answer(error: BaseException, host: str, port: int) -> str:
     """What a socket, TLS or HTTP fault is called. Names that a foreign certificate is valid for are not told: OpenSSL keeps them."""
     from kubeloop.apiserver.egress_policy import DestinationNotAllowed
-    from kubeloop.transport.head import ProtocolError  # loaded by whoever made the call; a server without webhooks starts without it
-    from kubeloop.transport.http1 import ConnectionEndedError
+    from kubeloop.http1.errors import (
+        ConnectionEnded,
+        ProtocolError,  # loaded by whoever made the call; a server without webhooks starts without it
+    )
 
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: x509: {_untrusted(error, host)}"
@@ -45,7 +47,7 @@ def why_no_answer(error: BaseException, host: str, port: int) -> str:
         return f"dial tcp: lookup {host}: no such host"
     if isinstance(error, TimeoutError) and error.errno is None:
         return "context deadline exceeded"
-    if isinstance(error, ConnectionEndedError):
+    if isinstance(error, ConnectionEnded):
         return "EOF"
     if isinstance(error, ProtocolError):
         return f"net/http: HTTP/1.x transport connection broken: {error}"

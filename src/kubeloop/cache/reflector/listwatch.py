@@ -48,11 +48,11 @@ from kubeloop.cache.reflector.watch_stream import WatchStream
 from kubeloop.cache.scope import Scope
 from kubeloop.client import Client
 from kubeloop.codec.projection import Projected
+from kubeloop.http1.progress import PROGRESS, RequestProgress
 from kubeloop.meta import DecodeError, KubeloopError
 from kubeloop.meta.repr import counted
 from kubeloop.timing import Backoff, Clock, Timer
 from kubeloop.transport import logger_with_context
-from kubeloop.transport.observing.progress import PROGRESS, RequestProgress
 
 _log = logger_with_context("kubeloop.cache")
 

@@ -21,12 +21,13 @@ from kubeloop.controller.webhooks.registering import Inject, Register, Registrar
 from kubeloop.controller.webhooks.request import ReviewMalformed
 from kubeloop.controller.webhooks.session import SESSION, end_session
 from kubeloop.controller.webhooks.tls import change_certificate, server_tls
+from kubeloop.http1.errors import BodyMalformed, BodyTooLarge
 from kubeloop.meta import ConfigError, KubeloopError
 from kubeloop.meta.repr import counted
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.listener import Listener
 from kubeloop.serving.negotiation import content_media_type
-from kubeloop.serving.request import BodyMalformed, BodyTooLarge, Request
+from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context

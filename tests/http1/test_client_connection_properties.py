@@ -14,9 +14,9 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.transport.head import ProtocolError
-from kubeloop.transport.headers import Headers
-from kubeloop.transport.http1 import ConnectionEndedError, Wire
+from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.errors import ConnectionEnded, ProtocolError
+from kubeloop.http1.headers import Headers
 from tests.pipe import Pipe
 
 _names = st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=8).map(lambda name: f"X-{name}")
@@ -79,8 +79,8 @@ def theirs(sent: Sent) -> tuple[int, list[tuple[str, str]], bytes]:
     return answer.status, fields, answer.read()
 
 
-async def _exchange(pieces: list[bytes], method: str, closed: bool) -> tuple[int, Headers, bytes, Wire]:
-    wire = Wire()
+async def _exchange(pieces: list[bytes], method: str, closed: bool) -> tuple[int, Headers, bytes, ClientConnection]:
+    wire = ClientConnection()
     wire.connection_made(Pipe())
     exchange = asyncio.create_task(wire.exchange(method, b"", None))
     await asyncio.sleep(0)
@@ -115,7 +115,7 @@ def _result(pieces: list[bytes]) -> tuple[int, bytes] | str:
         async with asyncio.timeout(5):
             try:
                 status, _, body, wire = await _exchange(pieces, "GET", closed=True)
-            except (ProtocolError, ConnectionEndedError) as error:
+            except (ProtocolError, ConnectionEnded) as error:
                 return type(error).__name__
         assert not wire.reusable
         return status, body

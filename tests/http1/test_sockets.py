@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kubeloop.transport import sockets
-from kubeloop.transport.sockets import connect
+from kubeloop.http1 import sockets
+from kubeloop.http1.sockets import connect
 
 
 @contextlib.contextmanager

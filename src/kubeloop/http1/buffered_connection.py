@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import Any
 
+from kubeloop.http1.errors import ConnectionEnded
+
 _LOG = logging.getLogger(__name__)
 
 #: With more than this waiting, no more is read.
@@ -21,11 +23,7 @@ _STALL = 30.0
 _IN_A_TURN = 1024 * 1024
 
 
-class ConnectionEnded(ConnectionError):
-    """The peer has gone."""
-
-
-class Wire(asyncio.Protocol):
+class BufferedConnection(asyncio.Protocol):
     """Whoever serves the connection reads ``buffer`` and takes from its front; one task reads, one at a time writes."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from http import HTTPStatus
 _REASONS = {one.value: one.phrase for one in HTTPStatus}
 
 
-def head(minor: int, status: int, fields: Iterable[tuple[str, str]]) -> bytes:
+def response_head(minor: int, status: int, fields: Iterable[tuple[str, str]]) -> bytes:
     """Status line and fields, ``Date`` among them; line breaks within a field become blanks, so that none can begin another."""
     lines = [f"HTTP/1.{1 if minor else 0} {status} {_REASONS.get(status, f'status code {status}')}"]
     lines += [f"{name}: {value}" for name, value in fields]

@@ -9,11 +9,12 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from kubeloop.http1 import response_writer
+from kubeloop.http1.buffered_connection import BufferedConnection
+from kubeloop.http1.errors import ConnectionEnded
+from kubeloop.http1.request_body import RequestBody
+from kubeloop.http1.request_parser import LIMIT, TOO_LARGE, RequestHead, RequestRefused, end_of_head, parse_head
 from kubeloop.serving.answer import Aborted, Answer, Hijack, Reply, SocketTakeover, StreamingResponse
-from kubeloop.serving.http1 import answering
-from kubeloop.serving.http1.body import Body
-from kubeloop.serving.http1.head import LIMIT, TOO_LARGE, Head, Refused, end_of_head, parse_head
-from kubeloop.serving.http1.wire import ConnectionEnded, Wire
 from kubeloop.serving.request import Request
 
 
@@ -45,7 +46,7 @@ Handler = Callable[[Request], Awaitable[Reply]]
 Keeper = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 
 
-class Connection(Wire):
+class ServerConnection(BufferedConnection):
     """Answers requests by ``handler``.
 
     Guarantees
@@ -55,7 +56,7 @@ class Connection(Wire):
         Requests at the same time: those that come early wait, unread once 256 KiB of them have come.
     """
 
-    def __init__(self, handler: Handler, keep: Keeper, opened: Callable[[Connection], None]) -> None:
+    def __init__(self, handler: Handler, keep: Keeper, opened: Callable[[ServerConnection], None]) -> None:
         super().__init__()
         self._handler = handler
         self._keep = keep
@@ -102,7 +103,7 @@ class Connection(Wire):
                     await asyncio.sleep(0)  # many requests at once must not keep other connections waiting
         except ConnectionEnded:
             return
-        except Refused as refusal:
+        except RequestRefused as refusal:
             _LOG.debug("refused what %s sent: %s", self._peer[1], refusal)
             with contextlib.suppress(ConnectionEnded):
                 await self.write(refusal.answer())
@@ -114,11 +115,11 @@ class Connection(Wire):
             if self.transport is not None:
                 self.transport.close()
 
-    async def _head(self) -> Head | None:
+    async def _head(self) -> RequestHead | None:
         """The next request's; None when none comes in time.
 
         Raises:
-            Refused, ConnectionEnded
+            RequestRefused, ConnectionEnded
         """
         seen = 0
         breaks = 4 if self._posted else 0  # clients of old send a line break too many after a form (RFC 9112, section 2.2)
@@ -134,7 +135,7 @@ class Connection(Wire):
                     break
                 seen = len(self.buffer)
                 if seen > LIMIT:
-                    raise Refused(TOO_LARGE)
+                    raise RequestRefused(TOO_LARGE)
                 if not deadline or (seen and self._waiting):
                     deadline = loop.time() + (_HEAD if seen else _IDLE)
                 self._waiting = not seen
@@ -146,18 +147,18 @@ class Connection(Wire):
         finally:
             self._waiting = False
         if end > LIMIT:
-            raise Refused(TOO_LARGE)
+            raise RequestRefused(TOO_LARGE)
         return parse_head(self.take(end))
 
-    async def _exchange(self, head: Head) -> bool:
+    async def _exchange(self, head: RequestHead) -> bool:
         """Answer one request; whether another may follow."""
-        if head.is_for_all:
-            await self.write(answering.head(head.minor, 200, [("Content-Length", "0")]))
+        if head.is_asterisk_form:
+            await self.write(response_writer.response_head(head.minor, 200, [("Content-Length", "0")]))
             return head.keep
-        if head.expects_what_nobody_knows:
-            await self.write(answering.head(head.minor, 417, [("Connection", "close"), ("Content-Length", "0")]))
+        if head.has_unknown_expectation:
+            await self.write(response_writer.response_head(head.minor, 417, [("Connection", "close"), ("Content-Length", "0")]))
             return False
-        body = Body(self, head.length, invite=head.minor > 0 and head.expects_continue)
+        body = RequestBody(self, head.length, invite=head.minor > 0 and head.expects_continue)
         certificate, remote = self._peer
         request = Request(head.method, head.path, head.query, head.headers, body.read, certificate, remote, body.pieces, self._chain)
         try:
@@ -186,25 +187,25 @@ class Connection(Wire):
         return keep
 
     @staticmethod
-    def _may_keep(body: Body) -> bool:
+    def _may_keep(body: RequestBody) -> bool:
         return body.complete or not (body.uninvited or body.malformed or body.left > _UNWANTED)
 
-    async def _whole(self, head: Head, answer: Answer, *, keep: bool) -> None:
+    async def _whole(self, head: RequestHead, answer: Answer, *, keep: bool) -> None:
         body = answer.body or b""
         fields = [*answer.headers]
         if answer.content_type:
             fields.append(("Content-Type", answer.content_type))
-        if answering.has_body(answer.status):
+        if response_writer.has_body(answer.status):
             fields.append(("Content-Length", str(len(body))))
         else:
             body = b""
-        start = answering.head(head.minor, answer.status, _with_connection(fields, head, keep=keep))
+        start = response_writer.response_head(head.minor, answer.status, _with_connection(fields, head, keep=keep))
         if body and head.method != "HEAD":
             await self.write(start, body)
         else:
             await self.write(start)
 
-    async def _stream(self, head: Head, frames: StreamingResponse, *, keep: bool) -> bool:
+    async def _stream(self, head: RequestHead, frames: StreamingResponse, *, keep: bool) -> bool:
         """Whether the connection can be kept."""
         fields = [*frames.headers]
         if frames.content_type:
@@ -214,7 +215,7 @@ class Connection(Wire):
         if chunked:
             fields.append(("Transfer-Encoding", "chunked"))
         keep = keep and (chunked or known)
-        start = answering.head(head.minor, frames.status, _with_connection(fields, head, keep=keep))
+        start = response_writer.response_head(head.minor, frames.status, _with_connection(fields, head, keep=keep))
         await self._keep(self._pump(start, frames, chunked=chunked, silent=head.method == "HEAD"))
         if chunked and head.method != "HEAD":
             await self.write(b"0\r\n\r\n")
@@ -236,7 +237,7 @@ class Connection(Wire):
             if close is not None:
                 await close()
 
-    async def _take_over(self, head: Head, answer: Hijack | SocketTakeover) -> None:
+    async def _take_over(self, head: RequestHead, answer: Hijack | SocketTakeover) -> None:
         try:
             if isinstance(answer, SocketTakeover):
                 from kubeloop.serving.websocket import over_socket
@@ -249,7 +250,7 @@ class Connection(Wire):
         finally:
             answer.close()
 
-    async def _read_over(self, body: Body, *, keep: bool) -> bool:
+    async def _read_over(self, body: RequestBody, *, keep: bool) -> bool:
         """What the client sends though nobody reads it; whether another request may follow."""
         if body.complete:
             return keep
@@ -273,7 +274,7 @@ class Connection(Wire):
                     await self.more()
 
 
-def _with_connection(fields: list[tuple[str, str]], head: Head, *, keep: bool) -> list[tuple[str, str]]:
+def _with_connection(fields: list[tuple[str, str]], head: RequestHead, *, keep: bool) -> list[tuple[str, str]]:
     """What the answer says of the connection, where that is not what its version says already (RFC 9112, section 9.3)."""
     if keep and not head.minor:
         return [*fields, ("Connection", "keep-alive")]

@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from kubeloop.config.proxies import Proxy, proxy_for
+from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.errors import ConnectionEnded, ProtocolError, ProxyRefusedError
+from kubeloop.http1.progress import CONNECTED, SECURED, reach
+from kubeloop.http1.proxies import Proxy, proxy_for
+from kubeloop.http1.sockets import connect
 from kubeloop.meta.tls import client_tls
-from kubeloop.transport.head import ProtocolError
-from kubeloop.transport.http1 import ConnectionEndedError, Wire
-from kubeloop.transport.observing.progress import CONNECTED, SECURED, reach
-from kubeloop.transport.proxying.refused import ProxyRefusedError
-from kubeloop.transport.sockets import connect
 
 
 def credentials(proxy: Proxy) -> Mapping[str, str]:
@@ -30,11 +29,11 @@ def credentials(proxy: Proxy) -> Mapping[str, str]:
     return {"Proxy-Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-async def ask_for_tunnel(wire: Wire, proxy: Proxy, target: str) -> None:
+async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> None:
     """What is written afterwards reaches ``target`` (``HOST:PORT``).
 
     Raises:
-        ProxyRefusedError: it is not opened. ConnectionEndedError, ProtocolError, OSError: no answer.
+        ProxyRefusedError: it is not opened. ConnectionEnded, ProtocolError, OSError: no answer.
     """
     lines = [
         f"CONNECT {target} HTTP/1.1",
@@ -246,7 +245,7 @@ class Dialer:
     def _forwarding(self) -> bool:
         return self.proxy is not None and not self.proxy.socks and not self._secure
 
-    async def connect(self, tls: ssl.SSLContext | None) -> Wire:
+    async def connect(self, tls: ssl.SSLContext | None) -> ClientConnection:
         """A new connection.
 
         Raises:
@@ -259,7 +258,7 @@ class Dialer:
                 return await self._through_socks(self.proxy, tls)
             return await self._through_proxy(self.proxy, tls)
 
-    async def _through_socks(self, proxy: Proxy, tls: ssl.SSLContext | None) -> Wire:
+    async def _through_socks(self, proxy: Proxy, tls: ssl.SSLContext | None) -> ClientConnection:
         made: socket.socket | None = None
         try:
             made = await connect(proxy.url.hostname or "", proxy.url.port or PORT, self._resolved)
@@ -272,10 +271,10 @@ class Dialer:
             raise
         return await _wire_on(made, tls, self._server_name)
 
-    async def _through_proxy(self, proxy: Proxy, tls: ssl.SSLContext | None) -> Wire:
+    async def _through_proxy(self, proxy: Proxy, tls: ssl.SSLContext | None) -> ClientConnection:
         secure = proxy.url.scheme == "https"
         name = proxy.url.hostname or ""
-        wire: Wire | None = None
+        wire: ClientConnection | None = None
         try:
             wire = await open_wire(
                 name, proxy.url.port or (443 if secure else 80), self._proxy_tls() if secure else None, name, self._resolved
@@ -286,7 +285,7 @@ class Dialer:
         except BaseException as error:
             if wire is not None:
                 wire.abort()
-            if isinstance(error, OSError | ConnectionEndedError | ProtocolError) and not _is_our_deadline(error):
+            if isinstance(error, OSError | ConnectionEnded | ProtocolError) and not _is_our_deadline(error):
                 raise _unreachable(proxy, error) from error
             raise
         return await self._inside(wire, tls)
@@ -299,17 +298,17 @@ class Dialer:
             context.load_verify_locations(cadata=found.decode("ascii", "replace"))
         return context
 
-    async def _inside(self, outer: Wire, tls: ssl.SSLContext) -> Wire:
+    async def _inside(self, outer: ClientConnection, tls: ssl.SSLContext) -> ClientConnection:
         """TLS with the server within the tunnel."""
         assert outer.transport is not None
-        inner = Wire()
+        inner = ClientConnection()
         await secure(outer.transport, inner, tls, self._server_name, HANDSHAKE_TIMEOUT)
         return inner
 
 
 async def open_wire(
     host: str, port: int, tls: ssl.SSLContext | None, server_name: str, resolved: Callable[[float], None] | None = None
-) -> Wire:
+) -> ClientConnection:
     """A connection straight to ``host``; ``tls`` None: without TLS. ``resolved`` is told how long looking the name up took.
 
     Raises:
@@ -320,12 +319,12 @@ async def open_wire(
     return await _wire_on(made, tls, server_name)
 
 
-async def _wire_on(made: socket.socket, tls: ssl.SSLContext | None, server_name: str) -> Wire:
+async def _wire_on(made: socket.socket, tls: ssl.SSLContext | None, server_name: str) -> ClientConnection:
     _watch_over(made)
     if tls is None:
-        _, wire = await asyncio.get_running_loop().create_connection(Wire, sock=made)
+        _, wire = await asyncio.get_running_loop().create_connection(ClientConnection, sock=made)
         return wire
-    wire = Wire()
+    wire = ClientConnection()
     await secure(made, wire, tls, server_name, HANDSHAKE_TIMEOUT)
     reach(SECURED)
     return wire

@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import re
 
-from kubeloop.transport.headers import Headers
+from kubeloop.http1.errors import ProtocolError
+from kubeloop.http1.grammar import MAX_DIGITS, TOKEN, is_hexadecimal
+from kubeloop.http1.headers import Headers
 
 _VERSION = b"HTTP/1."
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
-# RFC 9110, section 5.6.2 (token), and 5.5: CR, LF and NUL within a value are "invalid and dangerous".
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_HEX = b"0123456789abcdefABCDEF"
 _EXTENDED = re.compile(rb"([0-9A-Fa-f]+)[ \t]*(?:;[^\r\n\0]*)?")
-# More digits are no length of anything; Python's int() refuses thousands of them with an error of its own.
-_MAX_DIGITS = 16
-
-
-class ProtocolError(Exception):
-    """The peer does not speak HTTP/1.1."""
 
 
 def may_begin_head(data: bytes) -> bool:
@@ -46,7 +39,7 @@ def parse_head(head: bytes) -> tuple[int, int, Headers]:
     for line in lines:
         name, colon, value = line.partition(":")
         # A name holds no blanks: folded lines, and blanks before the colon, are read differently by different programs (section 5).
-        if not colon or _TOKEN.fullmatch(name) is None:
+        if not colon or TOKEN.fullmatch(name) is None:
             raise ProtocolError("a malformed header line")
         headers.add(name, value.strip(" \t"))
     return int(status[2]), int(status[1]), headers
@@ -59,10 +52,10 @@ def chunk_size(line: bytes) -> int:
         ProtocolError: none, or one that int() would read and others not (``0x10``, ``1_0``, ``+1``).
     """
     digits = line
-    if line.translate(None, _HEX):  # not only digits; most lines are, and each event of a watch has one
+    if not is_hexadecimal(line):  # not only digits; most lines are, and each event of a watch has one
         found = _EXTENDED.fullmatch(line)
         digits = found[1] if found is not None else b""
-    if not 0 < len(digits) <= _MAX_DIGITS:
+    if not 0 < len(digits) <= MAX_DIGITS:
         raise ProtocolError("a chunk without a size")
     return int(digits, 16)
 
@@ -75,6 +68,6 @@ def content_length(text: str) -> int:
     """
     values = {value.strip(" \t") for value in text.split(",")}
     value = values.pop()
-    if values or not (value.isascii() and value.isdecimal()) or len(value) > _MAX_DIGITS:
+    if values or not (value.isascii() and value.isdecimal()) or len(value) > MAX_DIGITS:
         raise ProtocolError("an unclear Content-Length")
     return int(value)

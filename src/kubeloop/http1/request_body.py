@@ -9,19 +9,19 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 
-from kubeloop.serving.http1.wire import ConnectionEnded, Wire
-from kubeloop.serving.request import BodyMalformed, BodyTooLarge
+from kubeloop.http1.buffered_connection import BufferedConnection
+from kubeloop.http1.errors import BodyMalformed, BodyTooLarge, ConnectionEnded
+from kubeloop.http1.grammar import MAX_DIGITS, is_hexadecimal
 
 _LINE_LIMIT = 4096
 #: Bytes of framing beyond what chunks of a fair size need: many small ones with long extensions are an attack.
 _OVERHEAD = 16 * 1024
-_HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
-class Body:
+class RequestBody:
     """Read by ``read`` or ``pieces``, not by both. ``length`` None: in chunks. ``invite``: the client waits to be told to send."""
 
-    def __init__(self, wire: Wire, length: int | None, *, invite: bool) -> None:
+    def __init__(self, wire: BufferedConnection, length: int | None, *, invite: bool) -> None:
         self._wire = wire
         self._length = length
         self._chunked = length is None
@@ -158,8 +158,8 @@ def _size(line: bytes) -> int:
     digits = line.partition(b";")[0].rstrip(b" \t")
     if not digits:
         raise BodyMalformed("empty hex number for chunk length")
-    if not _HEX.issuperset(digits):
+    if not is_hexadecimal(digits):
         raise BodyMalformed("invalid byte in chunk length")
-    if len(digits) > 16:
+    if len(digits) > MAX_DIGITS:
         raise BodyMalformed("http chunk length too large")
     return int(digits, 16)

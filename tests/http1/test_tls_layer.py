@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 
+from kubeloop.http1.dial import BUFFER
 from kubeloop.transport import Transport
-from kubeloop.transport.dial import BUFFER
 from tests.faults import FaultServer, Received, Reply, loopback_certificate
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kubeloop.config.proxies import proxy_for
+from kubeloop.http1.proxies import proxy_for
 from kubeloop.meta import ConfigError
 
 P = {"HTTPS_PROXY": "http://proxy.example:3128"}

@@ -12,7 +12,7 @@ import itertools
 import socket
 from collections.abc import Callable
 
-from kubeloop.transport.observing.progress import RESOLVED, reach
+from kubeloop.http1.progress import RESOLVED, reach
 
 #: Seconds after which the next address is tried beside the ones before (RFC 8305, section 5).
 HEAD_START = 0.25

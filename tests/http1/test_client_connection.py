@@ -9,24 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.transport.head import ProtocolError, parse_head
-from kubeloop.transport.headers import Headers
-from kubeloop.transport.http1 import READ_BUFFER, WRITE_SLICE, ConnectionEndedError, Wire
+from kubeloop.http1.client_connection import READ_BUFFER, WRITE_SLICE, ClientConnection
+from kubeloop.http1.errors import ConnectionEnded, ProtocolError
+from kubeloop.http1.headers import Headers
+from kubeloop.http1.response_parser import parse_head
 from tests.pipe import Pipe
 
 CRLF = b"\r\n"
 
 
-async def begun(method: str = "GET", body: bytes | None = None) -> tuple[Wire, Pipe, asyncio.Task[tuple[int, Headers]]]:
+async def begun(method: str = "GET", body: bytes | None = None) -> tuple[ClientConnection, Pipe, asyncio.Task[tuple[int, Headers]]]:
     """A wire whose request is being sent."""
-    wire, pipe = Wire(), Pipe()
+    wire, pipe = ClientConnection(), Pipe()
     wire.connection_made(pipe)
     exchange = asyncio.create_task(wire.exchange(method, b"GET / HTTP/1.1\r\n\r\n", body))
     await asyncio.sleep(0)
     return wire, pipe, exchange
 
 
-async def answered(*pieces: bytes, method: str = "GET", then_closed: bool = False) -> tuple[int, bytes, Wire]:
+async def answered(*pieces: bytes, method: str = "GET", then_closed: bool = False) -> tuple[int, bytes, ClientConnection]:
     """Status and whole body of an answer that comes in these pieces."""
     wire, _, exchange = await begun(method)
     for piece in pieces:
@@ -175,7 +176,7 @@ async def test_what_is_unclear_is_refused_and_the_connection_ended(answer: bytes
     ],
 )
 async def test_a_connection_that_ends_too_early_is_an_error(pieces: list[bytes]) -> None:
-    with pytest.raises(ConnectionEndedError):
+    with pytest.raises(ConnectionEnded):
         await answered(*pieces, then_closed=True)
 
 
@@ -184,7 +185,7 @@ async def test_a_connection_that_is_torn_down_here_does_not_complete_a_body_with
     wire.data_received(head() + b"half")
     wire.connection_lost(None)
     assert await wire.chunk() == b"half"
-    with pytest.raises(ConnectionEndedError):
+    with pytest.raises(ConnectionEnded):
         await wire.chunk()
 
 

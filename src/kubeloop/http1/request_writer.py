@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from kubeloop.http1.grammar import FORBIDDEN_IN_VALUE, TOKEN
+
 # RFC 9110, sections 5.1, 5.5 and 5.6.2. Values may hold what is not ASCII (a user's name in Impersonate-User), sent as UTF-8 like Go does.
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_NO_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _TARGET = re.compile(r"/[!-\"$-~]*")
 # Their values say how the request is framed; only the transport knows.
 _OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "trailer", "upgrade", "te"))
@@ -19,12 +19,12 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
     Raises:
         ValueError: a method, path or header that cannot be sent. Values are not shown: they may be secret.
     """
-    if _TOKEN.fullmatch(method) is None or _TARGET.fullmatch(target) is None:
+    if TOKEN.fullmatch(method) is None or _TARGET.fullmatch(target) is None:
         asked = _shown(method, target)
         raise ValueError(f"a path begins with / and holds no line break or blank; percent-encode what is not ASCII ({asked})")
     lines = [f"{method} {prefix}{target} HTTP/1.1"]
     for place, (name, value) in enumerate(headers):
-        if _TOKEN.fullmatch(name) is None or _NO_VALUE.search(value):
+        if TOKEN.fullmatch(name) is None or FORBIDDEN_IN_VALUE.search(value):
             asked = _shown(method, target)
             raise ValueError(f"the header {name!r} holds a line break or another control character, or its name a blank ({asked})")
         if place and name.lower() in _OWN:
@@ -35,11 +35,6 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
     if length is not None:
         lines.append(f"Content-Length: {length}")
     return "\r\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape")
-
-
-def is_protocol_name(text: str) -> bool:
-    """True for what may stand in an Upgrade header: ``websocket``, ``SPDY/3.1`` (RFC 9110, section 7.8)."""
-    return all(_TOKEN.fullmatch(part) for part in text.split("/", 1))
 
 
 def _shown(method: str, target: str) -> str:

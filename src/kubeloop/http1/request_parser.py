@@ -13,14 +13,14 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
+from kubeloop.http1.grammar import FORBIDDEN_IN_VALUE, TOKEN, list_contains
+
 #: Bytes of a head at most: Go's DefaultMaxHeaderBytes and what it grants besides.
 LIMIT = (1 << 20) + 4096
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 #: Blanks within a name are noticed later than other faults, and told.
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z ]+")
 _VERSION = re.compile(r"HTTP/([0-9])\.([0-9])")
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _TARGET_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
@@ -33,7 +33,7 @@ _LONGEST_KNOWN = 64
 _FRAMING = ("transfer-encoding", "content-length", "trailer")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """No request that can be answered; ``status`` is the status line's text, ``text`` the body. The connection ends."""
 
     def __init__(self, status: str = "400 Bad Request", text: str | None = None) -> None:
@@ -50,7 +50,7 @@ TOO_LARGE = "431 Request Header Fields Too Large"
 
 
 @dataclass(slots=True)
-class Head:
+class RequestHead:
     """``path`` is decoded. ``length`` None: the body comes in chunks. ``minor``: of HTTP/1.x."""
 
     method: str
@@ -64,14 +64,14 @@ class Head:
     @property
     def expects_continue(self) -> bool:
         """Whether the client sends its body when it is told to (RFC 9110, section 10.1.1)."""
-        return _has_token(self.headers.get("Expect", ""), "100-continue")
+        return list_contains(self.headers.get("Expect", ""), "100-continue")
 
     @property
-    def expects_what_nobody_knows(self) -> bool:
+    def has_unknown_expectation(self) -> bool:
         return bool(self.headers.get("Expect")) and not self.expects_continue
 
     @property
-    def is_for_all(self) -> bool:
+    def is_asterisk_form(self) -> bool:
         """``OPTIONS *``: about the server, not about anything that it has."""
         return self.method == "OPTIONS" and self.path == "*"
 
@@ -86,7 +86,7 @@ def end_of_head(data: bytes | bytearray, start: int) -> int:
     return found
 
 
-def parse_head(raw: bytes) -> Head:
+def parse_head(raw: bytes) -> RequestHead:
     """Of all that is before the body.
 
     Raises:
@@ -96,21 +96,21 @@ def parse_head(raw: bytes) -> Head:
     method, version, path, query = _request_line(lines[0])
     headers = _fields(lines[1:-2])
     if len(headers.getall("Host", ())) > 1:
-        raise Refused
+        raise RequestRefused
     minor = int(version[1])
     length = _length(headers, minor)
     if version[0] != "1":
-        raise Refused("505 HTTP Version Not Supported: unsupported protocol version")
+        raise RequestRefused("505 HTTP Version Not Supported: unsupported protocol version")
     host = headers.get("Host")
     if host is None and minor and method != "CONNECT":
-        raise Refused("400 Bad Request: missing required Host header")
+        raise RequestRefused("400 Bad Request: missing required Host header")
     if host and _NO_HOST.search(host):
-        raise Refused("400 Bad Request: malformed Host header")
+        raise RequestRefused("400 Bad Request: malformed Host header")
     if any(" " in name for name in headers):
-        raise Refused("400 Bad Request: invalid header name")
+        raise RequestRefused("400 Bad Request: invalid header name")
     connection = ",".join(headers.getall("Connection", ()))
-    keep = not _has_token(connection, "close") if minor else _has_token(connection, "keep-alive")
-    return Head(method, path, query, headers, minor, length, keep)
+    keep = not list_contains(connection, "close") if minor else list_contains(connection, "keep-alive")
+    return RequestHead(method, path, query, headers, minor, length, keep)
 
 
 def _request_line(line: str) -> tuple[str, str, str, str]:
@@ -119,7 +119,7 @@ def _request_line(line: str) -> tuple[str, str, str, str]:
     target, two, version = rest.partition(" ")
     found = _VERSION.fullmatch(version)
     if not one or not two or found is None or not _is_token(method) or _TARGET_CONTROL.search(target):
-        raise Refused
+        raise RequestRefused
     if method == "CONNECT" and not target.startswith("/"):
         return method, found[1] + found[2], "", ""
     target, _, query = target.partition("?")
@@ -128,9 +128,9 @@ def _request_line(line: str) -> tuple[str, str, str, str]:
         target = target[scheme.end() :]
         target = "/" + target[2:].partition("/")[2] if target.startswith("//") else ""
     elif not target.startswith("/") and target != "*":
-        raise Refused
+        raise RequestRefused
     if _BAD_ESCAPE.search(target):
-        raise Refused
+        raise RequestRefused
     return method, found[1] + found[2], unquote(target) if "%" in target else target, query
 
 
@@ -140,14 +140,14 @@ def _fields(lines: list[str]) -> CIMultiDict[str]:
     for line in lines:
         if line.startswith((" ", "\t")):
             if not unfolded:
-                raise Refused
+                raise RequestRefused
             unfolded[-1] += " " + line.strip(" \t")
         else:
             unfolded.append(line)
     for line in unfolded:
         name, colon, value = line.partition(":")
-        if not colon or not _is_name(name) or _CONTROL.search(value):
-            raise Refused
+        if not colon or not _is_name(name) or FORBIDDEN_IN_VALUE.search(value):
+            raise RequestRefused
         headers.add(name, value.strip(" \t"))
     return headers
 
@@ -156,14 +156,14 @@ def _length(headers: CIMultiDict[str], minor: int) -> int | None:
     encodings: list[str] = headers.getall("Transfer-Encoding", [])
     chunked = bool(encodings) and minor > 0
     if chunked and (len(encodings) > 1 or encodings[0].lower() != "chunked"):
-        raise Refused("501 Not Implemented", "Unsupported transfer encoding")
+        raise RequestRefused("501 Not Implemented", "Unsupported transfer encoding")
     lengths = set(headers.getall("Content-Length", ()))
     if len(lengths) > 1 or not all(_DIGITS.fullmatch(length) for length in lengths):
-        raise Refused
+        raise RequestRefused
     if not chunked:
         return int(lengths.pop()) if lengths else 0
-    if any(_has_token(",".join(headers.getall("Trailer", ())), name) for name in _FRAMING):
-        raise Refused
+    if any(list_contains(",".join(headers.getall("Trailer", ())), name) for name in _FRAMING):
+        raise RequestRefused
     headers.popall("Content-Length", None)  # RFC 9112, section 6.3: chunks overrule it
     return None
 
@@ -178,8 +178,4 @@ def _is_known_name(name: str) -> bool:
 
 
 def _is_token(text: str) -> bool:
-    return text in _METHODS or _TOKEN.fullmatch(text) is not None
-
-
-def _has_token(header: str, token: str) -> bool:
-    return bool(header) and any(part.strip(" \t").lower() == token for part in header.split(","))
+    return text in _METHODS or TOKEN.fullmatch(text) is not None

@@ -1,6 +1,6 @@
-"""A transport's way to a server's handler in the same event loop: no socket, no TLS, no HTTP; bytes all the same.
+"""``InProcessSender`` hands requests to a server's handler in the same event loop, without socket, TLS and HTTP. Bodies stay bytes.
 
-A stream is pumped into a buffer of about 1 MiB, as sockets would: a reader that falls behind holds the server back, nobody else.
+A buffer of about 1 MiB lies between the two ends of a stream, as with sockets: the server waits for a slow reader, other streams do not.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
+from kubeloop.http1.errors import BodyTooLarge
+from kubeloop.http1.headers import Headers
 from kubeloop.meta.errors import TransportError
 from kubeloop.serving.answer import Answer as WholeReply
 from kubeloop.serving.answer import Hijack, Reply, SocketTakeover, StreamingResponse
 from kubeloop.serving.listener import Handler
-from kubeloop.serving.request import BodyTooLarge, Request
-from kubeloop.transport.headers import Headers
+from kubeloop.serving.request import Request
 from kubeloop.transport.round_tripper import Answer, OutgoingRequest
 
 _LOG = logging.getLogger(__name__)
@@ -28,8 +29,15 @@ _LOG = logging.getLogger(__name__)
 _ENOUGH = 1 << 20
 
 
-class DirectSender:
-    """Calls ``handler()`` for each request, as ``user`` of ``groups``. ``end_streams`` and ``close`` leave no task behind."""
+class InProcessSender:
+    """Sends the requests of a ``Transport`` to a server in this process, as ``user`` of ``groups``.
+
+    ``handler`` returns the server's handler; it is called for each request, so that a server may restart. ``end_streams`` and ``close`` end
+    all tasks of the sender::
+
+        sender = InProcessSender(lambda: api.handler, "kubeloop-admin", ("system:masters",))
+        transport = Transport(config, sender=sender)
+    """
 
     def __init__(self, handler: Callable[[], Handler], user: str, groups: Iterable[str]) -> None:
         self._handler = handler
@@ -65,7 +73,7 @@ class DirectSender:
         if isinstance(reply, Hijack | SocketTakeover):
             await _let_go(reply)
             raise TransportError(
-                f"a server in this process has no connection that could change its protocol; use LocalCluster ({request.asked})"
+                f"a server in this process has no connection that could change its protocol; use a server with sockets ({request.asked})"
             )
         return _Whole(reply, request)
 
@@ -84,7 +92,7 @@ class DirectSender:
     async def _answered(self, request: Request) -> Reply:
         try:
             return await self._handler()(request)
-        except Exception:  # noqa: BLE001 - as over a connection: a defect of the handler, its client gets an answer, the log gets the traceback
+        except Exception:  # noqa: BLE001 - as over a connection, a fault of the handler is answered with 500 and logged
             _LOG.exception("%s %s failed", request.method, request.path)
             return WholeReply(500, body=b"500 Internal Server Error", content_type="text/plain; charset=utf-8")
 

@@ -12,9 +12,11 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator
 
-from kubeloop.transport.head import ProtocolError, chunk_size, content_length, may_begin_head, parse_head
-from kubeloop.transport.headers import Headers
-from kubeloop.transport.observing.progress import ANSWERED, SENT, reach
+from kubeloop.http1.errors import ConnectionEnded, PeerSilentError, ProtocolError
+from kubeloop.http1.grammar import list_contains
+from kubeloop.http1.headers import Headers
+from kubeloop.http1.progress import ANSWERED, SENT, reach
+from kubeloop.http1.response_parser import chunk_size, content_length, may_begin_head, parse_head
 
 # A frame of a watch is some kilobytes: with a small buffer the socket would be paused and resumed all the time.
 READ_BUFFER = 1 << 20
@@ -23,14 +25,6 @@ WRITE_SLICE = 1 << 18
 # For everything around one body: interim heads, the head, trailers. Go's client allows 10 MiB, most servers send 1 KiB.
 _MAX_HEAD = 1 << 18
 _MAX_CHUNK_LINE = 1 << 12
-
-
-class ConnectionEndedError(Exception):
-    """The peer closed the connection before the answer was complete."""
-
-
-class PeerSilentError(Exception):
-    """The peer is there, but sent nothing for as long as was waited."""
 
 
 class _State(enum.Enum):
@@ -44,7 +38,7 @@ class _State(enum.Enum):
     UNTIL_CLOSE = enum.auto()
 
 
-class Wire(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """One connection. ``exchange`` sends a request and waits for the head; ``chunk`` gives the body until it is empty.
 
     Guarantees
@@ -115,7 +109,7 @@ class Wire(asyncio.Protocol):
         the peer may answer 101 (RFC 9110, section 7.8).
 
         Raises:
-            ConnectionEndedError, ProtocolError, OSError: no answer on this connection.
+            ConnectionEnded, ProtocolError, OSError: no answer on this connection.
         """
         if self._failure is not None:
             raise self._failure
@@ -158,7 +152,7 @@ class Wire(asyncio.Protocol):
         """Send more; returns when the peer may be sent still more.
 
         Raises:
-            ConnectionEndedError, ProtocolError, OSError: the connection has ended.
+            ConnectionEnded, ProtocolError, OSError: the connection has ended.
         """
         if self._failure is not None:
             raise self._failure
@@ -175,7 +169,7 @@ class Wire(asyncio.Protocol):
         """What has come since the last call, or the next piece; empty at the end of the body.
 
         Raises:
-            ConnectionEndedError, ProtocolError, OSError: the body is not complete and will not be.
+            ConnectionEnded, ProtocolError, OSError: the body is not complete and will not be.
         """
         while not self._parts:
             if self._complete:
@@ -239,7 +233,7 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._failure is None:
-            self._failure = exc or ConnectionEndedError("connection ended")
+            self._failure = exc or ConnectionEnded("connection ended")
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -251,7 +245,7 @@ class Wire(asyncio.Protocol):
         if self._state is _State.UNTIL_CLOSE and self._said_goodbye():
             self._finish()
         if self._failure is None:
-            self._failure = ConnectionEndedError("connection ended")
+            self._failure = ConnectionEnded("connection ended")
         self._wake()
         return False  # and the transport closes itself
 
@@ -383,8 +377,7 @@ class Wire(asyncio.Protocol):
         if status < 200:
             return  # an interim answer (RFC 9110, section 15.2): the real one follows
         self._status, self._headers, self._head_ready = status, headers, True
-        options = [option.strip().lower() for option in headers.get("Connection", "").split(",")]
-        self._keep = self._keep and minor == 1 and "close" not in options
+        self._keep = self._keep and minor == 1 and not list_contains(headers.get("Connection", ""), "close")
         coding = headers.get("Transfer-Encoding", "").strip().lower()
         length = headers.get("Content-Length")
         if self._method == "HEAD" or status in (204, 304) or (self._method == "CONNECT" and status < 300):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeloop.http1.request_writer import request_head
 from kubeloop.transport import Transport
-from kubeloop.transport.request_head import request_head
 from tests.faults import FaultServer, Reply
 
 HOST = ("Host", "h")

@@ -1,0 +1,71 @@
+"""Command-line flags declared once, as fields of a dataclass.
+
+    @dataclass(frozen=True, slots=True)
+    class LogFlags:
+        log_file: Path | None = flag(type=click.Path(path_type=Path), help="File to write to. Default: standard error.")
+        verbose: bool = flag(False, help="Log more.")
+
+    @click.command()
+    @with_flags(log=LogFlags)
+    def run(log: LogFlags) -> None: ...
+
+The command gets ``--log-file`` and ``--verbose``, and their values as one object.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+_OPTION = "click option"
+
+
+def flag(default: Any = None, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002 - click's name
+    """Declare a field of a dataclass as a flag.
+
+    Args:
+        default: The value without the flag. ``False`` makes a flag without a value, ``()`` one that may be repeated.
+        names: Further names, and for a first name that differs from the field's that one too, with dashes.
+        help: Text of ``--help``.
+        settings: Further settings of ``click.option``: ``type``, ``metavar``, ``show_default``, ``hidden``.
+
+    Returns:
+        A field for a class that is passed to ``with_flags``.
+    """
+    if default is False and "type" not in settings:
+        settings["is_flag"] = True
+    if default == () and default is not None:
+        settings["multiple"] = True
+    else:
+        settings["default"] = default
+    return dataclasses.field(default=default, metadata={_OPTION: (names, {"help": help, **settings})})
+
+
+def with_flags(**groups: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the flags of each group to a click command, which gets one argument for each group.
+
+    Args:
+        groups: Name of the command's argument, and the dataclass whose fields are flags.
+    """
+    fields = {name: dataclasses.fields(group) for name, group in groups.items()}
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def run(*positional: Any, **values: Any) -> Any:
+            filled = {name: group(**{one.name: values.pop(one.name) for one in fields[name]}) for name, group in groups.items()}
+            return command(*positional, **filled, **values)
+
+        for one in reversed([one for group in fields.values() for one in group]):
+            names, settings = one.metadata[_OPTION]
+            run = click.option(*(names or (f"--{one.name.replace('_', '-')}",)), one.name, **settings)(run)
+        return run
+
+    return decorate
