@@ -16,8 +16,8 @@ from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.blocking import (
     BlockingContext,
     BlockingIterator,
-    Changed,
     Client,
+    CreateOrUpdateResult,
     ListCall,
     LocalCluster,
     NotFound,
@@ -87,10 +87,10 @@ def test_functions_that_change_objects_are_plain_ones(blocking: Client) -> None:
         found.data["n"] = "1"
 
     changed = blocking.create_or_update(config_map("a"), mutate)
-    assert isinstance(changed, Changed)
-    assert (changed.did, changed.object.data) == ("created", {"n": "1"})
+    assert isinstance(changed, CreateOrUpdateResult)
+    assert (changed.operation, changed.object.data) == ("created", {"n": "1"})
     with pytest.raises(RuntimeError, match="would wait for itself for ever: predicates, mutate and progress functions run there"):
-        blocking.change(ConfigMap, "a", lambda _: blocking.get(ConfigMap, "a"))
+        blocking.update_with_retry(ConfigMap, "a", lambda _: blocking.get(ConfigMap, "a"))
 
 
 def test_what_is_retried_runs_in_the_thread_that_waits_and_may_call(blocking: Client) -> None:

@@ -44,7 +44,7 @@ async def watch_on(client: Client) -> None:
 
 
 async def follow_logs(client: Client) -> None:
-    async with client.logs("nobody", follow=True) as lines:
+    async with client.pods.logs("nobody", follow=True) as lines:
         async for _ in lines:
             pass
 
@@ -55,7 +55,7 @@ async def roll_out(client: Client) -> None:
 
 
 async def forward(client: Client) -> None:
-    async with client.port_forward("nobody", ":80"):
+    async with client.pods.port_forward("nobody", ":80"):
         pass
 
 
@@ -75,9 +75,9 @@ VERBS: list[Ask] = [
     follow_logs,
     roll_out,
     forward,
-    lambda c: c.exec("nobody", ["ls"]),
+    lambda c: c.pods.exec("nobody", ["ls"]),
     lambda c: c.patch(ConfigMap, NAME, {"data": {"b": "1"}}),
-    lambda c: c.change(ConfigMap, NAME, lambda found: found.data.update(c="1")),
+    lambda c: c.update_with_retry(ConfigMap, NAME, lambda found: found.data.update(c="1")),
     lambda c: c.apply(ConfigMap(metadata=ObjectMeta(name="applied"), data={"a": "1"}), field_manager="tests", force=True),
     lambda c: c.create_or_update(ConfigMap(metadata=ObjectMeta(name="other")), lambda found: found.data.update(c="1")),
     lambda c: c.wait_for(ConfigMap, NAME, lambda _: False, timeout=60),

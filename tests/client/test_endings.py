@@ -49,13 +49,13 @@ async def watch_relisting(client: Client) -> None:
 
 
 async def follow_log(client: Client) -> None:
-    async with client.logs("p", follow=True) as lines:
+    async with client.pods.logs("p", follow=True) as lines:
         async for _ in lines:
             pass
 
 
 async def follow_logs(client: Client) -> None:
-    async with client.merged_logs("p", follow=True) as lines:
+    async with client.pods.merged_logs("p", follow=True) as lines:
         async for _ in lines:
             pass
 

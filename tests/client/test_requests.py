@@ -178,7 +178,7 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
             name="delete a collection",
         ),
         case(
-            lambda c: c.evict("mip", namespace="mops", grace_period_seconds=3),
+            lambda c: c.pods.evict("mip", namespace="mops", grace_period_seconds=3),
             "POST",
             "/api/v1/namespaces/mops/pods/mip/eviction",
             {
@@ -210,9 +210,9 @@ async def test_a_token_request_is_sent_as_its_kind() -> None:
     answer = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "status": {"token": "a.b.c"}}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s", "uid": "u"}}
     async with FaultServer(Reply(body=answer), Reply(body=answer)) as server, Client(Transport(server.config())) as client:
-        token = await client.create_token("s", namespace="mops", audiences=["shop"], expiration_seconds=600)
+        token = await client.service_accounts.create_token("s", namespace="mops", audiences=["shop"], expiration_seconds=600)
         assert token.status.token == "a.b.c"
-        await client.create_token("s", namespace="mops", bound_to=msgspec.convert(account, ServiceAccount))
+        await client.service_accounts.create_token("s", namespace="mops", bound_to=msgspec.convert(account, ServiceAccount))
     assert server.received[0].target == "/api/v1/namespaces/mops/serviceaccounts/s/token"
     sent = [json.loads(one.body)["spec"] for one in server.received]
     assert sent[0] == {"audiences": ["shop"], "expirationSeconds": 600}

@@ -20,7 +20,6 @@ from kubeloop.meta import (
     PartialObject,
     RequestEntityTooLarge,
     Resource,
-    Status,
     UnknownKind,
     Unstructured,
     custom_resource,
@@ -184,8 +183,9 @@ async def test_an_object_too_large_is_refused_with_its_cause(client: Client, nam
 async def test_deleting_by_name(client: Client, namespace: str) -> None:
     await client.create(config_map("a"))
     answer = await client.delete(ConfigMap, "a")
-    assert isinstance(answer, Status)
-    assert answer.status == "Success"
+    assert (answer.gone, answer.object) == (True, None)
+    assert answer.status is not None
+    assert answer.status.status == "Success"
     with pytest.raises(NotFound):
         await client.delete(ConfigMap, "a")
 
@@ -211,8 +211,9 @@ async def test_an_object_with_a_finalizer_stays_until_it_is_taken_off(client: Cl
     held.metadata.finalizers = ["example.com/hold"]
     await client.create(held)
     going = await client.delete(ConfigMap, "a")
-    assert isinstance(going, ConfigMap)
-    assert going.metadata.deletion_timestamp is not None
+    assert not going.gone
+    assert going.object is not None
+    assert going.object.metadata.deletion_timestamp is not None
     await client.patch(ConfigMap, "a", {"metadata": {"finalizers": None}})
     with pytest.raises(NotFound):
         await client.get(ConfigMap, "a")
@@ -223,7 +224,7 @@ async def test_deleting_a_collection_by_label(client: Client, namespace: str) ->
         await client.create(config_map(name))
     await client.create(ConfigMap(metadata=ObjectMeta(name="other", labels={"app": "db"})))
     deleted = await client.delete_collection(ConfigMap, label_selector={"app": "web"})
-    assert isinstance(deleted, (ObjectList, Status))
+    assert isinstance(deleted, ObjectList)
     assert [one.metadata.name async for one in client.list(ConfigMap, namespace=namespace, label_selector="app")] == ["other"]
 
 
@@ -239,20 +240,20 @@ async def test_a_pod_is_bound_once(client: Client, namespace: str) -> None:
     gated.spec.scheduler_name = "nobody"
     created = await client.create(gated)
     with pytest.raises(Conflict):
-        await client.bind("web-0", "node-1", uid="another")
-    await client.bind("web-0", "node-1", uid=created.metadata.uid)
+        await client.pods.bind("web-0", "node-1", uid="another")
+    await client.pods.bind("web-0", "node-1", uid=created.metadata.uid)
     bound = await client.get(Pod, "web-0")
     assert bound.spec is not None
     assert bound.spec.node_name == "node-1"
     with pytest.raises(Conflict, match="is already assigned to node"):
-        await client.bind("web-0", "node-2")
+        await client.pods.bind("web-0", "node-2")
 
 
 async def test_a_pod_is_evicted(client: Client, namespace: str) -> None:
     gated = pod("web-0")
     gated.spec.scheduler_name = "nobody"
     await client.create(gated)
-    await client.evict("web-0", grace_period_seconds=0)
+    await client.pods.evict("web-0", grace_period_seconds=0)
     with pytest.raises(NotFound):
         await client.get(Pod, "web-0")
 

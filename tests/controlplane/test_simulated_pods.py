@@ -295,7 +295,7 @@ async def test_a_pod_is_resized_in_place(cluster: FakeTimeCluster) -> None:
 
 
 async def read_log(cluster: FakeTimeCluster, **options: Any) -> list[str]:
-    async with cluster.client.logs("p", **options) as lines:
+    async with cluster.client.pods.logs("p", **options) as lines:
         return [line async for line in lines]
 
 

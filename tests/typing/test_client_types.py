@@ -12,8 +12,9 @@ from kubeloop.api.autoscaling.v1 import Scale
 from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.client import (
     ALL_NAMESPACES,
-    Changed,
     Client,
+    CreateOrUpdateResult,
+    DeleteResult,
     Event,
     ListCall,
     ListOptions,
@@ -75,9 +76,9 @@ async def test_watches_know_their_events(client: Client, namespace: str) -> None
 async def test_what_deletion_gives_is_either_the_object_or_a_status(client: Client, namespace: str) -> None:
     created = await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
     await client.create(ConfigMap(metadata=ObjectMeta(name="b")))
-    assert_type(await client.delete(created), ConfigMap | Status)
-    assert_type(await client.delete(ConfigMap, "b"), ConfigMap | Status)
-    assert_type(await client.delete_collection(ConfigMap), ObjectList[ConfigMap] | Status)
+    assert_type(await client.delete(created), DeleteResult[ConfigMap])
+    assert_type(await client.delete(ConfigMap, "b"), DeleteResult[ConfigMap])
+    assert_type(await client.delete_collection(ConfigMap), ObjectList[ConfigMap])
 
 
 async def test_waiting_gives_the_object(client: Client, namespace: str) -> None:
@@ -101,11 +102,11 @@ async def test_changes_say_what_they_did(client: Client, namespace: str) -> None
     def wanted(found: ConfigMap) -> None:
         assert_type(found, ConfigMap).data["x"] = "1"
 
-    changed = assert_type(await client.create_or_update(ConfigMap(metadata=ObjectMeta(name="a")), wanted), Changed[ConfigMap])
+    changed = assert_type(await client.create_or_update(ConfigMap(metadata=ObjectMeta(name="a")), wanted), CreateOrUpdateResult[ConfigMap])
     assert_type(changed.object, ConfigMap)
     obj, _ = await client.create_or_patch(ConfigMap(metadata=ObjectMeta(name="a")), wanted)
     assert_type(obj, ConfigMap)
-    assert_type(await client.change(ConfigMap, "a", wanted), ConfigMap)
+    assert_type(await client.update_with_retry(ConfigMap, "a", wanted), ConfigMap)
 
 
 async def test_views_are_clients(client: Client, namespace: str) -> None:

@@ -36,7 +36,8 @@ from kubeloop.client.streams.merged_logs import LogLine
 from kubeloop.client.streams.methods import Target
 from kubeloop.client.streams.ports import PortSpec
 from kubeloop.client.streams.session import ExecResult, Output
-from kubeloop.client.verbs.changing import Changed
+from kubeloop.client.verbs.changing import CreateOrUpdateResult, OperationResult
+from kubeloop.client.verbs.deleting import DeleteResult
 from kubeloop.client.verbs.patching import Patch, PatchType
 from kubeloop.client.waits.conditions import Want
 from kubeloop.client.watches import Event
@@ -93,7 +94,7 @@ __all__ = [
     "ApiError",
     "BlockingContext",
     "BlockingIterator",
-    "Changed",
+    "Certificates",
     "Client",
     "CommandFailed",
     "ConfigError",
@@ -101,11 +102,13 @@ __all__ = [
     "CopyError",
     "CopyProgress",
     "CopyResult",
+    "CreateOrUpdateResult",
     "DEFAULT_BACKOFF",
     "DEFAULT_RETRY",
     "DeadlineError",
     "DecodeError",
     "DeleteOptions",
+    "DeleteResult",
     "Event",
     "ExecResult",
     "ExecSession",
@@ -136,9 +139,11 @@ __all__ = [
     "ObjectMeta",
     "ObjectStore",
     "OpenApiDocuments",
+    "OperationResult",
     "Output",
     "OutputTooLarge",
     "PartialObject",
+    "Pods",
     "PortForward",
     "Propagation",
     "ProxyCall",
@@ -146,6 +151,7 @@ __all__ = [
     "Resource",
     "ResourceMapping",
     "Retries",
+    "ServiceAccounts",
     "Stream",
     "StreamError",
     "StreamReader",
@@ -178,6 +184,10 @@ def retry_on_error(
     attempt: Callable[[], T], retriable: Callable[[Exception], bool], *, retries: Retries = ..., clock: Clock | None = None
 ) -> T: ...
 
+class Certificates:
+    def approve(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest: ...
+    def deny(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest: ...
+
 class Client:
     clock: Clock
     mapper: Mapper
@@ -196,58 +206,16 @@ class Client:
         subresource: str | None = None,
         options: WriteOptions | None = None,
     ) -> R: ...
-    def approve(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest: ...
-    def attach(
-        self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
-    ) -> BlockingContext[ExecSession]: ...
-    def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "") -> None: ...
-    def change(
-        self,
-        kind: type[R],
-        name: str,
-        mutate: Callable[[R], object],
-        *,
-        namespace: str | None = None,
-        subresource: str | None = None,
-        retries: Retries = ...,
-        options: WriteOptions | None = None,
-    ) -> R: ...
+    @property
+    def certificates(self) -> Certificates: ...
     def close(self) -> None: ...
     @property
     def cluster(self) -> str: ...
-    def copy_from(
-        self,
-        target: Target,
-        source: str,
-        destination: str | PathLike[str],
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        progress: Callable[[CopyProgress], object] | None = None,
-    ) -> CopyResult: ...
-    def copy_to(
-        self,
-        target: Target,
-        source: str | PathLike[str],
-        destination: str,
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        preserve: bool = True,
-        progress: Callable[[CopyProgress], object] | None = None,
-    ) -> CopyResult: ...
     def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R: ...
-    def create_or_patch(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> Changed[R]: ...
-    def create_or_update(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> Changed[R]: ...
-    def create_token(
-        self,
-        service_account: str,
-        *,
-        namespace: str | None = None,
-        audiences: Sequence[str] = ...,
-        expiration_seconds: int | None = None,
-        bound_to: Resource | None = None,
-    ) -> TokenRequest: ...
+    def create_or_patch(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> CreateOrUpdateResult[R]: ...
+    def create_or_update(
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None
+    ) -> CreateOrUpdateResult[R]: ...
     @overload
     def delete(
         self,
@@ -258,7 +226,7 @@ class Client:
         propagation_policy: Propagation | None = ...,
         grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
-    ) -> R | Status: ...
+    ) -> DeleteResult[R]: ...
     @overload
     def delete(
         self,
@@ -267,7 +235,7 @@ class Client:
         propagation_policy: Propagation | None = ...,
         grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
-    ) -> R | Status: ...
+    ) -> DeleteResult[R]: ...
     def delete_collection(
         self,
         kind: type[R],
@@ -279,32 +247,7 @@ class Client:
         grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
         selection: ListOptions | None = None,
-    ) -> ObjectList[R] | Status: ...
-    def deny(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest: ...
-    def evict(
-        self, pod: str, *, namespace: str | None = None, grace_period_seconds: int | None = None, options: DeleteOptions | None = None
-    ) -> None: ...
-    def exec(
-        self,
-        target: Target,
-        command: Sequence[str],
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        stdin: bytes | str | None = None,
-        max_output: int = 16777216,
-        timeout: float | None = None,
-    ) -> ExecResult: ...
-    def exec_stream(
-        self,
-        target: Target,
-        command: Sequence[str],
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        stdin: bool = False,
-        tty: bool = False,
-    ) -> BlockingContext[ExecSession]: ...
+    ) -> ObjectList[R]: ...
     @classmethod
     def from_config(
         cls,
@@ -366,50 +309,7 @@ class Client:
         resource_version_match: Match | None = None,
     ) -> ListCall[PartialObject]: ...
     def list_page(self, kind: type[R], options: ListOptions, *, namespace: str | None = None) -> ObjectList[R]: ...
-    def logs(
-        self,
-        target: Target,
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        follow: bool = False,
-        previous: bool = False,
-        since: Since | None = None,
-        tail: int | None = None,
-        limit_bytes: int | None = None,
-        timestamps: bool = False,
-        resume: bool = True,
-    ) -> str: ...
-    def logs_stream(
-        self,
-        target: Target,
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        follow: bool = False,
-        previous: bool = False,
-        since: Since | None = None,
-        tail: int | None = None,
-        limit_bytes: int | None = None,
-        timestamps: bool = False,
-        resume: bool = True,
-    ) -> LogCall: ...
     def mapping(self, kind: type[Resource]) -> ResourceMapping: ...
-    def merged_logs(
-        self,
-        *targets: Target,
-        label_selector: Labels | None = None,
-        namespace: str | None = None,
-        container: str | None = None,
-        all_containers: bool = False,
-        max_sources: int = 5,
-        ignore_errors: bool = False,
-        follow: bool = False,
-        previous: bool = False,
-        since: Since | None = None,
-        tail: int | None = None,
-        timestamps: bool = False,
-    ) -> MergedLogs: ...
     def on_write(self, listener: Listener) -> Callable[[], None]: ...
     @overload
     def patch(
@@ -442,38 +342,11 @@ class Client:
     def patch_metadata(
         self, kind: type[Resource], target: PartialObject, *, optimistic_lock: bool | None = ..., options: WriteOptions | None = ...
     ) -> PartialObject: ...
-    def port_forward(
-        self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1"
-    ) -> BlockingContext[PortForward]: ...
-    def proxy(
-        self,
-        target: Target,
-        path: str = "/",
-        *,
-        method: str = "GET",
-        port: int | str | None = None,
-        https: bool = False,
-        query: Query | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/octet-stream",
-        headers: Mapping[str, str] | None = None,
-        namespace: str | None = None,
-    ) -> Response: ...
-    def proxy_stream(
-        self,
-        target: Target,
-        path: str = "/",
-        *,
-        method: str = "GET",
-        port: int | str | None = None,
-        https: bool = False,
-        query: Query | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/octet-stream",
-        headers: Mapping[str, str] | None = None,
-        namespace: str | None = None,
-    ) -> ProxyCall: ...
+    @property
+    def pods(self) -> Pods: ...
     def rollout_status(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None) -> BlockingIterator[str]: ...
+    @property
+    def service_accounts(self) -> ServiceAccounts: ...
     def set_scale(
         self,
         kind: type[Resource],
@@ -497,6 +370,17 @@ class Client:
     ) -> Event[R]: ...
     def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R: ...
     def update_status(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R: ...
+    def update_with_retry(
+        self,
+        kind: type[R],
+        name: str,
+        mutate: Callable[[R], object],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        retries: Retries = ...,
+        options: WriteOptions | None = None,
+    ) -> R: ...
     def upgrade_ownership(
         self, kind: type[R], name: str, *, updaters: Collection[str], field_manager: str, namespace: str | None = None
     ) -> R: ...
@@ -755,6 +639,131 @@ class OpenApiDocuments:
     def keep_on_disk(self, folder: Path | None = None) -> None: ...
     def schema(self, gvk: GroupVersionKind) -> JSONObject: ...
 
+class Pods:
+    def attach(
+        self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
+    ) -> BlockingContext[ExecSession]: ...
+    def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "") -> None: ...
+    def copy_from(
+        self,
+        target: Target,
+        source: str,
+        destination: str | PathLike[str],
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> CopyResult: ...
+    def copy_to(
+        self,
+        target: Target,
+        source: str | PathLike[str],
+        destination: str,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        preserve: bool = True,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> CopyResult: ...
+    def evict(
+        self, pod: str, *, namespace: str | None = None, grace_period_seconds: int | None = None, options: DeleteOptions | None = None
+    ) -> None: ...
+    def exec(
+        self,
+        target: Target,
+        command: Sequence[str],
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        stdin: bytes | str | None = None,
+        max_output: int = 16777216,
+        timeout: float | None = None,
+    ) -> ExecResult: ...
+    def exec_stream(
+        self,
+        target: Target,
+        command: Sequence[str],
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> BlockingContext[ExecSession]: ...
+    def logs(
+        self,
+        target: Target,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        since: Since | None = None,
+        tail: int | None = None,
+        limit_bytes: int | None = None,
+        timestamps: bool = False,
+        resume: bool = True,
+    ) -> str: ...
+    def logs_stream(
+        self,
+        target: Target,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        since: Since | None = None,
+        tail: int | None = None,
+        limit_bytes: int | None = None,
+        timestamps: bool = False,
+        resume: bool = True,
+    ) -> LogCall: ...
+    def merged_logs(
+        self,
+        *targets: Target,
+        label_selector: Labels | None = None,
+        namespace: str | None = None,
+        container: str | None = None,
+        all_containers: bool = False,
+        max_sources: int = 5,
+        ignore_errors: bool = False,
+        follow: bool = False,
+        previous: bool = False,
+        since: Since | None = None,
+        tail: int | None = None,
+        timestamps: bool = False,
+    ) -> MergedLogs: ...
+    def port_forward(
+        self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1"
+    ) -> BlockingContext[PortForward]: ...
+    def proxy(
+        self,
+        target: Target,
+        path: str = "/",
+        *,
+        method: str = "GET",
+        port: int | str | None = None,
+        https: bool = False,
+        query: Query | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/octet-stream",
+        headers: Mapping[str, str] | None = None,
+        namespace: str | None = None,
+    ) -> Response: ...
+    def proxy_stream(
+        self,
+        target: Target,
+        path: str = "/",
+        *,
+        method: str = "GET",
+        port: int | str | None = None,
+        https: bool = False,
+        query: Query | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/octet-stream",
+        headers: Mapping[str, str] | None = None,
+        namespace: str | None = None,
+    ) -> ProxyCall: ...
+
 class PortForward:
     last_error: KubeloopError | None
     ports: tuple[ForwardedPort, ...]
@@ -785,6 +794,17 @@ class Registration(Generic[R]):
     def wait_drained(self, timeout: float = 120.0) -> None: ...
     def wait_removed(self, timeout: float | None = None) -> None: ...
     def wait_synced(self, timeout: float = 120.0) -> None: ...
+
+class ServiceAccounts:
+    def create_token(
+        self,
+        service_account: str,
+        *,
+        namespace: str | None = None,
+        audiences: Sequence[str] = ...,
+        expiration_seconds: int | None = None,
+        bound_to: Resource | None = None,
+    ) -> TokenRequest: ...
 
 class Stream:
     headers: Mapping[str, str]

@@ -9,7 +9,8 @@ from kubeloop.client.options import DeleteOptions, ListOptions, Propagation, Wat
 from kubeloop.client.ownership.extract import extract
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.subresource import Subresource
-from kubeloop.client.verbs.changing import Changed
+from kubeloop.client.verbs.changing import CreateOrUpdateResult, OperationResult
+from kubeloop.client.verbs.deleting import DeleteResult
 from kubeloop.client.watches import Event, Watch
 from kubeloop.client.write_hooks import Write
 
@@ -17,9 +18,10 @@ __all__ = [
     "ALL_NAMESPACES",
     "DEFAULT_BACKOFF",
     "DEFAULT_RETRY",
-    "Changed",
     "Client",
+    "CreateOrUpdateResult",
     "DeleteOptions",
+    "DeleteResult",
     "Event",
     "Fields",
     "Labels",
@@ -27,6 +29,7 @@ __all__ = [
     "ListOptions",
     "Mapper",
     "ObjectList",
+    "OperationResult",
     "Propagation",
     "ResourceMapping",
     "Retries",

@@ -13,12 +13,12 @@ from typing import Self
 from kubeloop.client.mapper import Mapper
 from kubeloop.client.mapping import namespace_fault
 from kubeloop.client.options import Validation, WriteOptions
-from kubeloop.client.streams.methods import PodStreams
+from kubeloop.client.streams.methods import Pods
 from kubeloop.client.verbs.applying import Applying
 from kubeloop.client.verbs.changing import Changing
 from kubeloop.client.verbs.deleting import Deleting
 from kubeloop.client.verbs.patching import Patching
-from kubeloop.client.verbs.subresources import Subresources
+from kubeloop.client.verbs.subresources import Certificates, ServiceAccounts, Subresources
 from kubeloop.client.verbs.waiting import Waiting
 from kubeloop.client.write_hooks import Listener, WriteListeners
 from kubeloop.config import Overrides, PluginPolicy, load_config
@@ -26,7 +26,7 @@ from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport
 
 
-class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodStreams):
+class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
     """The API of one cluster as one user. For one event loop; use it as ``async with``, or call ``close``.
 
     Namespaces
@@ -75,6 +75,21 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodS
     def cluster(self) -> str:
         """The cluster's name, as in ``ObjectKey.cluster``."""
         return self.transport.cluster
+
+    @property
+    def pods(self) -> Pods:
+        """What concerns pods only: logs, commands, ports, files, eviction (docs/streams.md)."""
+        return Pods(self)
+
+    @property
+    def certificates(self) -> Certificates:
+        """Approval of CertificateSigningRequests."""
+        return Certificates(self)
+
+    @property
+    def service_accounts(self) -> ServiceAccounts:
+        """Tokens of service accounts."""
+        return ServiceAccounts(self)
 
     def in_namespace(self, namespace: str) -> Self:
         """A client of one namespace: lists and watches are of it too, and another one is refused before anything is sent.

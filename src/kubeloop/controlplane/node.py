@@ -265,7 +265,7 @@ class SimulatedNodes(
         )
         await self.client.update_status(node)
         # Admission taints a new node until it is ready. The node lifecycle controller removes that, too, where it runs.
-        await self.client.change(Node, name, _remove_not_ready)
+        await self.client.update_with_retry(Node, name, _remove_not_ready)
 
 
 _NOT_READY = "node.kubernetes.io/not-ready"

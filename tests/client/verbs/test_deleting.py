@@ -6,7 +6,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Container, Pod, PodSpec
 from kubeloop.client import Client, DeleteOptions, ListOptions, ObjectList
-from kubeloop.meta import Conflict, NotFound, ObjectMeta, Status
+from kubeloop.meta import Conflict, NotFound, ObjectMeta
 
 pytestmark = pytest.mark.server
 
@@ -38,20 +38,20 @@ async def test_propagation_is_a_finalizer_for_the_garbage_collector(
     held = config_map("a")
     held.metadata.finalizers = ["example.com/hold"]
     await client.create(held)
-    going = await client.delete(ConfigMap, "a", propagation=propagation)  # type: ignore[call-overload]  # a text of the table
-    assert set(finalizers) <= set(going.metadata.finalizers)
+    going = await client.delete(ConfigMap, "a", propagation_policy=propagation)  # type: ignore[call-overload]  # a text of the table
+    assert not going.gone
+    assert set(finalizers) <= set(going.object.metadata.finalizers)
     await client.patch(ConfigMap, "a", {"metadata": {"finalizers": None}})
 
 
 async def test_a_grace_period_is_the_pods_until_it_is_shortened(client: Client, namespace: str) -> None:
     await client.create(Pod(metadata=ObjectMeta(name="p"), spec=PodSpec(node_name="n1", containers=[Container(name="c", image="i")])))
     going = await client.delete(Pod, "p", grace_period_seconds=30)
-    assert isinstance(going, Pod)
-    assert going.metadata.deletion_grace_period_seconds == 30
+    assert (going.object.metadata.deletion_grace_period_seconds, going.gone) == (30, False)  # type: ignore[union-attr]  # it is there
     going = await client.delete(Pod, "p", grace_period_seconds=5)
-    assert isinstance(going, Pod)
-    assert going.metadata.deletion_grace_period_seconds == 5
-    await client.delete(Pod, "p", grace_period_seconds=0)
+    assert (going.object.metadata.deletion_grace_period_seconds, going.gone) == (5, False)  # type: ignore[union-attr]  # it is there
+    assert not (await client.delete(Pod, "p", grace_period_seconds=0, options=DeleteOptions(dry_run=True))).gone
+    assert (await client.delete(Pod, "p", grace_period_seconds=0)).gone
     with pytest.raises(NotFound):
         await client.get(Pod, "p")
 
@@ -98,7 +98,7 @@ class TestCollections:
 
     async def test_finalizers_hold_their_objects(self, client: Client, namespace: str) -> None:
         await client.patch(ConfigMap, "a", {"metadata": {"finalizers": ["example.com/hold"]}})
-        assert isinstance(await client.delete_collection(ConfigMap, label_selector="app=web", grace_period_seconds=0), (ObjectList, Status))
+        assert isinstance(await client.delete_collection(ConfigMap, label_selector="app=web", grace_period_seconds=0), ObjectList)
         assert names(await client.list(ConfigMap, namespace=namespace, label_selector="app=web")) == ["a"]
         await client.patch(ConfigMap, "a", {"metadata": {"finalizers": None}})
 

@@ -6,7 +6,8 @@ Source: controller-runtime pkg/controller/controllerutil (CreateOrUpdate, Create
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from enum import StrEnum
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -67,24 +68,34 @@ class Writing(Verbs):
         return await self._stored("update", decode(type(obj), answer.body), options)
 
 
-OperationResult: TypeAlias = Literal["created", "updated", "updated status", "updated both", "unchanged"]
+class OperationResult(StrEnum):
+    """What ``create_or_update`` or ``create_or_patch`` did, in controller-runtime's words."""
+
+    UNCHANGED = "unchanged"
+    CREATED = "created"
+    #: The object was updated, or patched; its status was not.
+    UPDATED = "updated"
+    #: The object and its status were patched.
+    UPDATED_STATUS = "updatedStatus"
+    #: Its status alone was patched.
+    UPDATED_STATUS_ONLY = "updatedStatusOnly"
 
 
-class Changed(NamedTuple, Generic[R]):
-    """The object as it is now, and what was done for it."""
+class CreateOrUpdateResult(NamedTuple, Generic[R]):
+    """The object as it is now, and what was done: ``obj, operation = await client.create_or_update(...)``."""
 
     object: R
-    did: OperationResult
+    operation: OperationResult
 
 
 class Changing(Writing):
-    """change, create_or_update and create_or_patch.
+    """update_with_retry, create_or_update and create_or_patch.
 
     ``mutate`` brings the object it is given to what it should be, in place, and must give the same each time: it is called anew with a
     fresh object after a conflict, and with an object that is not stored yet when there is none. It must not change name or namespace.
     """
 
-    async def change(
+    async def update_with_retry(
         self,
         kind: type[R],
         name: str,
@@ -107,7 +118,9 @@ class Changing(Writing):
 
         return await retry_on_conflict(attempt, retries=retries, clock=self.clock)
 
-    async def create_or_update(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> Changed[R]:
+    async def create_or_update(
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None
+    ) -> CreateOrUpdateResult[R]:
         """Bring the object named by ``obj`` to what ``mutate`` makes of it: created from ``obj`` if there is none, else updated as a whole.
 
         Nothing is written if ``mutate`` changed nothing. What ``obj`` itself sets counts only when the object is created.
@@ -120,10 +133,12 @@ class Changing(Writing):
         except NotFound:
             return await self._created(obj, mutate, options)
         if not _mutated(found, mutate):
-            return Changed(found, "unchanged")
-        return Changed(await self._put(found, None, options, None), "updated")
+            return CreateOrUpdateResult(found, OperationResult.UNCHANGED)
+        return CreateOrUpdateResult(await self._put(found, None, options, None), OperationResult.UPDATED)
 
-    async def create_or_patch(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> Changed[R]:
+    async def create_or_patch(
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None
+    ) -> CreateOrUpdateResult[R]:
         """As ``create_or_update``, but what changed is sent as merge patches: one for the object, one for its status if that changed.
 
         A patch that replaces a list is bound to the version that was read.
@@ -138,26 +153,27 @@ class Changing(Writing):
         _mutate(found, mutate)
         changes = changes_of(found, merge=True).patch
         if not changes:
-            return Changed(found, "unchanged")
+            return CreateOrUpdateResult(found, OperationResult.UNCHANGED)
         metadata, status = changes.pop("metadata", {}), changes.pop("status", None)
         bound = {key: metadata.pop(key) for key in ("uid", "resourceVersion") if key in metadata}
         result = found
         if changes or metadata:
             result = await self._send_patch(result, {"metadata": metadata | bound, **changes}, None, options)
             if status is None:
-                return Changed(result, "updated")
+                return CreateOrUpdateResult(result, OperationResult.UPDATED)
             if "resourceVersion" in bound:
                 bound["resourceVersion"] = result.metadata.resource_version
         result = await self._send_patch(result, {"metadata": bound, "status": status}, "status", options)
-        return Changed(result, "updated both" if changes or metadata else "updated status")
+        operation = OperationResult.UPDATED_STATUS if changes or metadata else OperationResult.UPDATED_STATUS_ONLY
+        return CreateOrUpdateResult(result, operation)
 
     async def _read(self, kind: type[R], name: str, namespace: str | None) -> R:
         path = await self._path(kind, name, namespace)
         return decode(kind, (await self.transport.request("GET", path)).body)
 
-    async def _created(self, obj: R, mutate: Callable[[R], object], options: WriteOptions | None) -> Changed[R]:
+    async def _created(self, obj: R, mutate: Callable[[R], object], options: WriteOptions | None) -> CreateOrUpdateResult[R]:
         _mutate(obj, mutate)
-        return Changed(await self.create(obj, options=options), "created")
+        return CreateOrUpdateResult(await self.create(obj, options=options), OperationResult.CREATED)
 
     async def _send_patch(self, obj: R, patch: dict[str, Any], subresource: str | None, options: WriteOptions | None) -> R:
         path = await self._path(type(obj), obj.metadata.name, obj.metadata.namespace, subresource)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import TypeVar, overload
+from typing import Generic, TypeVar, overload
 
 import msgspec
 
@@ -11,12 +11,26 @@ from kubeloop.client.lists import ObjectList, objects_in
 from kubeloop.client.options import DeleteOptions, ListOptions, Propagation
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.write_hooks import is_gone
 from kubeloop.codec import decode
-from kubeloop.meta import Resource, Status
+from kubeloop.meta import Resource, Status, kind_info
 from kubeloop.meta.type_checks import require_kind
 from kubeloop.transport import Response
 
 R = TypeVar("R", bound=Resource)
+
+
+class DeleteResult(msgspec.Struct, Generic[R], frozen=True):
+    """The answer to a deletion: ``if not (await client.delete(Pod, "web-0")).gone: await client.wait_gone(...)``.
+
+    ``object`` is the object as the server sent it: its state while it waits for finalizers or a pod's grace period, or its last state. None
+    where the server sent a ``Status`` only, which is in ``status``.
+    """
+
+    object: R | None
+    status: Status | None
+    #: Whether the object exists no more; False while finalizers, a grace period or a namespace's contents hold it.
+    gone: bool
 
 
 class Deleting(Verbs):
@@ -32,7 +46,7 @@ class Deleting(Verbs):
         propagation_policy: Propagation | None = ...,
         grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
-    ) -> R | Status: ...
+    ) -> DeleteResult[R]: ...
 
     @overload
     async def delete(
@@ -42,7 +56,7 @@ class Deleting(Verbs):
         propagation_policy: Propagation | None = ...,
         grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
-    ) -> R | Status: ...
+    ) -> DeleteResult[R]: ...
 
     async def delete(
         self,
@@ -53,12 +67,11 @@ class Deleting(Verbs):
         propagation_policy: Propagation | None = None,
         grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
-    ) -> R | Status:
+    ) -> DeleteResult[R]:
         """Ask for an object to be deleted, by kind and name or by the object itself.
 
-        Gives the object if it goes on existing for a while (finalizers, a pod's grace period) or the server hands out its last state,
-        else a ``Status``. An object given is deleted only if it is still the same one (its uid is a precondition): a new one of the
-        same name stays.
+        The result says whether the object is gone, and holds what the server answered. An object given is deleted only
+        if it is still the same one (its uid is a precondition): a new one of the same name stays.
 
         Raises:
             NotFound: it is not there. Conflict: a precondition does not hold.
@@ -74,11 +87,14 @@ class Deleting(Verbs):
             raise ValueError(f"delete needs the name of the {kind.__name__}; delete_collection deletes many")
         path = await self._path(kind, name, namespace)
         answer = await self.transport.request("DELETE", path, body=options.body())
-        gone = _deleted(kind, answer)
+        sent = _status(answer) or decode(kind, answer.body)
         if self._writes and not options.dry_run:
             mapping = await self.mapping(kind)
-            self._writes.deleted(mapping, self._namespace_of(mapping, namespace) or "", name, options.uid, gone)
-        return gone
+            self._writes.deleted(mapping, self._namespace_of(mapping, namespace) or "", name, options.uid, sent)
+        if isinstance(sent, Status):
+            return DeleteResult(None, sent, gone=not options.dry_run)
+        # A dry run changes nothing.
+        return DeleteResult(sent, None, gone=not options.dry_run and is_gone(kind_info(kind).gvk, answer.body, deleted=True))
 
     async def delete_collection(
         self,
@@ -91,10 +107,12 @@ class Deleting(Verbs):
         grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
         selection: ListOptions | None = None,
-    ) -> ObjectList[R] | Status:
+    ) -> ObjectList[R]:
         """Delete all objects of ONE namespace (default: ``client.namespace``) that match; all of them if no selector is given.
 
         ``selection``: what else a list can be told, such as a page's size or a version; not together with selectors of their own.
+
+        Returns the objects as the server sent them; none where it sends a ``Status``.
 
         Raises:
             MethodNotAllowed: the kind does not offer it.
@@ -106,7 +124,7 @@ class Deleting(Verbs):
         query = (selection or ListOptions(label_selector=label_selector, field_selector=field_selector, limit=0)).query()
         body = self._delete_options(options, propagation_policy, grace_period_seconds).body()
         answer = await self.transport.request("DELETE", path, query=query, body=body)
-        return _status(answer) or objects_in(kind, answer)
+        return ObjectList() if _status(answer) is not None else objects_in(kind, answer)
 
     def _delete_options(
         self, options: DeleteOptions | None, propagation_policy: Propagation | None, grace_period_seconds: int | None
@@ -127,7 +145,3 @@ def _status(answer: Response) -> Status | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None  # an object whose fields of the same names are of other types
     return status if status.kind == "Status" and status.api_version == "v1" else None
-
-
-def _deleted(kind: type[R], answer: Response) -> R | Status:
-    return _status(answer) or decode(kind, answer.body)

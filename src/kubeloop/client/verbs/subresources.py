@@ -1,4 +1,4 @@
-"""What is beside an object's own document: scale, eviction, binding, tokens, approval; and any other subresource by its name."""
+"""What is beside an object's own document: scale, tokens, approval; and any other subresource by its name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kubeloop.client.conflict import retry_on_conflict
-from kubeloop.client.options import DeleteOptions, WriteOptions
+from kubeloop.client.options import WriteOptions
 from kubeloop.client.subresource import Subresource
 from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.patching import PATCH_TYPES
@@ -109,47 +109,12 @@ class Subresources(Verbs):
         answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
         return read_scale(answer.body)
 
-    async def evict(
-        self,
-        pod: str,
-        *,
-        namespace: str | None = None,
-        grace_period_seconds: int | None = None,
-        options: DeleteOptions | None = None,
-    ) -> None:
-        """Delete a pod if its disruption budgets allow it. ``options`` as for ``delete``.
 
-        Raises:
-            TooManyRequests: a budget does not allow it now; the text says which. NotFound: no such pod. Conflict: a precondition.
-        """
-        from kubeloop.api.core.v1 import Pod
+class ServiceAccounts:
+    """What concerns service accounts only: ``client.service_accounts``."""
 
-        mapping = await self.mapping(Pod)
-        where = self._namespace_of(mapping, namespace)
-        options = options or DeleteOptions()
-        if grace_period_seconds is not None:
-            options = msgspec.structs.replace(options, grace_period_seconds=grace_period_seconds)
-        options = msgspec.structs.replace(options, dry_run=options.dry_run or self._defaults.dry_run)
-        eviction: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": where}}
-        if options != DeleteOptions():
-            eviction["deleteOptions"] = msgspec.Raw(options.body())
-        await self.transport.request("POST", mapping.path(where, pod, "eviction"), body=msgspec.json.encode(eviction))
-
-    async def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "") -> None:
-        """Assign a pod to a node, as a scheduler does; with ``uid`` only that very pod.
-
-        Raises:
-            Conflict: it is assigned already, or another pod has its name now. NotFound: no such pod.
-        """
-        from kubeloop.api.core.v1 import Pod
-
-        mapping = await self.mapping(Pod)
-        where = self._namespace_of(mapping, namespace)
-        metadata = {"name": pod, "namespace": where} | ({"uid": uid} if uid else {})
-        target = {"apiVersion": "v1", "kind": "Node", "name": node}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        path = mapping.path(where, pod, "binding")
-        await self.transport.request("POST", path, query=self._query(None), body=msgspec.json.encode(binding))
+    def __init__(self, verbs: Subresources) -> None:
+        self._verbs = verbs
 
     async def create_token(
         self,
@@ -176,9 +141,18 @@ class Subresources(Verbs):
             spec.bound_object_ref = BoundObjectReference(
                 api_version=info.gvk.api_version, kind=info.gvk.kind, name=metadata.name, uid=metadata.uid
             )
-        answer = await self.subresource(ServiceAccount, service_account, "token", namespace=namespace).create(TokenRequest(spec=spec))
+        answer = await self._verbs.subresource(ServiceAccount, service_account, "token", namespace=namespace).create(
+            TokenRequest(spec=spec)
+        )
         assert isinstance(answer, TokenRequest)
         return answer
+
+
+class Certificates:
+    """What concerns CertificateSigningRequests only: ``client.certificates``."""
+
+    def __init__(self, verbs: Subresources) -> None:
+        self._verbs = verbs
 
     async def approve(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest:
         """Approve a CertificateSigningRequest, so that its signer issues the certificate. ``reason``: one word in camel case.
@@ -199,15 +173,15 @@ class Subresources(Verbs):
     async def _decide(self, name: str, verdict: str, reason: str, message: str) -> CertificateSigningRequest:
         from kubeloop.api.certificates.v1 import CertificateSigningRequest, CertificateSigningRequestCondition
 
-        path = await self._path(CertificateSigningRequest, name, None)
-        approval = self.subresource(CertificateSigningRequest, name, "approval")
+        path = await self._verbs._path(CertificateSigningRequest, name, None)
+        approval = self._verbs.subresource(CertificateSigningRequest, name, "approval")
 
         async def attempt() -> CertificateSigningRequest:
-            found = decode(CertificateSigningRequest, (await self.transport.request("GET", path)).body)
+            found = decode(CertificateSigningRequest, (await self._verbs.transport.request("GET", path)).body)
             if any(one.type == verdict for one in found.status.conditions):
                 return found
             condition = CertificateSigningRequestCondition(type=verdict, status="True", reason=reason, message=message)
             found.status.conditions.append(condition)
             return await approval.update(found)
 
-        return await retry_on_conflict(attempt, clock=self.clock)
+        return await retry_on_conflict(attempt, clock=self._verbs.clock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.verbs.reading import Reading
@@ -12,7 +12,6 @@ from kubeloop.client.watches import Event
 from kubeloop.meta import DeadlineError, Resource
 
 if TYPE_CHECKING:
-    from kubeloop.client.client import Client
     from kubeloop.client.waits.conditions import Want
 
 R = TypeVar("R", bound=Resource)
@@ -48,7 +47,7 @@ class Waiting(Reading):
         from kubeloop.client.waits.conditions import wanted
         from kubeloop.client.waits.waiting import wait_for
 
-        return await wait_for(self._client(), kind, name, wanted(want), timeout, await self._where(kind, namespace))
+        return await wait_for(self, kind, name, wanted(want), timeout, await self._where(kind, namespace))
 
     async def wait_created(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R:
         """Wait until the object is there; gives its first state that is seen.
@@ -70,7 +69,7 @@ class Waiting(Reading):
         from kubeloop.client.waits.conditions import ready
         from kubeloop.client.waits.waiting import wait_for
 
-        return await wait_for(self._client(), kind, name, ready(), timeout, await self._where(kind, namespace))
+        return await wait_for(self, kind, name, ready(), timeout, await self._where(kind, namespace))
 
     async def wait_gone(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None, uid: str = "") -> None:
         """Wait until there is no such object (or, with ``uid``, not that one).
@@ -80,7 +79,7 @@ class Waiting(Reading):
         """
         from kubeloop.client.waits.waiting import wait_gone
 
-        await wait_gone(self._client(), kind, name, timeout, await self._where(kind, namespace), uid)
+        await wait_gone(self, kind, name, timeout, await self._where(kind, namespace), uid)
 
     async def wait_rollout(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None) -> str:
         """Wait until the rollout of a Deployment, StatefulSet or DaemonSet is done; gives the last line of ``kubectl rollout status``.
@@ -105,7 +104,7 @@ class Waiting(Reading):
         from kubeloop.client.waits.waiting import rollout
 
         where = await self._where(kind, namespace)
-        async with aclosing(rollout(self._client(), kind, name, timeout, where)) as lines:
+        async with aclosing(rollout(self, kind, name, timeout, where)) as lines:
             async for line in lines:
                 yield line
 
@@ -144,6 +143,3 @@ class Waiting(Reading):
 
     async def _where(self, kind: type[Resource], namespace: str | None) -> str | None:
         return self._namespace_of(await self.mapping(kind), namespace)
-
-    def _client(self) -> Client:
-        return cast("Client", self)

@@ -18,7 +18,7 @@ from kubeloop.client.watches import Event
 from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError, UntrustedCertificate
 
 if TYPE_CHECKING:
-    from kubeloop.client.client import Client
+    from kubeloop.client.verbs.reading import Reading
 
 R = TypeVar("R", bound=Resource)
 
@@ -30,7 +30,7 @@ _PAUSE_AFTER_FAULT = 1.0
 class _Faults:
     """What went wrong last, for the message of a deadline."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Reading) -> None:
         self._transport = client.transport
         self._clock = client.clock
         self.last = ""
@@ -57,7 +57,7 @@ class _Faults:
             await self._clock.sleep(error.retry_after or _PAUSE_AFTER_FAULT)
 
 
-async def wait_for(client: Client, kind: type[R], name: str, want: Want[R], timeout: float, namespace: str | None) -> R:
+async def wait_for(client: Reading, kind: type[R], name: str, want: Want[R], timeout: float, namespace: str | None) -> R:
     """The first state that is as wanted.
 
     Raises:
@@ -79,7 +79,7 @@ async def wait_for(client: Client, kind: type[R], name: str, want: Want[R], time
         raise DeadlineError(text) from error
 
 
-async def wait_gone(client: Client, kind: type[Resource], name: str, timeout: float, namespace: str | None, uid: str) -> None:
+async def wait_gone(client: Reading, kind: type[Resource], name: str, timeout: float, namespace: str | None, uid: str) -> None:
     """Return when no such object is there; with ``uid`` a new one of the same name counts as gone.
 
     Raises:
@@ -110,7 +110,7 @@ async def wait_gone(client: Client, kind: type[Resource], name: str, timeout: fl
         raise DeadlineError(f"{named(kind, name, namespace)}: still there after {timeout:g} s{held}{faults.last}") from error
 
 
-async def rollout(client: Client, kind: type[R], name: str, timeout: float, namespace: str | None) -> AsyncGenerator[str, None]:
+async def rollout(client: Reading, kind: type[R], name: str, timeout: float, namespace: str | None) -> AsyncGenerator[str, None]:
     """The lines of ``kubectl rollout status``, each once as long as it does not change; ends when the rollout is done.
 
     Raises:
@@ -155,7 +155,7 @@ async def until(events: AsyncIterator[Event[R]], conditions: tuple[Callable[[Eve
     return None
 
 
-async def _states(client: Client, kind: type[R], name: str, namespace: str | None) -> AsyncGenerator[R | None, None]:
+async def _states(client: Reading, kind: type[R], name: str, namespace: str | None) -> AsyncGenerator[R | None, None]:
     """The states of one object as they come; None when it is not there (any more)."""
     yield None
     async with client.watch(kind, namespace=namespace, field_selector={"metadata.name": name}) as events:
