@@ -185,8 +185,8 @@ def retry_on_error(
 ) -> T: ...
 
 class Certificates:
-    def approve(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest: ...
-    def deny(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest: ...
+    def approve(self, name: str, *, reason: str, message: str = "", timeout: float | None = None) -> CertificateSigningRequest: ...
+    def deny(self, name: str, *, reason: str, message: str = "", timeout: float | None = None) -> CertificateSigningRequest: ...
 
 class Client:
     clock: Clock
@@ -205,16 +205,19 @@ class Client:
         namespace: str | None = None,
         subresource: str | None = None,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R: ...
     @property
     def certificates(self) -> Certificates: ...
     def close(self) -> None: ...
     @property
     def cluster(self) -> str: ...
-    def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R: ...
-    def create_or_patch(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> CreateOrUpdateResult[R]: ...
+    def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R: ...
+    def create_or_patch(
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CreateOrUpdateResult[R]: ...
     def create_or_update(
-        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None, timeout: float | None = None
     ) -> CreateOrUpdateResult[R]: ...
     @overload
     def delete(
@@ -226,6 +229,7 @@ class Client:
         propagation_policy: Propagation | None = ...,
         grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> DeleteResult[R]: ...
     @overload
     def delete(
@@ -235,6 +239,7 @@ class Client:
         propagation_policy: Propagation | None = ...,
         grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> DeleteResult[R]: ...
     def delete_collection(
         self,
@@ -247,6 +252,7 @@ class Client:
         grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
         selection: ListOptions | None = None,
+        timeout: float | None = None,
     ) -> ObjectList[R]: ...
     @classmethod
     def from_config(
@@ -257,12 +263,29 @@ class Client:
         overrides: Overrides | None = None,
         plugin_policy: PluginPolicy | None = None,
     ) -> Self: ...
-    def get(self, kind: type[R], name: str, *, namespace: str | None = None, resource_version: str | None = None) -> R: ...
+    def get(
+        self, kind: type[R], name: str, *, namespace: str | None = None, resource_version: str | None = None, timeout: float | None = None
+    ) -> R: ...
     def get_metadata(
-        self, kind: type[Resource], name: str, *, namespace: str | None = None, resource_version: str | None = None
+        self,
+        kind: type[Resource],
+        name: str,
+        *,
+        namespace: str | None = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
     ) -> PartialObject: ...
-    def get_owned(self, kind: type[R], name: str, *, field_manager: str = "", namespace: str | None = None, subresource: str = "") -> R: ...
-    def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None) -> Scale: ...
+    def get_owned(
+        self,
+        kind: type[R],
+        name: str,
+        *,
+        field_manager: str = "",
+        namespace: str | None = None,
+        subresource: str = "",
+        timeout: float | None = None,
+    ) -> R: ...
+    def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None, timeout: float | None = None) -> Scale: ...
     def in_namespace(self, namespace: str) -> Self: ...
     def list(
         self,
@@ -274,6 +297,7 @@ class Client:
         limit: int = 500,
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ObjectList[R]: ...
     def list_stream(
         self,
@@ -285,6 +309,7 @@ class Client:
         limit: int = 500,
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ListCall[R]: ...
     def list_metadata(
         self,
@@ -296,6 +321,7 @@ class Client:
         limit: int = 500,
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ObjectList[PartialObject]: ...
     def list_metadata_stream(
         self,
@@ -307,8 +333,11 @@ class Client:
         limit: int = 500,
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ListCall[PartialObject]: ...
-    def list_page(self, kind: type[R], options: ListOptions, *, namespace: str | None = None) -> ObjectList[R]: ...
+    def list_page(
+        self, kind: type[R], options: ListOptions, *, namespace: str | None = None, timeout: float | None = None
+    ) -> ObjectList[R]: ...
     def mapping(self, kind: type[Resource]) -> ResourceMapping: ...
     def on_write(self, listener: Listener) -> Callable[[], None]: ...
     @overload
@@ -322,10 +351,17 @@ class Client:
         namespace: str | None = ...,
         subresource: str | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> R: ...
     @overload
     def patch(
-        self, target: R, *, optimistic_lock: bool | None = ..., subresource: str | None = ..., options: WriteOptions | None = ...
+        self,
+        target: R,
+        *,
+        optimistic_lock: bool | None = ...,
+        subresource: str | None = ...,
+        options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> R: ...
     @overload
     def patch_metadata(
@@ -337,10 +373,17 @@ class Client:
         type: PatchType = ...,
         namespace: str | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> PartialObject: ...
     @overload
     def patch_metadata(
-        self, kind: type[Resource], target: PartialObject, *, optimistic_lock: bool | None = ..., options: WriteOptions | None = ...
+        self,
+        kind: type[Resource],
+        target: PartialObject,
+        *,
+        optimistic_lock: bool | None = ...,
+        options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> PartialObject: ...
     @property
     def pods(self) -> Pods: ...
@@ -356,6 +399,7 @@ class Client:
         namespace: str | None = None,
         resource_version: str = "",
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> Scale: ...
     def subresource(self, kind: type[Resource], name: str, subresource: str, *, namespace: str | None = None) -> Subresource: ...
     def until(
@@ -368,8 +412,10 @@ class Client:
         field_selector: Fields | None = None,
         resource_version: str | None = None,
     ) -> Event[R]: ...
-    def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R: ...
-    def update_status(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R: ...
+    def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R: ...
+    def update_status(
+        self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> R: ...
     def update_with_retry(
         self,
         kind: type[R],
@@ -380,9 +426,17 @@ class Client:
         subresource: str | None = None,
         retries: Retries = ...,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R: ...
     def upgrade_ownership(
-        self, kind: type[R], name: str, *, updaters: Collection[str], field_manager: str, namespace: str | None = None
+        self,
+        kind: type[R],
+        name: str,
+        *,
+        updaters: Collection[str],
+        field_manager: str,
+        namespace: str | None = None,
+        timeout: float | None = None,
     ) -> R: ...
     def wait_created(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R: ...
     def wait_for(
@@ -643,7 +697,7 @@ class Pods:
     def attach(
         self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
     ) -> BlockingContext[ExecSession]: ...
-    def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "") -> None: ...
+    def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "", timeout: float | None = None) -> None: ...
     def copy_from(
         self,
         target: Target,
@@ -666,7 +720,13 @@ class Pods:
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> CopyResult: ...
     def evict(
-        self, pod: str, *, namespace: str | None = None, grace_period_seconds: int | None = None, options: DeleteOptions | None = None
+        self,
+        pod: str,
+        *,
+        namespace: str | None = None,
+        grace_period_seconds: int | None = None,
+        options: DeleteOptions | None = None,
+        timeout: float | None = None,
     ) -> None: ...
     def exec(
         self,
@@ -804,6 +864,7 @@ class ServiceAccounts:
         audiences: Sequence[str] = ...,
         expiration_seconds: int | None = None,
         bound_to: Resource | None = None,
+        timeout: float | None = None,
     ) -> TokenRequest: ...
 
 class Stream:
@@ -829,11 +890,21 @@ class StreamWriter:
     def writelines(self, data: list[bytes]) -> None: ...
 
 class Subresource:
-    def apply(self, obj: S, *, field_manager: str = "", force: bool = False, options: WriteOptions | None = None) -> S: ...
-    def create(self, obj: S, *, options: WriteOptions | None = None) -> S | Status: ...
-    def get(self, kind: type[S]) -> S: ...
-    def patch(self, kind: type[S], patch: Patch | S, *, type: PatchType = "merge", options: WriteOptions | None = None) -> S: ...
-    def update(self, obj: S, *, options: WriteOptions | None = None) -> S: ...
+    def apply(
+        self, obj: S, *, field_manager: str = "", force: bool = False, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> S: ...
+    def create(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S | Status: ...
+    def get(self, kind: type[S], *, timeout: float | None = None) -> S: ...
+    def patch(
+        self,
+        kind: type[S],
+        patch: Patch | S,
+        *,
+        type: PatchType = "merge",
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
+    ) -> S: ...
+    def update(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S: ...
 
 class Transport:
     config: ClusterConfig

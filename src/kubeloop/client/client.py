@@ -33,6 +33,10 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
         ``namespace=None`` is the object's own, else the configuration's (``client.namespace``), in every method. Lists, watches and
         informers of all namespaces say so: ``namespace=ALL_NAMESPACES``. ``in_namespace`` gives a client of one namespace only.
 
+    Time limits
+        ``timeout`` is in seconds and limits the whole call, which then raises ``DeadlineError``; 0 does not wait at all. None is no limit
+        but that of each request (``Transport(timeout=)``, 15 minutes). Waits must be given a number. A watch ends without an error.
+
     Raises
         ``ApiError`` by reason (``NotFound``, ``Conflict``, ``Invalid`` with causes ...): the server refused.
         ``TransportError``: no answer; a write may still have been carried out.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from kubeloop.client.options import DeleteOptions
+from kubeloop.client.waits.deadline import limited
 from kubeloop.meta import Resource
 
 if TYPE_CHECKING:
@@ -293,6 +294,7 @@ class Pods:
         )
         return ProxyCall(self._client, request)
 
+    @limited
     async def evict(
         self,
         pod: str,
@@ -300,6 +302,7 @@ class Pods:
         namespace: str | None = None,
         grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Delete a pod if its disruption budgets allow it. ``options`` as for ``delete``.
 
@@ -319,7 +322,8 @@ class Pods:
             eviction["deleteOptions"] = msgspec.Raw(options.body())
         await self._client.transport.request("POST", mapping.path(where, pod, "eviction"), body=msgspec.json.encode(eviction))
 
-    async def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "") -> None:
+    @limited
+    async def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "", timeout: float | None = None) -> None:
         """Assign a pod to a node, as a scheduler does; with ``uid`` only that very pod.
 
         Raises:

@@ -39,7 +39,7 @@ class Source:
         self._waiting: concurrent.futures.Future[bytes] | None = None
         self._stopped = False
 
-    def read(self, size: int) -> bytes:  # noqa: ARG002 - tarfile takes what there is
+    def read(self, size: int) -> bytes:
         """Called in the thread. Raises what ``more`` raises."""
         if self.ended:
             return b""

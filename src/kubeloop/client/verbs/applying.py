@@ -14,6 +14,7 @@ from kubeloop.client.options import WriteOptions
 from kubeloop.client.ownership.extract import extract
 from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.patching import PATCH_TYPES
+from kubeloop.client.waits.deadline import limited
 from kubeloop.codec import decode, encode
 from kubeloop.codec.apply_configuration import encode_applied
 from kubeloop.codec.checking import checked, require_metadata
@@ -27,6 +28,7 @@ R = TypeVar("R", bound=Resource)
 class Applying(Verbs):
     """apply, and what goes with owning fields."""
 
+    @limited
     async def apply(
         self,
         obj: R,
@@ -36,6 +38,7 @@ class Applying(Verbs):
         namespace: str | None = None,
         subresource: str | None = None,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R:
         """Create the object or bring it to what ``obj`` says; then ``field_manager`` owns the fields that ``obj`` sets, and no others.
 
@@ -58,8 +61,16 @@ class Applying(Verbs):
         answer = await self.transport.request("PATCH", path, query=query, body=body, content_type=PATCH_TYPES["apply"])
         return await self._stored("patch", decode(type(obj), answer.body), options)
 
+    @limited
     async def get_owned(
-        self, kind: type[R], name: str, *, field_manager: str = "", namespace: str | None = None, subresource: str = ""
+        self,
+        kind: type[R],
+        name: str,
+        *,
+        field_manager: str = "",
+        namespace: str | None = None,
+        subresource: str = "",
+        timeout: float | None = None,
     ) -> R:
         """Read what ``field_manager`` owns of an object by apply: to be changed and applied again (see ``extract``).
 
@@ -72,8 +83,16 @@ class Applying(Verbs):
         path = await self._path(kind, name, namespace)
         return extract(decode(kind, (await self.transport.request("GET", path)).body), manager, subresource=subresource)
 
+    @limited
     async def upgrade_ownership(
-        self, kind: type[R], name: str, *, updaters: Collection[str], field_manager: str, namespace: str | None = None
+        self,
+        kind: type[R],
+        name: str,
+        *,
+        updaters: Collection[str],
+        field_manager: str,
+        namespace: str | None = None,
+        timeout: float | None = None,
     ) -> R:
         """Let ``field_manager`` own by apply what ``updaters`` own by update: once, before a program's first apply to older objects.
 

@@ -15,6 +15,7 @@ from kubeloop.client.conflict import DEFAULT_RETRY, Retries, retry_on_conflict
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.patching import PATCH_TYPES, changes_of
+from kubeloop.client.waits.deadline import limited
 from kubeloop.codec import decode, document_of, encode, require_document
 from kubeloop.codec.apply_configuration import document_changes
 from kubeloop.codec.checking import checked
@@ -30,7 +31,8 @@ class Writing(Verbs):
         ValueError: a field holds a value of another type; the text names it, and nothing was sent.
     """
 
-    async def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
+    @limited
+    async def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R:
         """Store a new object; gives it back as the server stored it, defaults filled in.
 
         Raises:
@@ -43,7 +45,8 @@ class Writing(Verbs):
         answer = await self.transport.request("POST", path, query=self._query(options), body=body)
         return await self._stored("create", decode(type(obj), answer.body), options, sent)
 
-    async def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
+    @limited
+    async def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R:
         """Replace an object by ``obj``: the document that it was read from, with the caller's changes; unknown fields survive.
 
         With ``metadata.resource_version`` set (as in every object that was read) the write is refused if somebody wrote in between.
@@ -53,7 +56,10 @@ class Writing(Verbs):
         """
         return await self._put(obj, namespace, options, None)
 
-    async def update_status(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
+    @limited
+    async def update_status(
+        self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> R:
         """Replace an object's status; the spec is left as it is, whatever ``obj`` says (some kinds take labels and annotations too).
 
         Raises:
@@ -95,6 +101,7 @@ class Changing(Writing):
     fresh object after a conflict, and with an object that is not stored yet when there is none. It must not change name or namespace.
     """
 
+    @limited
     async def update_with_retry(
         self,
         kind: type[R],
@@ -105,6 +112,7 @@ class Changing(Writing):
         subresource: str | None = None,
         retries: Retries = DEFAULT_RETRY,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R:
         """Read an object, let ``mutate`` change it, and update it; read anew and once more on conflict. Nothing is sent if nothing changed.
 
@@ -118,8 +126,9 @@ class Changing(Writing):
 
         return await retry_on_conflict(attempt, retries=retries, clock=self.clock)
 
+    @limited
     async def create_or_update(
-        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None, timeout: float | None = None
     ) -> CreateOrUpdateResult[R]:
         """Bring the object named by ``obj`` to what ``mutate`` makes of it: created from ``obj`` if there is none, else updated as a whole.
 
@@ -136,8 +145,9 @@ class Changing(Writing):
             return CreateOrUpdateResult(found, OperationResult.UNCHANGED)
         return CreateOrUpdateResult(await self._put(found, None, options, None), OperationResult.UPDATED)
 
+    @limited
     async def create_or_patch(
-        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None, timeout: float | None = None
     ) -> CreateOrUpdateResult[R]:
         """As ``create_or_update``, but what changed is sent as merge patches: one for the object, one for its status if that changed.
 

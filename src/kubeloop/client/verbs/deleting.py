@@ -11,6 +11,7 @@ from kubeloop.client.lists import ObjectList, objects_in
 from kubeloop.client.options import DeleteOptions, ListOptions, Propagation
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.waits.deadline import limited
 from kubeloop.client.write_hooks import is_gone
 from kubeloop.codec import decode
 from kubeloop.meta import Resource, Status, kind_info
@@ -46,6 +47,7 @@ class Deleting(Verbs):
         propagation_policy: Propagation | None = ...,
         grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> DeleteResult[R]: ...
 
     @overload
@@ -56,8 +58,10 @@ class Deleting(Verbs):
         propagation_policy: Propagation | None = ...,
         grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> DeleteResult[R]: ...
 
+    @limited
     async def delete(
         self,
         target: type[R] | R,
@@ -67,6 +71,7 @@ class Deleting(Verbs):
         propagation_policy: Propagation | None = None,
         grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
+        timeout: float | None = None,
     ) -> DeleteResult[R]:
         """Ask for an object to be deleted, by kind and name or by the object itself.
 
@@ -96,6 +101,7 @@ class Deleting(Verbs):
         # A dry run changes nothing.
         return DeleteResult(sent, None, gone=not options.dry_run and is_gone(kind_info(kind).gvk, answer.body, deleted=True))
 
+    @limited
     async def delete_collection(
         self,
         kind: type[R],
@@ -107,6 +113,7 @@ class Deleting(Verbs):
         grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
         selection: ListOptions | None = None,
+        timeout: float | None = None,
     ) -> ObjectList[R]:
         """Delete all objects of ONE namespace (default: ``client.namespace``) that match; all of them if no selector is given.
 

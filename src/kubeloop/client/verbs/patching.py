@@ -11,6 +11,7 @@ import msgspec
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.reading import JSON, PARTIAL
+from kubeloop.client.waits.deadline import limited
 from kubeloop.codec import decode, encode
 from kubeloop.codec.apply_configuration import fresh_tree
 from kubeloop.codec.checking import checked, checked_changes
@@ -48,6 +49,7 @@ class Patching(Verbs):
         namespace: str | None = ...,
         subresource: str | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> R: ...
 
     @overload
@@ -58,8 +60,10 @@ class Patching(Verbs):
         optimistic_lock: bool | None = ...,
         subresource: str | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> R: ...
 
+    @limited
     async def patch(
         self,
         target: type[R] | R,
@@ -71,6 +75,7 @@ class Patching(Verbs):
         optimistic_lock: bool | None = None,
         subresource: str | None = None,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R:
         """Change parts of an object.
 
@@ -107,6 +112,7 @@ class Patching(Verbs):
         type: PatchType = ...,
         namespace: str | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> PartialObject: ...
 
     @overload
@@ -117,8 +123,10 @@ class Patching(Verbs):
         *,
         optimistic_lock: bool | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> PartialObject: ...
 
+    @limited
     async def patch_metadata(
         self,
         kind: builtins.type[Resource],
@@ -129,6 +137,7 @@ class Patching(Verbs):
         namespace: str | None = None,
         optimistic_lock: bool | None = None,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> PartialObject:
         """As ``patch``, of an object of which only the metadata is read: by name and patch, or by the changes made to it.
 

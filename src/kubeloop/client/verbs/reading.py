@@ -11,6 +11,7 @@ from kubeloop.client.lists import ListCall, ObjectList, objects_in
 from kubeloop.client.options import PAGE_SIZE, Expiry, ListOptions, Match, WatchOptions
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.waits.deadline import limited
 from kubeloop.client.watches import Watch
 from kubeloop.codec import decode
 from kubeloop.meta import PartialObject, Resource
@@ -26,7 +27,10 @@ _PARTIAL_LIST = f"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 class Reading(Verbs):
     """get, list and watch."""
 
-    async def get(self, kind: type[R], name: str, *, namespace: str | None = None, resource_version: str | None = None) -> R:
+    @limited
+    async def get(
+        self, kind: type[R], name: str, *, namespace: str | None = None, resource_version: str | None = None, timeout: float | None = None
+    ) -> R:
         """Read one object at its newest version.
 
         ``resource_version``: a state at least as new as that; "0": whatever the server has at hand, which costs it less.
@@ -37,8 +41,15 @@ class Reading(Verbs):
         path = await self._path(kind, name, namespace)
         return decode(kind, (await self.transport.request("GET", path, query={"resourceVersion": resource_version})).body)
 
+    @limited
     async def get_metadata(
-        self, kind: type[Resource], name: str, *, namespace: str | None = None, resource_version: str | None = None
+        self,
+        kind: type[Resource],
+        name: str,
+        *,
+        namespace: str | None = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
     ) -> PartialObject:
         """Read an object's metadata only; the server sends nothing else.
 
@@ -59,6 +70,7 @@ class Reading(Verbs):
         limit: int = PAGE_SIZE,
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ListCall[R]:
         """List objects of a namespace, or of ``ALL_NAMESPACES``: ``await`` it for an ``ObjectList``, or ``async for`` over it.
 
@@ -72,7 +84,7 @@ class Reading(Verbs):
             resource_version=resource_version,
             resource_version_match=resource_version_match,
         )
-        return self._list_call(kind, kind, namespace, options)
+        return self._list_call(kind, kind, namespace, options, timeout)
 
     def list_metadata(
         self,
@@ -84,6 +96,7 @@ class Reading(Verbs):
         limit: int = PAGE_SIZE,
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ListCall[PartialObject]:
         """As ``list``, metadata only."""
         options = ListOptions(
@@ -93,9 +106,12 @@ class Reading(Verbs):
             resource_version=resource_version,
             resource_version_match=resource_version_match,
         )
-        return self._list_call(kind, PartialObject, namespace, options)
+        return self._list_call(kind, PartialObject, namespace, options, timeout)
 
-    async def list_page(self, kind: type[R], options: ListOptions, *, namespace: str | None = None) -> ObjectList[R]:
+    @limited
+    async def list_page(
+        self, kind: type[R], options: ListOptions, *, namespace: str | None = None, timeout: float | None = None
+    ) -> ObjectList[R]:
         """One page, exactly as ``options`` ask; ``continue_token`` of the answer goes into the options of the next.
 
         Raises:
@@ -165,11 +181,13 @@ class Reading(Verbs):
         accept = PARTIAL if read_as is PartialObject else JSON
         return Watch(self.transport, locate, read_as, list_all, options, self.clock, accept=accept, timeout=timeout, on_expired=on_expired)
 
-    def _list_call(self, kind: type[Resource], read_as: type[R], namespace: str | None, options: ListOptions) -> ListCall[R]:
+    def _list_call(
+        self, kind: type[Resource], read_as: type[R], namespace: str | None, options: ListOptions, timeout: float | None = None
+    ) -> ListCall[R]:
         async def fetch(page: ListOptions) -> ObjectList[R]:
             return await self._page(kind, read_as, namespace, page)
 
-        return ListCall(fetch, options)
+        return ListCall(fetch, options, timeout=timeout, clock=self.clock)
 
     async def _page(self, kind: type[Resource], read_as: type[R], namespace: str | None, options: ListOptions) -> ObjectList[R]:
         path = await self._collection(kind, namespace)

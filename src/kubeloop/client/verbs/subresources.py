@@ -12,6 +12,7 @@ from kubeloop.client.options import WriteOptions
 from kubeloop.client.subresource import Subresource
 from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.patching import PATCH_TYPES
+from kubeloop.client.waits.deadline import limited
 from kubeloop.codec import decode
 from kubeloop.meta import DecodeError, Resource, kind_info
 from kubeloop.meta.type_checks import described_word
@@ -75,7 +76,8 @@ class Subresources(Verbs):
         """Any subresource of one object: ``client.subresource(Pod, "web-0", "ephemeralcontainers")``."""
         return Subresource(self, kind, name, subresource, namespace)
 
-    async def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None) -> Scale:
+    @limited
+    async def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None, timeout: float | None = None) -> Scale:
         """How many replicas are wanted and there.
 
         Raises:
@@ -84,6 +86,7 @@ class Subresources(Verbs):
         path = await self._path(kind, name, namespace, "scale")
         return read_scale((await self.transport.request("GET", path)).body)
 
+    @limited
     async def set_scale(
         self,
         kind: type[Resource],
@@ -93,6 +96,7 @@ class Subresources(Verbs):
         namespace: str | None = None,
         resource_version: str = "",
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> Scale:
         """Ask for so many replicas, whatever was asked for before; with ``resource_version`` only if nobody wrote since.
 
@@ -116,6 +120,7 @@ class ServiceAccounts:
     def __init__(self, verbs: Subresources) -> None:
         self._verbs = verbs
 
+    @limited
     async def create_token(
         self,
         service_account: str,
@@ -124,6 +129,7 @@ class ServiceAccounts:
         audiences: Sequence[str] = (),
         expiration_seconds: int | None = None,
         bound_to: Resource | None = None,
+        timeout: float | None = None,
     ) -> TokenRequest:
         """A token of a service account; ``status.token`` is the secret, ``status.expiration_timestamp`` its end.
 
@@ -154,7 +160,8 @@ class Certificates:
     def __init__(self, verbs: Subresources) -> None:
         self._verbs = verbs
 
-    async def approve(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest:
+    @limited
+    async def approve(self, name: str, *, reason: str, message: str = "", timeout: float | None = None) -> CertificateSigningRequest:
         """Approve a CertificateSigningRequest, so that its signer issues the certificate. ``reason``: one word in camel case.
 
         Raises:
@@ -162,7 +169,8 @@ class Certificates:
         """
         return await self._decide(name, "Approved", reason, message)
 
-    async def deny(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest:
+    @limited
+    async def deny(self, name: str, *, reason: str, message: str = "", timeout: float | None = None) -> CertificateSigningRequest:
         """Deny a CertificateSigningRequest.
 
         Raises:
