@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kubeloop.cache import Informer, Informers, ObjectStore
     from kubeloop.client import ALL_NAMESPACES, Client
-    from kubeloop.controller import Controller, EventRecorder, Manager, Result, TerminalError
+    from kubeloop.controller import Controller, EventRecorder, Manager, Result, TerminalError, set_controller_reference
     from kubeloop.meta import (
         AlreadyExists,
         ApiError,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         replace,
     )
     from kubeloop.meta.program import run
+    from kubeloop.testing import LocalCluster
 
 
 __version__ = "0.1.0"
@@ -46,13 +47,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "cache": ("Informer", "Informers", "ObjectStore"),
     "client": ("ALL_NAMESPACES", "Client"),
-    "controller": ("Controller", "EventRecorder", "Manager", "Result", "TerminalError"),
+    "controller": ("Controller", "EventRecorder", "Manager", "Result", "TerminalError", "set_controller_reference"),
     "meta": (
         "AlreadyExists", "ApiError", "ConfigError", "Conflict", "DeadlineError", "DecodeError", "Expired", "Forbidden", "IncompleteObject",
         "Invalid", "KubeloopError", "Model", "NotFound", "ObjectKey", "ObjectMeta", "PartialObject", "Resource", "TransportError",
         "Unauthorized", "UnknownKind", "Unstructured", "WaitFailed", "custom_resource", "replace",
     ),
     "meta.program": ("run",),
+    "testing": ("LocalCluster",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -74,6 +76,7 @@ __all__ = [
     "Informers",
     "Invalid",
     "KubeloopError",
+    "LocalCluster",
     "Manager",
     "Model",
     "NotFound",
@@ -93,6 +96,7 @@ __all__ = [
     "custom_resource",
     "replace",
     "run",
+    "set_controller_reference",
 ]
 
 

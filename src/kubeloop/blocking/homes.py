@@ -36,7 +36,7 @@ HOMES = {
     "ListCall": "kubeloop.client",
     "ListOptions": "kubeloop.client",
     "Lister": "kubeloop.cache",
-    "LocalCluster": "kubeloop.testing",
+    "LocalCluster": "kubeloop",
     "Log": "kubeloop.client.streams",
     "LogCall": "kubeloop.client.streams",
     "LogLine": "kubeloop.client.streams",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import msgspec
 
 from kubeloop.client.options import ListOptions
-from kubeloop.client.waits.deadline import limit
+from kubeloop.client.verbs.base import limit
 from kubeloop.codec import decode_list
 from kubeloop.meta import Gone, ListMeta, Resource
 from kubeloop.timing import Clock, SystemClock

@@ -8,8 +8,8 @@ import msgspec
 
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.verbs.applying import applied
+from kubeloop.client.verbs.base import limited
 from kubeloop.client.verbs.patching import PATCH_TYPES, Patch, PatchType, patch_body
-from kubeloop.client.waits.deadline import limited
 from kubeloop.client.write_hooks import Verb
 from kubeloop.codec import decode, encode, require_document
 from kubeloop.codec.checking import checked

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from kubeloop.client.options import DeleteOptions
-from kubeloop.client.waits.deadline import limited
+from kubeloop.client.verbs.base import limited
 from kubeloop.meta import Resource
 
 if TYPE_CHECKING:

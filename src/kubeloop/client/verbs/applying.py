@@ -12,9 +12,8 @@ import msgspec
 
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.ownership.extract import extract
-from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.verbs.patching import PATCH_TYPES
-from kubeloop.client.waits.deadline import limited
 from kubeloop.codec import decode, encode
 from kubeloop.codec.apply_configuration import encode_applied
 from kubeloop.codec.checking import checked, require_metadata

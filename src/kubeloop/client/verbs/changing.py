@@ -13,9 +13,8 @@ import msgspec
 
 from kubeloop.client.conflict import DEFAULT_RETRY, Retries, retry_on_conflict
 from kubeloop.client.options import WriteOptions
-from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.verbs.patching import PATCH_TYPES, changes_of
-from kubeloop.client.waits.deadline import limited
 from kubeloop.codec import decode, document_of, encode, require_document
 from kubeloop.codec.apply_configuration import document_changes
 from kubeloop.codec.checking import checked

@@ -10,8 +10,7 @@ import msgspec
 from kubeloop.client.lists import ObjectList, objects_in
 from kubeloop.client.options import DeleteOptions, ListOptions, Propagation
 from kubeloop.client.selector_text import Fields, Labels
-from kubeloop.client.verbs.base import Verbs
-from kubeloop.client.waits.deadline import limited
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.write_hooks import is_gone
 from kubeloop.codec import decode
 from kubeloop.meta import Resource, Status, kind_info

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, 
 import msgspec
 
 from kubeloop.client.options import WriteOptions
-from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.verbs.reading import JSON, PARTIAL
-from kubeloop.client.waits.deadline import limited
 from kubeloop.codec import decode, encode
 from kubeloop.codec.apply_configuration import fresh_tree
 from kubeloop.codec.checking import checked, checked_changes

@@ -10,8 +10,7 @@ from typing import TypeVar
 from kubeloop.client.lists import ListCall, ObjectList, objects_in
 from kubeloop.client.options import PAGE_SIZE, Expiry, ListOptions, Match, WatchOptions
 from kubeloop.client.selector_text import Fields, Labels
-from kubeloop.client.verbs.base import Verbs
-from kubeloop.client.waits.deadline import limited
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.watches import Watch
 from kubeloop.codec import decode
 from kubeloop.meta import PartialObject, Resource

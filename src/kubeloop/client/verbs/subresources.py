@@ -10,9 +10,8 @@ import msgspec
 from kubeloop.client.conflict import retry_on_conflict
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.subresource import Subresource
-from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.verbs.patching import PATCH_TYPES
-from kubeloop.client.waits.deadline import limited
 from kubeloop.codec import decode
 from kubeloop.meta import DecodeError, Resource, kind_info
 from kubeloop.meta.type_checks import described_word
