@@ -11,8 +11,8 @@ import pytest
 from kubeloop.api.autoscaling.v1 import Scale
 from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.client import Client, ListOptions
-from kubeloop.client.streams.methods import Pods
-from kubeloop.client.verbs.subresources import Certificates, ServiceAccounts
+from kubeloop.client.streams.methods import PodVerbs
+from kubeloop.client.verbs.subresources import CertificateVerbs, ServiceAccountVerbs
 from kubeloop.meta import DeadlineError, ObjectMeta
 from kubeloop.transport import Transport
 from tests.faults import SILENCE, FaultServer
@@ -61,7 +61,7 @@ async def test_a_time_limit_is_a_number(seconds: object) -> None:
 
 
 def _verbs() -> list[Any]:
-    groups = (Client, Pods, Certificates, ServiceAccounts)
+    groups = (Client, PodVerbs, CertificateVerbs, ServiceAccountVerbs)
     return [
         pytest.param(function, id=f"{group.__name__}.{name}")
         for group in groups
@@ -73,3 +73,11 @@ def _verbs() -> list[Any]:
 @pytest.mark.parametrize("verb", _verbs())
 def test_every_verb_takes_a_time_limit(verb: Callable[..., object]) -> None:
     assert "timeout" in inspect.signature(verb).parameters
+
+
+WRITES = ("create", "update", "patch", "apply", "delete", "evict", "bind", "approve", "deny", "set_scale", "create_", "upgrade_")
+
+
+@pytest.mark.parametrize("verb", [one for one in _verbs() if one.id and one.id.partition(".")[2].startswith(WRITES)])
+def test_every_write_takes_options(verb: Callable[..., object]) -> None:
+    assert "options" in inspect.signature(verb).parameters

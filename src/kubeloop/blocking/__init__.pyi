@@ -94,7 +94,7 @@ __all__ = [
     "ApiError",
     "BlockingContext",
     "BlockingIterator",
-    "Certificates",
+    "CertificateVerbs",
     "Client",
     "CommandFailed",
     "ConfigError",
@@ -143,7 +143,7 @@ __all__ = [
     "Output",
     "OutputTooLarge",
     "PartialObject",
-    "Pods",
+    "PodVerbs",
     "PortForward",
     "Propagation",
     "ProxyCall",
@@ -151,7 +151,7 @@ __all__ = [
     "Resource",
     "ResourceMapping",
     "Retries",
-    "ServiceAccounts",
+    "ServiceAccountVerbs",
     "Stream",
     "StreamError",
     "StreamReader",
@@ -184,9 +184,13 @@ def retry_on_error(
     attempt: Callable[[], T], retriable: Callable[[Exception], bool], *, retries: Retries = ..., clock: Clock | None = None
 ) -> T: ...
 
-class Certificates:
-    def approve(self, name: str, *, reason: str, message: str = "", timeout: float | None = None) -> CertificateSigningRequest: ...
-    def deny(self, name: str, *, reason: str, message: str = "", timeout: float | None = None) -> CertificateSigningRequest: ...
+class CertificateVerbs:
+    def approve(
+        self, name: str, *, reason: str, message: str = "", options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CertificateSigningRequest: ...
+    def deny(
+        self, name: str, *, reason: str, message: str = "", options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CertificateSigningRequest: ...
 
 class Client:
     clock: Clock
@@ -208,7 +212,7 @@ class Client:
         timeout: float | None = None,
     ) -> R: ...
     @property
-    def certificates(self) -> Certificates: ...
+    def certificates(self) -> CertificateVerbs: ...
     def close(self) -> None: ...
     @property
     def cluster(self) -> str: ...
@@ -386,10 +390,10 @@ class Client:
         timeout: float | None = ...,
     ) -> PartialObject: ...
     @property
-    def pods(self) -> Pods: ...
+    def pods(self) -> PodVerbs: ...
     def rollout_status(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None) -> BlockingIterator[str]: ...
     @property
-    def service_accounts(self) -> ServiceAccounts: ...
+    def service_accounts(self) -> ServiceAccountVerbs: ...
     def set_scale(
         self,
         kind: type[Resource],
@@ -436,6 +440,7 @@ class Client:
         updaters: Collection[str],
         field_manager: str,
         namespace: str | None = None,
+        options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> R: ...
     def wait_created(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R: ...
@@ -693,11 +698,20 @@ class OpenApiDocuments:
     def keep_on_disk(self, folder: Path | None = None) -> None: ...
     def schema(self, gvk: GroupVersionKind) -> JSONObject: ...
 
-class Pods:
+class PodVerbs:
     def attach(
         self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
     ) -> BlockingContext[ExecSession]: ...
-    def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "", timeout: float | None = None) -> None: ...
+    def bind(
+        self,
+        pod: str,
+        node: str,
+        *,
+        namespace: str | None = None,
+        uid: str = "",
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
     def copy_from(
         self,
         target: Target,
@@ -855,7 +869,7 @@ class Registration(Generic[R]):
     def wait_removed(self, timeout: float | None = None) -> None: ...
     def wait_synced(self, timeout: float = 120.0) -> None: ...
 
-class ServiceAccounts:
+class ServiceAccountVerbs:
     def create_token(
         self,
         service_account: str,
@@ -864,6 +878,7 @@ class ServiceAccounts:
         audiences: Sequence[str] = ...,
         expiration_seconds: int | None = None,
         bound_to: Resource | None = None,
+        options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> TokenRequest: ...
 

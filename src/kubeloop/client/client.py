@@ -13,12 +13,12 @@ from typing import Self
 from kubeloop.client.mapper import Mapper
 from kubeloop.client.mapping import namespace_fault
 from kubeloop.client.options import Validation, WriteOptions
-from kubeloop.client.streams.methods import Pods
+from kubeloop.client.streams.methods import PodVerbs
 from kubeloop.client.verbs.applying import Applying
 from kubeloop.client.verbs.changing import Changing
 from kubeloop.client.verbs.deleting import Deleting
 from kubeloop.client.verbs.patching import Patching
-from kubeloop.client.verbs.subresources import Certificates, ServiceAccounts, Subresources
+from kubeloop.client.verbs.subresources import CertificateVerbs, ServiceAccountVerbs, Subresources
 from kubeloop.client.verbs.waiting import Waiting
 from kubeloop.client.write_hooks import Listener, WriteListeners
 from kubeloop.config import Overrides, PluginPolicy, load_config
@@ -81,19 +81,19 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
         return self.transport.cluster
 
     @property
-    def pods(self) -> Pods:
+    def pods(self) -> PodVerbs:
         """What concerns pods only: logs, commands, ports, files, eviction (docs/streams.md)."""
-        return Pods(self)
+        return PodVerbs(self)
 
     @property
-    def certificates(self) -> Certificates:
+    def certificates(self) -> CertificateVerbs:
         """Approval of CertificateSigningRequests."""
-        return Certificates(self)
+        return CertificateVerbs(self)
 
     @property
-    def service_accounts(self) -> ServiceAccounts:
+    def service_accounts(self) -> ServiceAccountVerbs:
         """Tokens of service accounts."""
-        return ServiceAccounts(self)
+        return ServiceAccountVerbs(self)
 
     def in_namespace(self, namespace: str) -> Self:
         """A client of one namespace: lists and watches are of it too, and another one is refused before anything is sent.

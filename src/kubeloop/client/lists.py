@@ -72,7 +72,7 @@ class ListCall(Generic[R]):
         One page in memory at a time, each object once. When the snapshot expires between two pages, the rest comes from the newest
         one if the server offers that: then objects that changed meanwhile show their new state.
 
-    ``timeout`` limits all of an awaited list, and each page of one that is iterated over.
+    ``timeout`` limits an awaited list as a whole, and a list in a loop page by page.
 
     Raises:
         ApiError, TransportError: as the server answered; ``Expired`` when neither way out is there.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from kubeloop.client.options import DeleteOptions
+from kubeloop.client.options import DeleteOptions, WriteOptions
 from kubeloop.client.verbs.base import limited
 from kubeloop.meta import Resource
 
@@ -29,7 +29,7 @@ Target: TypeAlias = str | Resource
 """A pod by name, anything with pods as kubectl spells it (``svc/web``, ``deploy/web``), or the object itself."""
 
 
-class Pods:
+class PodVerbs:
     """What concerns pods only, ``client.pods``: streams to and from them, eviction, binding.
 
     Which pod
@@ -323,7 +323,16 @@ class Pods:
         await self._client.transport.request("POST", mapping.path(where, pod, "eviction"), body=msgspec.json.encode(eviction))
 
     @limited
-    async def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "", timeout: float | None = None) -> None:
+    async def bind(
+        self,
+        pod: str,
+        node: str,
+        *,
+        namespace: str | None = None,
+        uid: str = "",
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """Assign a pod to a node, as a scheduler does; with ``uid`` only that very pod.
 
         Raises:
@@ -337,4 +346,4 @@ class Pods:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         path = mapping.path(where, pod, "binding")
-        await self._client.transport.request("POST", path, query=self._client._query(None), body=msgspec.json.encode(binding))
+        await self._client.transport.request("POST", path, query=self._client._query(options), body=msgspec.json.encode(binding))

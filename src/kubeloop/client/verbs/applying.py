@@ -91,6 +91,7 @@ class Applying(Verbs):
         updaters: Collection[str],
         field_manager: str,
         namespace: str | None = None,
+        options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> R:
         """Let ``field_manager`` own by apply what ``updaters`` own by update: once, before a program's first apply to older objects.
@@ -111,8 +112,8 @@ class Applying(Verbs):
             if not patch:
                 return found
             body = msgspec.json.encode(patch)
-            answer = await self.transport.request("PATCH", path, query=self._query(None), body=body, content_type=PATCH_TYPES["json"])
-            return await self._stored("patch", decode(kind, answer.body), None)
+            answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["json"])
+            return await self._stored("patch", decode(kind, answer.body), options)
 
         return await retry_on_conflict(attempt, clock=self.clock)
 

@@ -90,7 +90,7 @@ async def limit(work: Awaitable[T], timeout: float, clock: Clock, verb: str) -> 
     """The result of ``work``, which is cancelled after ``timeout`` seconds.
 
     Raises:
-        DeadlineError: it was cancelled, or reached a deadline of its own. TypeError: ``timeout`` is no number.
+        DeadlineError: ``timeout`` passed, or a deadline within ``work``. TypeError: ``timeout`` is no number.
     """
     from kubeloop.client.waits.deadline import require_seconds
 

@@ -113,7 +113,7 @@ class Subresources(Verbs):
         return read_scale(answer.body)
 
 
-class ServiceAccounts:
+class ServiceAccountVerbs:
     """What concerns service accounts only: ``client.service_accounts``."""
 
     def __init__(self, verbs: Subresources) -> None:
@@ -128,6 +128,7 @@ class ServiceAccounts:
         audiences: Sequence[str] = (),
         expiration_seconds: int | None = None,
         bound_to: Resource | None = None,
+        options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> TokenRequest:
         """A token of a service account; ``status.token`` is the secret, ``status.expiration_timestamp`` its end.
@@ -153,31 +154,35 @@ class ServiceAccounts:
         return answer
 
 
-class Certificates:
+class CertificateVerbs:
     """What concerns CertificateSigningRequests only: ``client.certificates``."""
 
     def __init__(self, verbs: Subresources) -> None:
         self._verbs = verbs
 
     @limited
-    async def approve(self, name: str, *, reason: str, message: str = "", timeout: float | None = None) -> CertificateSigningRequest:
+    async def approve(
+        self, name: str, *, reason: str, message: str = "", options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CertificateSigningRequest:
         """Approve a CertificateSigningRequest, so that its signer issues the certificate. ``reason``: one word in camel case.
 
         Raises:
             NotFound: no such request. Invalid: it was denied before.
         """
-        return await self._decide(name, "Approved", reason, message)
+        return await self._decide(name, "Approved", reason, message, options)
 
     @limited
-    async def deny(self, name: str, *, reason: str, message: str = "", timeout: float | None = None) -> CertificateSigningRequest:
+    async def deny(
+        self, name: str, *, reason: str, message: str = "", options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CertificateSigningRequest:
         """Deny a CertificateSigningRequest.
 
         Raises:
             NotFound: no such request. Invalid: it was approved before.
         """
-        return await self._decide(name, "Denied", reason, message)
+        return await self._decide(name, "Denied", reason, message, options)
 
-    async def _decide(self, name: str, verdict: str, reason: str, message: str) -> CertificateSigningRequest:
+    async def _decide(self, name: str, verdict: str, reason: str, message: str, options: WriteOptions | None) -> CertificateSigningRequest:
         from kubeloop.api.certificates.v1 import CertificateSigningRequest, CertificateSigningRequestCondition
 
         path = await self._verbs._path(CertificateSigningRequest, name, None)
@@ -189,6 +194,6 @@ class Certificates:
                 return found
             condition = CertificateSigningRequestCondition(type=verdict, status="True", reason=reason, message=message)
             found.status.conditions.append(condition)
-            return await approval.update(found)
+            return await approval.update(found, options=options)
 
         return await retry_on_conflict(attempt, clock=self._verbs.clock)
