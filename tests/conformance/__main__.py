@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kubeloop.testing import LocalCluster
+from tests.conformance import recordings
 from tests.conformance.compare import Score, compare
 from tests.conformance.counted import DOCUMENT, document
 from tests.conformance.scenario import Run, scenarios, write_tokens
@@ -79,7 +80,7 @@ def replay(which: str, only: tuple[str, ...], ignore: tuple[str, ...], *, upstre
                 run = Run(server, scenario, name, _PATIENCE[which])
                 actual = run.run()
                 surprises += run.surprises
-                expected = json.loads((HERE / "recorded" / which / f"{name}.json").read_text())
+                expected = recordings.load(recordings.path_of(which, name))
                 scores.append(compare(expected, actual, ignore))
             server.close()
     return scores, surprises, time.monotonic() - began

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from tests.conformance import recordings
 from tests.conformance.sweep.known import table
 
 HERE = Path(__file__).parent
@@ -50,17 +49,13 @@ def coverage() -> dict[str, list[str]]:
     return found
 
 
-def recordings(which: str = "plain") -> Iterator[Path]:
-    return iter(sorted((HERE / "recorded" / which).glob("*.json")))
-
-
 def counted() -> list[Counted]:
     """By name."""
     known, found = known_differences(), []
-    for file in recordings():
-        steps = json.loads(file.read_text())["steps"]
+    for file in recordings.files("plain"):
+        steps = recordings.load(file)["steps"]
         requests = {step["step"]: f"{step['request']['method']} {step['request']['path']}" for step in steps}
-        found.append(Counted(file.stem, len(steps), known.get(file.stem, {}), requests))
+        found.append(Counted(recordings.name_of(file), len(steps), known.get(recordings.name_of(file), {}), requests))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kubeloop.testing import LocalCluster
+from tests.conformance import recordings
 from tests.conformance.__main__ import COMPACT, HERE
 from tests.conformance.compare import compare
 from tests.conformance.counted import (
@@ -22,7 +22,6 @@ from tests.conformance.counted import (
     coverage,
     document,
     known_differences,
-    recordings,
 )
 from tests.conformance.normalise import ADDRESS
 from tests.conformance.scenario import Run, scenarios, write_tokens
@@ -68,7 +67,7 @@ def _replay(server: Server, name: str) -> tuple[list[str], set[int], list[str]]:
     """Differences that are not known, known ones that are none, and surprises."""
     run = Run(server, SCENARIOS[name], name)
     actual = run.run()
-    expected = json.loads((HERE / "recorded" / "plain" / f"{name}.json").read_text())
+    expected = recordings.load(recordings.path_of("plain", name))
     known, met, shown = set(KNOWN.get(name, {})), set(), []
     for step, differences in compare(expected, actual).differences.items():
         number = re.match(r"step (\d+) ", step)
@@ -96,6 +95,6 @@ def test_what_the_server_is_for_is_held_by_enough_steps() -> None:
 
 
 def test_each_scenario_is_recorded_and_each_difference_is_of_a_step() -> None:
-    assert {file.stem for file in recordings()} == set(SCENARIOS)
+    assert {recordings.name_of(file) for file in recordings.files("plain")} == set(SCENARIOS)
     steps = {row.name: row.requests for row in counted()}
     assert [(name, step) for name, known in KNOWN.items() for step in known if step not in steps.get(name, {})] == []

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from kubeloop.testing import LocalCluster
 from tests.conformance.compare import Score, compare
+from tests.conformance.recordings import files, load
 from tests.conformance.scenario import write_tokens
 from tests.conformance.sweep.known import numbers, update
-from tests.conformance.sweep.recording import load, record, recordings, replay
+from tests.conformance.sweep.recording import record, replay
 from tests.conformance.sweep.script import resources, title
 from tests.conformance.wire import Server
 
@@ -59,7 +60,7 @@ def sweep(kinds: list[str]) -> list[Score]:
 
 def _scores(server: Server, kinds: list[str]) -> list[Score]:
     scores = []
-    for file in recordings():
+    for file in files("sweep"):
         recording = load(file)
         if not kinds or any(part in recording["scenario"] for part in kinds):
             actual, _ = replay(server, recording)

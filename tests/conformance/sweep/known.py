@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from tests.conformance.compare import Difference, compare
-from tests.conformance.sweep.recording import load, recordings, replay
+from tests.conformance.recordings import files, load
+from tests.conformance.sweep.recording import replay
 from tests.conformance.wire import Server
 
 FILE = Path(__file__).with_name("differences.yaml")
@@ -78,7 +79,7 @@ def table() -> list[str]:
     """Lines of docs/conformance.md."""
     known, rows, reasons = known_differences(), [], []
     steps = exact = 0
-    for file in recordings():
+    for file in files("sweep"):
         recording = load(file)
         name, count = recording["scenario"], len(recording["steps"])
         differing = {step for numbers in known.get(name, {}).values() for step in numbers} - {0}
@@ -106,5 +107,5 @@ def table() -> list[str]:
 def share() -> float:
     """Part of all steps that are equal, as far as is known."""
     known = known_differences()
-    steps = sum(len(load(file)["steps"]) for file in recordings())
+    steps = sum(len(load(file)["steps"]) for file in files("sweep"))
     return 1 - sum(len(set(numbers) - {0}) for reasons in known.values() for numbers in reasons.values()) / steps

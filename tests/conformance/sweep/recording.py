@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 from kubeloop.schema import ResourceInfo
 from kubeloop.types import JSONObject
+from tests.conformance import recordings
 from tests.conformance.scenario import Run
 from tests.conformance.sweep.script import Script, title
 from tests.conformance.trees import put
 from tests.conformance.wire import Server
-
-FOLDER = Path(__file__).parent.parent / "recorded" / "sweep"
-
-
-def recordings() -> Iterator[Path]:
-    """By name."""
-    return iter(sorted(FOLDER.glob("*.json.gz")))
-
-
-def load(file: Path) -> JSONObject:
-    """``script`` is the scenario; ``steps`` and ``rvOrder`` are as in other recordings."""
-    found: JSONObject = json.loads(gzip.decompress(file.read_bytes()))
-    return found
 
 
 def replay(server: Server, recording: JSONObject, patience: float = 5) -> tuple[JSONObject, list[str]]:
@@ -48,16 +34,9 @@ def record(server: Server, resource: ResourceInfo) -> Path:
     for step in actual["steps"]:
         step["request"] = {"method": step["request"]["method"], "path": step["request"]["path"]}
     actual["script"] = scenario
-    FOLDER.mkdir(exist_ok=True)
-    file = FOLDER / f"{name}.json.gz"
-    save(file, actual)
+    file = recordings.path_of("sweep", name)
+    recordings.save(file, actual)
     return file
-
-
-def save(file: Path, recording: JSONObject) -> None:
-    """The same bytes for the same recording."""
-    text = json.dumps(recording, separators=(",", ":"), ensure_ascii=False).encode()
-    file.write_bytes(gzip.compress(text, 9, mtime=0))
 
 
 def largest(server: Server, script: Script, scenario: JSONObject) -> JSONObject:
