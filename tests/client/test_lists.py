@@ -58,15 +58,15 @@ class TestAgainstAServer:
     @pytest.mark.parametrize(
         "selection",
         [
-            pytest.param({"labels": "number in (1,2)"}, id="label selector as text"),
-            pytest.param({"labels": parse_label_selector("number in (1,2)")}, id="parsed label selector"),
+            pytest.param({"label_selector": "number in (1,2)"}, id="label selector as text"),
+            pytest.param({"label_selector": parse_label_selector("number in (1,2)")}, id="parsed label selector"),
             pytest.param(
-                {"labels": "app=web", "field_selector": "metadata.name!=m0,metadata.name!=m3,metadata.name!=m4"},
+                {"label_selector": "app=web", "field_selector": "metadata.name!=m0,metadata.name!=m3,metadata.name!=m4"},
                 id="field selector as text",
             ),
             pytest.param(
                 {
-                    "labels": "app",
+                    "label_selector": "app",
                     "field_selector": parse_field_selector("metadata.name!=m0,metadata.name!=m3,metadata.name!=m4,metadata.name!=other"),
                 },
                 id="parsed",
@@ -235,7 +235,7 @@ async def test_one_page_is_asked_for_exactly_as_told() -> None:
 
 def test_a_list_and_a_watch_that_are_iterated_without_async_name_the_ways_to_do_it() -> None:
     client: Any = Client(Transport(ClusterConfig(server="https://127.0.0.1:1")))
-    wanted = "`async for one in client.list(KIND)`, page by page, or `for one in await client.list(KIND)`, all at once"
+    wanted = "`async for obj in client.list(KIND)`, page by page, or `for obj in await client.list(KIND)`, all at once"
     with pytest.raises(TypeError, match=re.escape(wanted)):
         for _ in client.list(ConfigMap):
             pass

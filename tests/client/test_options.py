@@ -14,11 +14,23 @@ from kubeloop.client import DeleteOptions, ListOptions, WriteOptions
     [
         pytest.param(ListOptions, {"limit": -1}, "limit=-1: must be a whole number, 0 or more", id="a negative page"),
         pytest.param(ListOptions, {"limit": "5"}, "limit='5': must be a whole number", id="text for a page's size"),
-        pytest.param(ListOptions, {"match": "exact"}, "match='exact': must be one of Exact, NotOlderThan", id="an unknown match"),
-        pytest.param(WriteOptions, {"validation": "strict"}, "validation='strict': must be one of Strict, Warn, Ignore", id="validation"),
-        pytest.param(DeleteOptions, {"grace_period": True}, "grace_period=True: must be a whole number", id="a truth for seconds"),
         pytest.param(
-            DeleteOptions, {"propagation": "All"}, "propagation='All': must be one of Background, Foreground, Orphan", id="orphans"
+            ListOptions,
+            {"resource_version_match": "exact"},
+            "resource_version_match='exact': must be one of Exact, NotOlderThan",
+            id="an unknown match",
+        ),
+        pytest.param(
+            WriteOptions, {"field_validation": "strict"}, "field_validation='strict': must be one of Strict, Warn, Ignore", id="validation"
+        ),
+        pytest.param(
+            DeleteOptions, {"grace_period_seconds": True}, "grace_period_seconds=True: must be a whole number", id="a truth for seconds"
+        ),
+        pytest.param(
+            DeleteOptions,
+            {"propagation_policy": "All"},
+            "propagation_policy='All': must be one of Background, Foreground, Orphan",
+            id="orphans",
         ),
     ],
 )

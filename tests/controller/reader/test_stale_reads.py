@@ -116,7 +116,7 @@ WRITES = [
 ENDS = [
     pytest.param(lambda client: client.delete(Secret, "s"), _names, [], id="that it was deleted"),
     pytest.param(
-        lambda client: client.delete(Pod, "p", grace_period=0),
+        lambda client: client.delete(Pod, "p", grace_period_seconds=0),
         lambda controller: controller.cached.get(Pod, "p", "default"),
         None,
         id="that a pod was deleted at once",

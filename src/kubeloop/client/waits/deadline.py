@@ -18,7 +18,7 @@ def require_seconds(seconds: object) -> None:
         TypeError: it is no number.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        raise TypeError(f"timeout={described_word(seconds)}: must be a number of seconds")
+        raise TypeError(f"timeout={described_word(seconds)}: must be a number of seconds; each wait has an end")
 
 
 @asynccontextmanager
