@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Namespace
-from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, Watch, WriteOptions
+from kubeloop.client import Client, DeleteOptions, Watch, WriteOptions
 from kubeloop.meta import BadRequest, NotFound, ObjectMeta, PartialObject, Unstructured
 
 pytestmark = pytest.mark.server
@@ -22,13 +22,9 @@ class TestOfOneNamespace:
     async def test_lists_and_watches_are_of_it_too(self, client: Client, namespace: str) -> None:
         view = client.in_namespace(namespace)
         await view.create(config_map())
-        assert [one.metadata.namespace for one in await view.list(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)] == [
-            namespace
-        ]
-        assert [one.metadata.name async for one in view.list_metadata(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)] == [
-            "a"
-        ]
-        async with asyncio.timeout(20), view.watch(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES) as events:
+        assert [one.metadata.namespace for one in await view.list(ConfigMap, label_selector="app=web")] == [namespace]
+        assert [one.metadata.name async for one in view.list_metadata(ConfigMap, label_selector="app=web")] == ["a"]
+        async with asyncio.timeout(20), view.watch(ConfigMap, label_selector="app=web") as events:
             async for event in events:
                 assert event.object.metadata.namespace == namespace
                 break
