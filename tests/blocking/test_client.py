@@ -138,7 +138,7 @@ def test_views_of_a_client_are_blocking_clients_too(blocking: Client, namespace:
     view = blocking.in_namespace(namespace).with_options(dry_run=True)
     assert isinstance(view, Client)
     view.create(config_map("a"))
-    assert view.list(ConfigMap, label_selector="app=x", namespace=ALL_NAMESPACES) == []
+    assert view.list(ConfigMap, label_selector="app=x") == []
     assert view.namespace == namespace
 
 
