@@ -123,7 +123,7 @@ def test_an_error_shows_the_callers_line_and_then_the_clients(blocking: Client) 
     assert caught.value.__context__ is None
     names = [frame.filename.rpartition("kubeloop/")[2] for frame in traceback.extract_tb(caught.tb)]
     assert names[0].endswith("test_client.py")
-    assert names[1:4] == ["blocking/facade.py", "blocking/loop.py", "client/verbs/reading.py"]
+    assert names[1:5] == ["blocking/facade.py", "blocking/loop.py", "client/verbs/base.py", "client/verbs/reading.py"]
 
 
 def test_a_conflict_is_the_same_exception_as_in_coroutines(blocking: Client) -> None:
@@ -213,7 +213,8 @@ def test_a_local_cluster_is_blocking_and_so_is_its_client() -> None:
 class TestTheFacadeItself:
     def test_names_that_are_there_are_shown(self, blocking: Client) -> None:
         shown = {name for name in dir(blocking) if not name.startswith("_")}
-        assert {"get", "list", "list_stream", "watch", "transport", "namespace", "exec", "logs_stream"} <= shown
+        assert {"get", "list", "list_stream", "watch", "transport", "namespace", "pods"} <= shown
+        assert {"exec", "logs", "logs_stream"} <= set(dir(blocking.pods))
         assert all(hasattr(blocking, name) for name in shown)
 
     def test_it_says_whose_it_is(self, blocking: Client, server: ServerUnderTest, namespace: str) -> None:
