@@ -279,3 +279,28 @@ async def test_a_write_that_a_defect_breaks_is_refused_and_the_next_one_is_store
     assert (await storage.write("/registry/core/configmaps/default/a", b"{}", expected=0)).succeeded
     await storage.close()
     assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+async def test_trust_that_cannot_be_written_makes_the_server_unready_and_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    server = ApiServer(ServerOptions(listen=False, clock=clock))
+    await server.start()
+    try:
+        publish, tries = server.authentication._publish, 0
+
+        async def fails_twice(proxy: bytes, name: str) -> None:
+            nonlocal tries
+            tries += 1
+            if tries <= 2:
+                raise RuntimeError("a defect of the server")
+            await publish(proxy, name)
+
+        monkeypatch.setattr(server.authentication, "_publish", fails_twice)
+        server.authentication.authorities.changed()
+        await clock.advance(0)
+        name = "cluster-authentication-trust"
+        assert (tries, server.tasks.healthy(name), server.tasks.failures[name]) == (1, False, 1)
+        await clock.advance(2)
+        assert (tries, server.tasks.healthy(name), server.tasks.failures[name]) == (3, True, 2)
+    finally:
+        await server.stop()

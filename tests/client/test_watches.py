@@ -481,3 +481,20 @@ class TestAgainstAServerThatForgets:
             pages = client.list(ConfigMap, label_selector="app=web", limit=2, namespace=ALL_NAMESPACES)
             in_loop_server.faults.expire_next(matching=lambda request: "continue" in request.query)
             assert [one.metadata.name for one in await pages] == ["a", "b", "c"]
+
+
+async def test_the_timeout_of_a_watch_is_measured_by_the_clock_of_the_client() -> None:
+    clock = FakeClock()
+    async with (
+        FaultServer(Reply(chunks=[b""], end="hang")) as server,
+        Client(Transport(server.config(), clock=clock), clock=clock) as client,
+        client.watch(ConfigMap, resource_version="1", timeout=600) as events,
+    ):
+        waiting = asyncio.ensure_future(anext(aiter(events), None))
+        async with asyncio.timeout(10):
+            while not server.received:
+                await asyncio.sleep(0.001)
+            await clock.advance(599)
+            assert not waiting.done()
+            await clock.advance(1)
+            assert await waiting is None

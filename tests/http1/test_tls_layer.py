@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import ssl
+import sys
 import tracemalloc
+from asyncio.sslproto import SSLProtocol
+from collections.abc import AsyncIterator
 
-from kubeloop.http1.dial import BUFFER
+import pytest
+
+from kubeloop.http1.dial import BUFFER, RECORD, _Layer, _shared
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Received, Reply, loopback_certificate
 
@@ -52,3 +59,47 @@ async def test_two_loops_in_two_threads_do_not_read_each_other() -> None:
 
     loopback_certificate()  # made here, once
     assert all(await asyncio.gather(*(asyncio.to_thread(run, name) for name in ("abc", "xyz", "123"))))
+
+
+_PARAMETERS = (
+    "self",
+    "loop",
+    "app_protocol",
+    "sslcontext",
+    "waiter",
+    "server_side",
+    "server_hostname",
+    "call_connection_made",
+    "ssl_handshake_timeout",
+    "ssl_shutdown_timeout",
+)
+#: What the layer uses of asyncio without being promised it, by Python version: the parameters of ``SSLProtocol`` and its buffer.
+PRIVATE = {
+    (3, 11): (_PARAMETERS, ("_ssl_buffer", "_ssl_buffer_view", "max_size")),
+    (3, 12): (_PARAMETERS, ("_ssl_buffer", "_ssl_buffer_view", "max_size")),
+    (3, 13): (_PARAMETERS, ("_ssl_buffer", "_ssl_buffer_view", "max_size")),
+    (3, 14): (_PARAMETERS, ("_ssl_buffer", "_ssl_buffer_view", "max_size")),
+}
+
+
+@pytest.fixture
+async def layer() -> AsyncIterator[_Layer]:
+    loop = asyncio.get_running_loop()
+    made = _Layer(loop, asyncio.Protocol(), ssl.create_default_context(), loop.create_future(), False, "example.com")
+    made.share()
+    yield made
+    made.connection_lost(None)
+
+
+async def test_asyncio_has_what_the_layer_uses_in_this_version_of_python(layer: _Layer) -> None:
+    version = sys.version_info[:2]
+    assert version in PRIVATE, f"read asyncio/sslproto.py of Python {version[0]}.{version[1]}, and add it to this table"
+    parameters, attributes = PRIVATE[version]
+    assert tuple(inspect.signature(SSLProtocol.__init__).parameters) == parameters
+    assert [name for name in attributes if not hasattr(layer, name)] == []
+
+
+@pytest.mark.parametrize("wanted", [-1, 1, RECORD, RECORD + 1, 1 << 18])
+async def test_the_loop_reads_into_the_buffer_that_all_connections_of_a_thread_share(layer: _Layer, wanted: int) -> None:
+    assert layer.get_buffer(wanted).obj is _shared.buffer
+    assert len(layer.get_buffer(wanted)) == BUFFER

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kubeloop.tasks import Supervisor, close_all, end_tasks
+from kubeloop.tasks import Supervisor, close_all, end_tasks, finish, wait_within
 from kubeloop.timing import Backoff, FakeClock
 
 LOG = logging.getLogger("tests.tasks")
@@ -183,3 +183,94 @@ async def test_closing_runs_every_step_and_raises_every_error() -> None:
     with pytest.raises(asyncio.CancelledError):
         await close_all(step("f", asyncio.CancelledError()), step("g"))
     assert done[-1] == "g"
+
+
+async def test_a_supervisor_whose_stop_is_cancelled_ends_also_what_its_tasks_start_at_their_end() -> None:
+    tasks = supervisor(FakeClock())
+    last = Work(0)
+
+    async def first() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            tasks.start(last.run, name="last")
+            await asyncio.sleep(0)
+
+    tasks.start(first, name="first")
+    await asyncio.sleep(0)
+    stopping = asyncio.ensure_future(tasks.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    assert last.cancelled
+    assert tasks.failures == {"first": 0, "last": 0}
+
+
+async def test_a_task_that_ends_itself_and_others_waits_for_the_others_and_is_cancelled() -> None:
+    other = Work(0)
+    ended: list[bool] = []
+
+    async def run() -> None:
+        try:
+            await end_tasks(own, others)
+        finally:
+            ended.append(others.done())
+
+    others = asyncio.ensure_future(other.run())
+    own = asyncio.ensure_future(run())
+    await asyncio.wait([own])
+    assert own.cancelled()
+    assert ended == [True]
+
+
+async def test_work_that_is_finished_ends_although_its_caller_is_cancelled_twice() -> None:
+    release = asyncio.Event()
+    done: list[str] = []
+
+    async def close() -> None:
+        await release.wait()
+        done.append("closed")
+
+    caller = asyncio.ensure_future(finish(close()))
+    for _ in range(2):
+        await asyncio.sleep(0)
+        caller.cancel()
+    await asyncio.sleep(0)
+    assert not caller.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert done == ["closed"]
+
+
+async def test_work_that_fails_after_its_caller_was_cancelled_is_the_cause_of_the_cancellation() -> None:
+    release = asyncio.Event()
+
+    async def close() -> None:
+        await release.wait()
+        raise ValueError("broken")
+
+    caller = asyncio.ensure_future(finish(close()))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.sleep(0)
+    release.set()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await caller
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+async def test_a_wait_with_a_limit_ends_with_its_tasks_or_its_time_and_cancels_nothing() -> None:
+    clock = FakeClock()
+    event = asyncio.Event()
+    task = asyncio.ensure_future(event.wait())
+    waiting = asyncio.ensure_future(wait_within(clock, 5, task))
+    await clock.advance(5)
+    assert await waiting is False
+    assert not task.done()
+    waiting = asyncio.ensure_future(wait_within(clock, None, task))
+    await clock.advance(60)
+    event.set()
+    assert await waiting is True

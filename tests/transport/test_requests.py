@@ -298,7 +298,7 @@ async def test_a_closed_transport_says_so() -> None:
 async def test_a_call_that_pauses_before_its_next_try_ends_when_the_transport_is_closed() -> None:
     clock = FakeClock()
     async with FaultServer(Reply(429, headers={"Retry-After": "600"})) as server:
-        transport = Transport(server.config(), clock=clock)
+        transport = Transport(server.config(), clock=clock, timeout=1000, patience=1000)
         asking = asyncio.ensure_future(transport.request("GET", "/x"))
         async with asyncio.timeout(10):
             while clock.next_due != 600:
@@ -357,3 +357,30 @@ def test_a_context_that_is_left_elsewhere_is_left_quietly() -> None:
     block = log_context(cluster="c")
     contextvars.copy_context().run(block.__enter__)
     block.__exit__(None, None, None)  # as the garbage collector does for a coroutine that nobody finished
+
+
+@pytest.mark.parametrize(
+    ("limits", "error", "text"),
+    [
+        pytest.param({"timeout": 60}, DeadlineError, "no answer within 60 s", id="the whole request"),
+        pytest.param({"timeout": 600, "patience": 45}, TransportError, "no answer within 45 s", id="the next bytes of the answer"),
+    ],
+)
+async def test_the_limits_of_a_request_are_measured_by_the_clock_of_the_transport(
+    limits: dict[str, float], error: type[Exception], text: str
+) -> None:
+    clock = FakeClock()
+    async with (
+        FaultServer(Reply(status=0, end="hang"), tls=False) as server,
+        Transport(server.config(), clock=clock, **limits) as transport,  # type: ignore[arg-type]
+    ):
+        asking = asyncio.ensure_future(transport.request("POST", "/x", body=b"{}"))
+        async with asyncio.timeout(10):
+            while not server.received:
+                await asyncio.sleep(0.001)
+            due = min(limits.values())
+            await clock.advance(due - 1)
+            assert not asking.done()
+            await clock.advance(1)
+            with pytest.raises(error, match=text):
+                await asking

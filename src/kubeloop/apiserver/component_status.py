@@ -15,6 +15,7 @@ from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.selection import Selection
 from kubeloop.apiserver.tables import partial_list, table
 from kubeloop.meta.kinds import GroupResource
+from kubeloop.timing import TimeLimit
 from kubeloop.types import JSONObject
 
 _STORAGE = "etcd-0"
@@ -69,7 +70,7 @@ async def _fault(exchange: RequestScope, name: str, port: int) -> str:
     place = Place("127.0.0.1", port, exchange.parts.kubelets.unverified, "/healthz")
     wire = None
     try:
-        async with asyncio.timeout(_TIMEOUT):
+        async with TimeLimit(exchange.parts.clock, _TIMEOUT):
             wire = await place.connect()
             head = request_head("GET", place.target, [("Host", place.authority), ("User-Agent", "kube-probe/1.36"), ("Accept", "*/*")])
             status, _ = await wire.exchange("GET", head, None)

@@ -37,6 +37,7 @@ from kubeloop.http1.errors import BodyMalformed
 from kubeloop.meta.errors import ApiError, Forbidden
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.serving.request import Request
+from kubeloop.timing import TimeLimit
 
 # How long a request may take: --request-timeout, or less where it says so itself (``?timeout=5s``).
 #
@@ -205,10 +206,10 @@ class Pipeline:
         if left <= 0:
             return timed_out()
         try:
-            async with asyncio.timeout(left) as limit:
+            async with TimeLimit(clock, left) as limit:
                 return await self._stages(passage, warnings)
         except TimeoutError:
-            if limit.expired():
+            if limit.expired:
                 return timed_out()
             raise
 

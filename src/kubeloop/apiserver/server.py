@@ -52,7 +52,7 @@ from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.apiserver.webhooks.chain import Webhooks
-from kubeloop.meta.errors import NotFound
+from kubeloop.meta.errors import ConfigError, NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.schema import builtin
 from kubeloop.serving.listener import Handler, Listener, host_and_port
@@ -171,7 +171,7 @@ class ApiServer:
         self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
         self._aggregator = Aggregator(self.registry, self.objects, self.writer.owners, self.cache, clock, self.front_proxy, reach)
         self._schema_status = SchemaStatus(self.registry, self.objects, self.writer.owners, self.cache, clock)
-        self._stopping = self._stopped = False
+        self._started = self._stopping = self._stopped = False
         self._health = Health()
         self._health.add_tasks(self.tasks)
         # By the name that probes of a kube-apiserver ask for.
@@ -219,9 +219,12 @@ class ApiServer:
         """Open storage's changes, write the objects of a new cluster, and answer requests.
 
         Raises:
-            ConfigError: An option cannot be served; the text says which.
+            ConfigError: An option cannot be served; the text says which. Or the server was started before: a server lives once.
             StorageFailed: Storage cannot be read or written.
         """
+        if self._started or self._stopped:
+            raise ConfigError("this server was started already, or has stopped; make a new ApiServer, with the same storage folder or none")
+        self._started = True
         try:
             await self._start()
         except BaseException as error:
@@ -244,7 +247,7 @@ class ApiServer:
         await bootstrap(self.registry, self.writer, self.options.services, advertised, self._port, provision=self.options.provision)
         if self.options.provision and self.options.notices:
             await tell_of_tokens(self.registry, self.writer)
-            await self.authentication.publish(self.front_proxy.authority, PROXY_NAME)
+            await self.authentication.publish(self.tasks, self.front_proxy.authority, PROXY_NAME)
         await self._definitions.start(self.tasks)
         await self._aggregator.start(self.tasks)
         self._schema_status.start(self.tasks)

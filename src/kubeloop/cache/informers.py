@@ -11,6 +11,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -109,8 +110,9 @@ class Observed(ABC):
     def _end_observation(self) -> None:
         """The informers have ended."""
         endings, self._endings = self._endings, []
-        for end in reversed(endings):  # a second handler of a signal brings back the first one
-            end()
+        with ExitStack() as stack:  # in reverse: a second handler of a signal brings back the first one
+            for end in endings:
+                stack.callback(end)
 
     def _write_dump(self, to: Path | None) -> None:
         text = json.dumps({"time": datetime.now(UTC).isoformat(), "cluster": self.cluster, **self.dump()}) + "\n"
@@ -354,31 +356,37 @@ class Informers(Observed):
         if self._disk is not None:
             self._disk.open()
         self._tasks = Tasks(self._clock)
-        if self._disk is not None:
-            self._tasks.create(self._disk.keep_saving(self), "kubeloop saving informers")
-        if self._read_your_writes:
-            self._unlisten = self._client.on_write(self._wrote)
-        for informer in self._informers.values():
-            informer.start(self._tasks)
+        try:
+            if self._disk is not None:
+                self._tasks.create(self._disk.keep_saving(self), "kubeloop saving informers")
+            if self._read_your_writes:
+                self._unlisten = self._client.on_write(self._wrote)
+            for informer in self._informers.values():
+                informer.start(self._tasks)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._ended = True
-        self._end_observation()
+        async with AsyncExitStack() as stack:  # in reverse
+            if self._disk is not None:
+                stack.callback(self._disk.close)
+            stack.push_async_callback(self._end_tasks)
+            stack.callback(self._progress.notify)
+            for informer in self._informers.values():
+                stack.callback(informer.close)
+            if self._unlisten is not None:
+                stack.callback(self._unlisten)
+            stack.callback(self._end_observation)
+
+    async def _end_tasks(self) -> None:
         tasks, self._tasks = self._tasks, None
-        if self._unlisten is not None:
-            self._unlisten()
-        for informer in self._informers.values():
-            informer.close()
-        self._progress.notify()
-        try:
-            if tasks is not None:
-                await tasks.close()
-            if self._disk is not None:
-                await self._disk.save(self)
-        finally:
-            if self._disk is not None:
-                self._disk.close()
+        if tasks is not None:
+            await tasks.close()
+        if self._disk is not None:  # not after a defect, whose state is not worth saving
+            await self._disk.save(self)
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
         # Of an instance whose __init__ raised nothing is there. Bound above, as the module may be gone when the interpreter ends.

@@ -10,9 +10,9 @@ from kubeloop.cel.faults import CompileError, EvalError, InstantiationError, Iss
 from kubeloop.cel.functions import FUNCTIONS
 from kubeloop.cel.functions.formatting import clauses, fits
 from kubeloop.cel.functions.timestamps import parse_duration, parse_timestamp
-from kubeloop.cel.syntax import Call, Const, ListLiteral, MapLiteral, Node, children, walk
+from kubeloop.cel.syntax import Call, Const, Entry, ListLiteral, MapLiteral, Node, children, walk
 from kubeloop.cel.types import Type, unwrap_optional
-from kubeloop.cel.values import as_key, is_key
+from kubeloop.cel.values import as_key, check_qualifier, is_key
 from kubeloop.schema.patterns import go_pattern
 from kubeloop.schema.regular import PatternError
 
@@ -57,8 +57,8 @@ def _fold(node: Node) -> Any:
         case MapLiteral() if not _varies(below) and not any(one.optional for one in node.entries):
             if all(map(is_key, below[::2])):
                 return {as_key(key): value for key, value in zip(below[::2], below[1::2], strict=True)}
-        case Call() if node.function == "_[_]" and below[1] is None:
-            raise EvalError("invalid qualifier type: types.Null")
+        case Call() if node.function in ("_[_]", "_[?_]") and below[1] is not _VARIES:
+            check_qualifier(below[1])
         case Call() if node.function in _CONVERSIONS and len(below) == 1 and node.target is None and below[0] is not _VARIES:
             return FUNCTIONS[node.function].call(below[0])
         case Call() if node.function in ("find", "findAll") and isinstance(pattern := literal(node.args[0]), str):
@@ -95,9 +95,7 @@ def _faults(checked: Checked) -> Iterator[tuple[Node, str]]:
             case ListLiteral() if node.id not in exempt:
                 yield from _mixed(node.elements, [index in node.optional for index in range(len(node.elements))], checked)
             case MapLiteral() if node.id not in exempt:
-                keys = [one.key for one in node.entries if not isinstance(one.key, str)]
-                yield from _mixed(keys, [False] * len(keys), checked)
-                yield from _mixed([one.value for one in node.entries], [one.optional for one in node.entries], checked)
+                yield from _mixed_entries(node.entries, checked)
 
 
 def _mixed(nodes: list[Node], optional: list[bool], checked: Checked) -> Iterator[tuple[Node, str]]:
@@ -110,6 +108,22 @@ def _mixed(nodes: list[Node], optional: list[bool], checked: Checked) -> Iterato
         elif of != first:
             yield node, f"expected type '{first}' but found '{of}'"
             return
+
+
+def _mixed_entries(entries: list[Entry], checked: Checked) -> Iterator[tuple[Node, str]]:
+    """Compare with the first key and the first value; unlike in a list, each further mismatch is an error of its own."""
+    keys: Type | None = None
+    values: Type | None = None
+    for entry in entries:
+        if isinstance(entry.key, str):
+            continue
+        key, value = checked.types[entry.key.id], checked.types[entry.value.id]
+        value = unwrap_optional(value)[0] if entry.optional else value
+        keys, values = keys or key, values or value
+        if key != keys:
+            yield entry.key, f"expected type '{keys}' but found '{key}'"
+        if value != values:
+            yield entry.value, f"expected type '{values}' but found '{value}'"
 
 
 def _constant(call: Call) -> Iterator[tuple[Node, str]]:

@@ -10,12 +10,13 @@ from typing import Any
 
 from kubeloop.cel.checker import TYPE_NAMES, Checked
 from kubeloop.cel.faults import CostExceeded, EvalError
+from kubeloop.cel.functions.operators import index_of_list, index_of_map, shown_key
 from kubeloop.cel.functions.optionals import select
 from kubeloop.cel.overloads import FUNCTIONS, Function, Overload, resolve
 from kubeloop.cel.runtime_cost import LIST, MAP, STRUCT, CallCost, Meter, call_cost
 from kubeloop.cel.standard_macros import ACCUMULATORS
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
-from kubeloop.cel.values import NONE, Message, Optional, TypeValue, as_key, entries_of, keys_of
+from kubeloop.cel.values import NONE, Message, Optional, TypeValue, as_key, check_qualifier, entries_of, keys_of
 
 #: Values of variables by name, and of the loops that are running.
 Scope = dict[str, Any]
@@ -32,6 +33,7 @@ class _Planner:
         self._references = checked.references
         self._overloads = checked.overloads
         self._functions = checked.functions
+        self._types = checked.types
 
     def step(self, node: Node) -> Step:
         name = self._references.get(node.id)
@@ -83,10 +85,16 @@ class _Planner:
                 return _conditional(*args)
             case "@not_strictly_false":
                 return _not_strictly_false(args[0])
-            case "_?._":
+            case "_?._" | "_[?_]":
                 return _optional_select(args[0], args[1])
+            case "_[_]":
+                return _index(args[0], args[1], strict=self._is_of_schema(node.args[0]))
         function = FUNCTIONS.get(node.function) or self._functions[node.function]
         return _function(function, args, self._overloads.get(node.id, ()))
+
+    def _is_of_schema(self, node: Node) -> bool:
+        """Return True for a variable or a field with a schema: its type is known."""
+        return isinstance(node, Ident | Select) and not self._types[node.id].is_dyn
 
     def _map(self, node: MapLiteral) -> Step:
         entries = [(self.step(one.key), self.step(one.value), one.optional) for one in node.entries if not isinstance(one.key, str)]
@@ -272,9 +280,9 @@ def _accumulated(name: str) -> Step:
 
 
 def _no_fields(value: Any, name: str) -> Any:
-    if value is None or isinstance(value, list):
-        raise EvalError(f"no such key: {name}")
-    raise EvalError("no such overload")
+    if isinstance(value, list):
+        raise EvalError("unsupported index type 'string' in list")
+    raise EvalError(f"no such key: {name}")
 
 
 def _has(value: Any, name: str) -> bool:
@@ -324,6 +332,29 @@ def _not_strictly_false(of: Step) -> Step:
         value = _captured(of, scope, meter)
         meter.add(1)
         return value is not False
+
+    return step
+
+
+def _index(operand: Step, key_of: Step, *, strict: bool) -> Step:
+    """``strict``: the operand is a list with a schema, whose indexes are ints; other lists have doubles and uints as indexes too."""
+
+    def step(scope: Scope, meter: Meter) -> Any:
+        value, key = operand(scope, meter), key_of(scope, meter)
+        if not isinstance(key, str | int | float):
+            check_qualifier(key)
+        if isinstance(value, dict):
+            result = index_of_map(value, key)
+        elif isinstance(value, list):
+            if strict and type(key) is not int:
+                raise EvalError("no such overload")
+            result = index_of_list(value, key)
+        elif isinstance(value, Optional):
+            result = select(value, key)
+        else:
+            raise EvalError(f"no such key: {shown_key(key)}")
+        meter.add(1)
+        return result
 
     return step
 

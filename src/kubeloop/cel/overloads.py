@@ -72,8 +72,28 @@ def resolve(name: str, overloads: Sequence[Overload], args: tuple[Any, ...]) -> 
     raise EvalError(no_such_overload(name, args))
 
 
+# The kinds of values for which an operator is defined; cel-go calls them traits of a type. Receivers refuse any operator themselves.
+_COMPARABLE: Final = frozenset({"bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration"})
+_SUBTRACTABLE: Final = frozenset({"int", "uint", "double", "timestamp", "duration"})
+_TRAITS: Final = {
+    **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), _COMPARABLE),
+    "_+_": _SUBTRACTABLE | {"string", "bytes", "list"},
+    "_-_": _SUBTRACTABLE,
+    "_*_": frozenset({"int", "uint", "double"}),
+    "_/_": frozenset({"int", "uint", "double"}),
+    "_%_": frozenset({"int", "uint"}),
+    "-_": frozenset({"bool", "int", "double", "duration"}),
+    "size": frozenset({"string", "bytes", "list", "map"}),
+}
+_RECEIVERS: Final = frozenset({"string", "timestamp", "duration"})
+
+
 def no_such_overload(name: str, args: tuple[Any, ...]) -> str:
-    if not name[0].isalpha():
+    """Return cel-go's message: it names the function if the first value is of a kind for which the function is not defined."""
+    kinds = _TRAITS.get(name)
+    if kinds is not None and kind_of(type(args[0])) not in kinds | _RECEIVERS:
+        return f"no such overload: {name}"
+    if kinds is not None or not name[0].isalpha():
         return "no such overload"
     return f"no such overload: {name}({', '.join(map(type_name, args))})"
 

@@ -222,6 +222,24 @@ def as_key(value: Any) -> Any:
     return value
 
 
+_GO_TYPES: Final = {
+    type(None): "types.Null",
+    bytes: "types.Bytes",
+    list: "*types.baseList",
+    dict: "*types.baseMap",
+    Duration: "types.Duration",
+    Timestamp: "types.Timestamp",
+    TypeValue: "*types.Type",
+    Optional: "*types.Optional",
+}
+
+
+def check_qualifier(key: Any) -> None:
+    """Raise EvalError for a value that no index may have: in square brackets stand texts, bools and numbers only."""
+    if not isinstance(key, str | int | float):
+        raise EvalError(f"invalid qualifier type: {_GO_TYPES.get(type(key), type_name(key))}")
+
+
 def from_key(key: Any) -> Any:
     return key.value if type(key) is BoolKey else key
 
@@ -333,8 +351,10 @@ def equal(one: Any, other: Any) -> bool:
         return against is str and one == other
     if kind is bool or against is bool:
         return kind is against and one is other
-    if isinstance(one, int | float):
-        return isinstance(other, int | float) and bool(one == other)
+    if kind is float or against is float:  # compared as doubles, so that 9223372036854775807 equals 9223372036854775808.0
+        return isinstance(one, int | float) and isinstance(other, int | float) and float(one) == float(other)
+    if isinstance(one, int):
+        return isinstance(other, int) and bool(one == other)
     if isinstance(one, list):
         return isinstance(other, list) and _lists_equal(one, other)
     if isinstance(one, dict):

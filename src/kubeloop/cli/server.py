@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import threading
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,28 +126,31 @@ async def _run(
             raise ConfigError(f"--data {flags.data}: {fault.strerror}; name a folder on a local disk that you may write") from None
     certificates = flags.cert_dir or (flags.data / "pki" if flags.data else None)
     authority = kept_authority(certificates, "kubeloop-ca") if certificates else None
-    storage = await _storage(flags.data, synced=not flags.unsafe_no_fsync)
-    options = ServerOptions(
-        port=flags.port,
-        host=flags.bind_address,
-        advertise=flags.advertise_address,
-        history=flags.history,
-        history_revisions=flags.history_revisions,
-        event_ttl=flags.event_ttl,
-        min_request_timeout=flags.min_request_timeout,
-        authorization=tuple(one.strip() for one in flags.authorization_mode.split(",") if one.strip()),
-        authority=authority,
-        resume=storage is not None,
-        remote_backends=flags.allow_remote_backends,
-        services=services,
-        kubelets=KubeletCredentials(flags.kubelet_client_certificate, flags.kubelet_client_key, flags.kubelet_certificate_authority),
-        authentication=authentication.options(certificates),
-        operation=operation.options(),
-        admission=admission.options(),
-        descriptions=await _descriptions(flags.descriptions),
-    )
-    api = ApiServer(options, storage)
-    try:
+    async with AsyncExitStack() as stack:
+        storage = await _storage(flags.data, synced=not flags.unsafe_no_fsync)
+        if storage is not None:
+            stack.push_async_callback(storage.close)
+        options = ServerOptions(
+            port=flags.port,
+            host=flags.bind_address,
+            advertise=flags.advertise_address,
+            history=flags.history,
+            history_revisions=flags.history_revisions,
+            event_ttl=flags.event_ttl,
+            min_request_timeout=flags.min_request_timeout,
+            authorization=tuple(one.strip() for one in flags.authorization_mode.split(",") if one.strip()),
+            authority=authority,
+            resume=storage is not None,
+            remote_backends=flags.allow_remote_backends,
+            services=services,
+            kubelets=KubeletCredentials(flags.kubelet_client_certificate, flags.kubelet_client_key, flags.kubelet_certificate_authority),
+            authentication=authentication.options(certificates),
+            operation=operation.options(),
+            admission=admission.options(),
+            descriptions=await _descriptions(flags.descriptions),
+        )
+        api = ApiServer(options, storage)
+        stack.push_async_callback(api.stop)
         await api.start()
         if target is not None:
             try:
@@ -157,6 +161,8 @@ async def _run(
         controllers = None if flags.no_controllers else _controllers(api, settled)
         if controllers is None:
             settled.set()
+        else:
+            stack.push_async_callback(_end_controllers, controllers)
         api.add_readiness("controllers", settled.is_set)
         if await _has_settled(settled, ending, controllers):
             print(f"ready {api.url} kubeconfig={kubeconfig}" if target is not None else f"ready {api.url}", flush=True)
@@ -164,8 +170,11 @@ async def _run(
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         return await _until(ending, controllers)
-    finally:
-        await api.stop()
+
+
+async def _end_controllers(controllers: asyncio.Task[None]) -> None:
+    if not controllers.done():
+        await end_tasks(controllers, logger=_LOG)
 
 
 async def _descriptions(source: str) -> Texts:
@@ -205,16 +214,14 @@ async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) 
     tasks: set[asyncio.Task[object]] = {waiting}
     if controllers is not None:
         tasks.add(controllers)
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if controllers is None:
-        return 0
-    failed = controllers.done() and not controllers.cancelled() and controllers.exception()
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end_tasks(waiting)
+    failed = controllers is not None and controllers.done() and not controllers.cancelled() and controllers.exception()
     if failed:
         _LOG.error("controllers ended: %s", failed)
         return 1
-    controllers.cancel()
-    await asyncio.wait({controllers})
     return 0
 
 

@@ -145,6 +145,8 @@ class ListCall(Generic[R]):
             options = msgspec.structs.replace(options, continue_token=token)
 
     async def _prefetched(self, count: int) -> AsyncGenerator[ObjectList[R], None]:
+        from kubeloop.tasks import end_tasks
+
         free = asyncio.Semaphore(count)
         ready: asyncio.Queue[ObjectList[R] | None] = asyncio.Queue()
 
@@ -167,10 +169,7 @@ class ListCall(Generic[R]):
                 yield page
             await filling
         finally:
-            filling.cancel()
-            await asyncio.wait([filling])
-            if not filling.cancelled():
-                filling.exception()  # seen: whoever leaves early does not want it
+            await end_tasks(filling, expected=(Exception,))  # raised above, or of a page that the caller does not read
 
     async def _each(self) -> AsyncIterator[R]:
         async with aclosing(self.pages()) as pages:

@@ -6,7 +6,6 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-d
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
@@ -20,7 +19,7 @@ from kubeloop.codec import decode, document_of
 from kubeloop.codec.frames import FrameCutter
 from kubeloop.meta import ApiError, DeadlineError, DecodeError, Gone, KubeloopError, Resource, Status, TransportError, UntrustedCertificate
 from kubeloop.meta.type_checks import described_word
-from kubeloop.timing import Backoff, Clock
+from kubeloop.timing import Backoff, Clock, TimeLimit
 from kubeloop.transport import Transport, logger_with_context
 
 _logger = logger_with_context("kubeloop.client")
@@ -125,7 +124,7 @@ class Watch(Generic[R]):
 
     async def __aenter__(self) -> Self:
         if self._timeout is not None:
-            self._deadline = asyncio.get_running_loop().time() + self._timeout
+            self._deadline = self._clock.now() + self._timeout
         self._path = await self._locate()
         self._events = self._run()
         return self
@@ -189,11 +188,14 @@ class Watch(Generic[R]):
             await self._pause(delay)
 
     def _is_over(self) -> bool:
-        return self._deadline is not None and asyncio.get_running_loop().time() >= self._deadline
+        return self._deadline is not None and self._clock.now() >= self._deadline
+
+    def _limit(self, ends: float | None) -> TimeLimit:
+        return TimeLimit(self._clock, None if ends is None else ends - self._clock.now())
 
     async def _pause(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with self._limit(self._deadline):
                 await self._clock.sleep(seconds)
         except TimeoutError:
             if not self._is_over():
@@ -206,7 +208,7 @@ class Watch(Generic[R]):
         options = ListOptions(label_selector=self._options.label_selector, field_selector=self._options.field_selector)
         async with aclosing(self._list_all(options).pages()) as pages:
             while True:
-                async with asyncio.timeout_at(self._deadline):
+                async with self._limit(self._deadline):
                     page = await anext(pages, None)
                 if page is None:
                     break
@@ -246,11 +248,11 @@ class Watch(Generic[R]):
         seconds = self._options.timeout_seconds or random.randint(_SHORTEST, _LONGEST)
         options = msgspec.structs.replace(self._options, resource_version=self._version, timeout_seconds=seconds)
         cutter = FrameCutter()
-        ends = asyncio.get_running_loop().time() + seconds + _GRACE
+        ends = self._clock.now() + seconds + _GRACE
         if self._deadline is not None:
             ends = min(ends, self._deadline)
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout_at(ends):
+            async with self._limit(ends):
                 opened = self._transport.stream("GET", self._path, query=options.query(), accept=self._accept)
                 stream = await stack.enter_async_context(opened)
             chunks = stream.chunks()
@@ -259,7 +261,7 @@ class Watch(Generic[R]):
                 frames: list[memoryview] = []
                 frame = memoryview(b"")
                 try:
-                    async with asyncio.timeout_at(ends):
+                    async with self._limit(ends):
                         frames = cutter.feed(await anext(chunks))
                 except StopAsyncIteration:
                     return

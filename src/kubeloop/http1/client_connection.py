@@ -17,6 +17,7 @@ from kubeloop.http1.grammar import list_contains
 from kubeloop.http1.headers import Headers
 from kubeloop.http1.progress import ANSWERED, SENT, reach
 from kubeloop.http1.response_parser import chunk_size, content_length, may_begin_head, parse_head
+from kubeloop.timing import Clock, SystemClock, Timer
 
 # A frame of a watch is some kilobytes: with a small buffer the socket would be paused and resumed all the time.
 READ_BUFFER = 1 << 20
@@ -52,7 +53,8 @@ class ClientConnection(asyncio.Protocol):
         Pipelining: one exchange at a time, read by one task, written by one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock: Clock = clock or SystemClock()
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
         self.made_with: ssl.SSLContext | None = None
@@ -77,7 +79,8 @@ class ClientConnection(asyncio.Protocol):
         self.patience: float | None = None
         """Seconds without any byte before waiting for more is given up; None: never."""
         self._due = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
+        self._timer_due = 0.0
         self._lost = asyncio.get_running_loop().create_future()
 
     @property
@@ -188,29 +191,29 @@ class ClientConnection(asyncio.Protocol):
             raise self._failure
         if self._waiter is not None:
             raise RuntimeError("two tasks read one answer; each byte comes once, so that one task has to read all")
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
+        self._waiter = asyncio.get_running_loop().create_future()
         if self.patience is not None:
-            self._due = loop.time() + self.patience
-            if self._timer is None or self._timer.when() > self._due:
-                self._set_timer(loop)
+            self._due = self._clock.now() + self.patience
+            if self._timer is None or self._timer_due > self._due:
+                self._set_timer()
         try:
             await self._waiter
         finally:
             self._waiter = None
 
-    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(self._due, self._give_up, loop)
+        self._timer_due = self._due
+        self._timer = self._clock.call_later(self._due - self._clock.now(), self._give_up)
 
-    def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _give_up(self) -> None:
         """One timer serves many waits, as most end long before: it looks how long the one that is now has waited."""
         self._timer = None
         if self._waiter is None or self._waiter.done() or self.patience is None:
             return
-        if loop.time() < self._due:
-            self._set_timer(loop)
+        if self._clock.now() < self._due:
+            self._set_timer()
             return
         what = "no answer" if not self._head_ready else "the answer broke off: nothing more of it came"
         self._waiter.set_exception(PeerSilentError(f"{what} within {self.patience:g} s"))

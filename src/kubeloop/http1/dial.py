@@ -19,6 +19,7 @@ from kubeloop.http1.progress import CONNECTED, SECURED, reach
 from kubeloop.http1.proxies import Proxy, proxy_for
 from kubeloop.http1.sockets import connect
 from kubeloop.meta.tls import client_tls
+from kubeloop.timing import Clock, SystemClock, TimeLimit
 
 
 def credentials(proxy: Proxy) -> Mapping[str, str]:
@@ -51,7 +52,7 @@ async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> N
 
 # TLS between a socket and a protocol, for many connections: asyncio's own takes 256 KiB of buffer for each, watched or idle.
 #
-# Source: asyncio.base_events (start_tls) and asyncio.sslproto (SSLProtocol), the same in Python 3.11 to 3.13.
+# Source: asyncio.base_events (start_tls) and asyncio.sslproto, the same in Python 3.11 to 3.14 (tests/http1/test_tls_layer.py).
 
 
 #: What TLS gives at a time at most: the content of one record (RFC 8446, section 5.1).
@@ -211,6 +212,7 @@ class Dialer:
         *,
         authorities: Callable[[], bytes] | None = None,
         resolved: Callable[[float], None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """``source`` says where ``proxy`` was named, for messages. ``authorities`` gives the cluster's, PEM, for a proxy that speaks TLS;
         ``resolved`` is told how long looking a name up took.
@@ -222,6 +224,7 @@ class Dialer:
         self._secure = self._server.scheme == "https"
         self._authorities = authorities
         self._resolved = resolved
+        self._clock: Clock = clock or SystemClock()
         self.host = self._server.hostname or ""
         self.port = self._server.port or (443 if self._secure else 80)
         self._server_name = server_name or self.host
@@ -251,9 +254,9 @@ class Dialer:
         Raises:
             OSError, ssl.SSLError, TimeoutError, ProxyRefusedError: there is none.
         """
-        async with asyncio.timeout(CONNECT_TIMEOUT):
+        async with TimeLimit(self._clock, CONNECT_TIMEOUT):
             if self.proxy is None:
-                return await open_wire(self.host, self.port, tls, self._server_name, self._resolved)
+                return await open_wire(self.host, self.port, tls, self._server_name, self._resolved, self._clock)
             if self.proxy.socks:
                 return await self._through_socks(self.proxy, tls)
             return await self._through_proxy(self.proxy, tls)
@@ -261,7 +264,7 @@ class Dialer:
     async def _through_socks(self, proxy: Proxy, tls: ssl.SSLContext | None) -> ClientConnection:
         made: socket.socket | None = None
         try:
-            made = await connect(proxy.url.hostname or "", proxy.url.port or PORT, self._resolved)
+            made = await connect(proxy.url.hostname or "", proxy.url.port or PORT, self._resolved, self._clock)
             await connect_through(made, proxy, self.host, self.port)
         except BaseException as error:
             if made is not None:
@@ -269,7 +272,7 @@ class Dialer:
             if isinstance(error, OSError | EOFError) and not _is_our_deadline(error):
                 raise _unreachable(proxy, error) from error
             raise
-        return await _wire_on(made, tls, self._server_name)
+        return await _wire_on(made, tls, self._server_name, self._clock)
 
     async def _through_proxy(self, proxy: Proxy, tls: ssl.SSLContext | None) -> ClientConnection:
         secure = proxy.url.scheme == "https"
@@ -277,7 +280,7 @@ class Dialer:
         wire: ClientConnection | None = None
         try:
             wire = await open_wire(
-                name, proxy.url.port or (443 if secure else 80), self._proxy_tls() if secure else None, name, self._resolved
+                name, proxy.url.port or (443 if secure else 80), self._proxy_tls() if secure else None, name, self._resolved, self._clock
             )
             if tls is None:
                 return wire
@@ -301,30 +304,35 @@ class Dialer:
     async def _inside(self, outer: ClientConnection, tls: ssl.SSLContext) -> ClientConnection:
         """TLS with the server within the tunnel."""
         assert outer.transport is not None
-        inner = ClientConnection()
+        inner = ClientConnection(self._clock)
         await secure(outer.transport, inner, tls, self._server_name, HANDSHAKE_TIMEOUT)
         return inner
 
 
 async def open_wire(
-    host: str, port: int, tls: ssl.SSLContext | None, server_name: str, resolved: Callable[[float], None] | None = None
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None,
+    server_name: str,
+    resolved: Callable[[float], None] | None = None,
+    clock: Clock | None = None,
 ) -> ClientConnection:
     """A connection straight to ``host``; ``tls`` None: without TLS. ``resolved`` is told how long looking the name up took.
 
     Raises:
         OSError, ssl.SSLError, TimeoutError: there is none.
     """
-    made = await connect(host, port, resolved)
+    made = await connect(host, port, resolved, clock)
     reach(CONNECTED)
-    return await _wire_on(made, tls, server_name)
+    return await _wire_on(made, tls, server_name, clock)
 
 
-async def _wire_on(made: socket.socket, tls: ssl.SSLContext | None, server_name: str) -> ClientConnection:
+async def _wire_on(made: socket.socket, tls: ssl.SSLContext | None, server_name: str, clock: Clock | None) -> ClientConnection:
     _watch_over(made)
     if tls is None:
-        _, wire = await asyncio.get_running_loop().create_connection(ClientConnection, sock=made)
+        _, wire = await asyncio.get_running_loop().create_connection(lambda: ClientConnection(clock), sock=made)
         return wire
-    wire = ClientConnection()
+    wire = ClientConnection(clock)
     await secure(made, wire, tls, server_name, HANDSHAKE_TIMEOUT)
     reach(SECURED)
     return wire

@@ -13,19 +13,20 @@ import socket
 from collections.abc import Callable
 
 from kubeloop.http1.progress import RESOLVED, reach
+from kubeloop.timing import Clock, SystemClock, TimeLimit
 
 #: Seconds after which the next address is tried beside the ones before (RFC 8305, section 5).
 HEAD_START = 0.25
 _Address = tuple[int, tuple[object, ...]]
 
 
-async def connect(host: str, port: int, resolved: Callable[[float], None] | None = None) -> socket.socket:
+async def connect(host: str, port: int, resolved: Callable[[float], None] | None = None, clock: Clock | None = None) -> socket.socket:
     """A connected socket, not blocking. ``resolved`` is told how many seconds it took to look a name up.
 
     Raises:
         OSError: no address could be reached; if they failed in different ways, the text has all of them. socket.gaierror: no address.
     """
-    addresses = _numeric(host, port) or await _looked_up(host, port, resolved)
+    addresses = _numeric(host, port) or await _looked_up(host, port, resolved, clock or SystemClock())
     reach(RESOLVED)
     if len(addresses) == 1:
         return await _connect(addresses[0])
@@ -35,7 +36,7 @@ async def connect(host: str, port: int, resolved: Callable[[float], None] | None
         for address in addresses:
             attempts.append(asyncio.ensure_future(_connect(address)))
             last = len(attempts) == len(addresses)
-            winner = await _first(attempts, None if last else HEAD_START)
+            winner = await _first(attempts, None if last else HEAD_START, clock or SystemClock())
             if winner is not None:
                 return winner
         raise _all_failed([error for attempt in attempts if isinstance(error := attempt.exception(), OSError)])
@@ -53,27 +54,24 @@ def _numeric(host: str, port: int) -> list[_Address]:
     return []
 
 
-async def _looked_up(host: str, port: int, resolved: Callable[[float], None] | None) -> list[_Address]:
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+async def _looked_up(host: str, port: int, resolved: Callable[[float], None] | None, clock: Clock) -> list[_Address]:
+    started = clock.now()
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     if resolved is not None:
-        resolved(loop.time() - started)
+        resolved(clock.now() - started)
     return _alternating([(family, address) for family, _, _, _, address in found])
 
 
-async def _first(attempts: list[asyncio.Task[socket.socket]], seconds: float | None) -> socket.socket | None:
+async def _first(attempts: list[asyncio.Task[socket.socket]], seconds: float | None, clock: Clock) -> socket.socket | None:
     """The socket of an attempt that succeeded; None if all have failed, or ``seconds`` are over."""
     running = {attempt for attempt in attempts if not attempt.done()}
-    until = None if seconds is None else asyncio.get_running_loop().time() + seconds
-    while running:
-        left = None if until is None else max(until - asyncio.get_running_loop().time(), 0.0)
-        done, running = await asyncio.wait(running, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        for attempt in done:
-            if attempt.exception() is None:
-                return attempt.result()
-        if not done:
-            return None
+    with contextlib.suppress(TimeoutError):  # the limit's: ``wait`` raises none
+        async with TimeLimit(clock, seconds):
+            while running:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for attempt in done:
+                    if attempt.exception() is None:
+                        return attempt.result()
     return None
 
 

@@ -17,5 +17,6 @@ def stop_accepting(server: asyncio.Server) -> None:
 async def close_listening(server: asyncio.Server) -> None:
     """Close the listening sockets; connections that were accepted stay, and those that nobody accepted are refused."""
     stop_accepting(server)
+    # Not after the wait: a cancellation of the caller would leave the sockets open.
+    asyncio.get_running_loop().call_soon(server.close)
     await asyncio.sleep(0)
-    server.close()

@@ -9,13 +9,14 @@ import asyncio
 import ssl
 import weakref
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.tls import server_tls
 from kubeloop.serving.accepting import close_listening, stop_accepting
 from kubeloop.serving.connection import Handler, ServerConnection
-from kubeloop.tasks import end_tasks
+from kubeloop.tasks import close_all, end_tasks, finish, wait_all
 
 __all__ = ["Handler", "Listener", "bare_context", "host_and_port", "server_context"]
 
@@ -91,21 +92,40 @@ class Listener:
 
         ``grace``: seconds for answers under way; then they are broken off. ``spread``: seconds over which streams are ended, so that not
         all of their clients come back at once; 0: at once.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled, which ends the wait that it hit; everything is closed.
         """
         self._ending = True
+        await close_all(
+            self._stop_listening,
+            self._end_handshakes,
+            partial(self._end_streams, spread),
+            partial(self._finish_answers, grace),
+            lambda: finish(self._break_off()),
+        )
+
+    async def _stop_listening(self) -> None:
         if self._server is not None:
             await close_listening(self._server)
-        await self._end_handshakes()
-        if spread and self._streams:
-            pause = spread / len(self._streams)
+
+    async def _end_streams(self, spread: float) -> None:
+        try:
+            if spread and self._streams:
+                pause = spread / len(self._streams)
+                for task in list(self._streams):
+                    task.cancel()
+                    await asyncio.sleep(pause)
+        finally:
             for task in list(self._streams):
                 task.cancel()
-                await asyncio.sleep(pause)
-        for task in list(self._streams):
-            task.cancel()
+
+    async def _finish_answers(self, grace: float) -> None:
         for connection in list(self._connections):
             connection.finish()
         await self._over(grace)
+
+    async def _break_off(self) -> None:
         for connection in list(self._connections):
             connection.abort()
             if connection.task is not None:
@@ -129,7 +149,7 @@ class Listener:
         for task in list(self._accepting):
             task.cancel()
         if self._accepting:
-            await asyncio.wait(self._accepting)
+            await wait_all(*self._accepting)
             await asyncio.sleep(0)  # in which their sockets are closed
 
     async def _over(self, seconds: float) -> None:

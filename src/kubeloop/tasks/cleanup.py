@@ -3,10 +3,68 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+from kubeloop.timing import Clock, TimeLimit
+
+T = TypeVar("T")
+
+
+async def wait_all(*futures: asyncio.Future[Any] | None) -> None:
+    """Return when all futures are done, also when the caller is cancelled meanwhile; nothing is cancelled here.
+
+    For work that must not be left behind: the end of tasks that were cancelled already, or of a thread, which cannot be cancelled.
+
+    Args:
+        futures: None is left out, so that an attribute that was never assigned can be given.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled, and all futures are done.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    own = asyncio.current_task()  # a task that is among them cannot wait for itself
+    while left := [future for future in futures if future is not None and future is not own and not future.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+async def wait_within(clock: Clock, seconds: float | None, *futures: asyncio.Future[Any]) -> bool:
+    """Wait until all futures are done, for ``seconds`` at most (None: without a limit). Nothing is cancelled.
+
+    Returns:
+        Whether all of them are done.
+    """
+    left = [future for future in futures if not future.done()]
+    if left and (seconds is None or seconds > 0):
+        with contextlib.suppress(TimeoutError):  # the limit's: asyncio.wait raises none
+            async with TimeLimit(clock, seconds):
+                await asyncio.wait(left)
+    return all(future.done() for future in futures)
+
+
+async def finish(work: Awaitable[T]) -> T:
+    """Return the result of ``work``, which a cancellation of the caller does not interrupt: it is raised when the work has ended.
+
+    Raises:
+        Exception: What the work raised.
+        asyncio.CancelledError: The caller was cancelled, and the work has ended; an error of the work is the cause.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await wait_all(task)
+    except asyncio.CancelledError as cancelled:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise cancelled from error
+        raise
+    return task.result()
 
 
 async def end_tasks(
@@ -14,7 +72,7 @@ async def end_tasks(
     expected: tuple[type[Exception], ...] = (),
     logger: logging.Logger | logging.LoggerAdapter[Any] | None = None,
 ) -> None:
-    """Cancel the tasks and return when all of them have ended.
+    """Cancel the tasks and return when all of them have ended, also when the caller is cancelled meanwhile.
 
     ``await task`` under ``suppress(CancelledError)`` does not do this: it also suppresses the cancellation of the caller. Nor does
     ``gather`` with ``return_exceptions``: it drops what the tasks failed with.
@@ -27,28 +85,42 @@ async def end_tasks(
 
     Raises:
         Exception: What a task failed with; an ``ExceptionGroup`` when several failed. Not with ``logger``.
-        asyncio.CancelledError: The caller was cancelled. The tasks are cancelled, and may not have ended yet.
+        asyncio.CancelledError: The caller was cancelled, also because it is one of the tasks. The others have ended; the first error of
+            theirs is the cause.
     """
     given = [task for task in tasks if task is not None]
     for task in given:
         task.cancel()
-    if given:
-        await asyncio.wait(given)
+    own = asyncio.current_task()
+    ends_itself = own in given
+    given = [task for task in given if task is not own]
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        await wait_all(*given)
+        if ends_itself:
+            await asyncio.sleep(0)  # raises its cancellation
+    except asyncio.CancelledError as cancellation:
+        cancelled = cancellation
     failed = [(task, error) for task in given if not task.cancelled() and isinstance(error := task.exception(), Exception)]
     unexpected = [(task, error) for task, error in failed if not isinstance(error, expected)]
-    if logger is None:
-        raise_errors("background tasks failed", [error for _, error in unexpected])
-        return
-    raised = sys.exception()
-    for task, error in unexpected:
-        if error is raised:
-            continue
-        name = task.get_name() if isinstance(task, asyncio.Task) else type(task).__name__
-        logger.error("a background task failed (%s, %s)", type(error).__name__, name, exc_info=error)
+    if logger is not None:
+        raised = sys.exception()
+        for task, error in unexpected:
+            if error is raised:
+                continue
+            name = task.get_name() if isinstance(task, asyncio.Task) else type(task).__name__
+            logger.error("a background task failed (%s, %s)", type(error).__name__, name, exc_info=error)
+        unexpected.clear()
+    errors = [error for _, error in unexpected]
+    if cancelled is not None:
+        raise cancelled from (errors[0] if errors else None)
+    raise_errors("background tasks failed", errors)
 
 
 async def close_all(*steps: Callable[[], Awaitable[object]]) -> None:
     """Run every step in order, whatever the steps before it raise.
+
+    A cancellation of the caller interrupts the step that runs, which must leave its part closed all the same; the others follow.
 
     Raises:
         Exception: What a step raised; an ``ExceptionGroup`` when several did.

@@ -160,14 +160,20 @@ class Supervisor:
 
         Raises:
             Exception: What a task failed with while it ended; an ``ExceptionGroup`` when several failed.
+            asyncio.CancelledError: The caller was cancelled, and all tasks have ended.
         """
         errors: list[Exception] = []
+        cancelled: asyncio.CancelledError | None = None
         while self._tasks:  # a task that ends may start others
             ending = list(self._tasks)
             try:
                 await end_tasks(*[task.cancel() for task in ending])
+            except asyncio.CancelledError as error:
+                cancelled = error
             except Exception as error:  # noqa: BLE001 - raised below, when all have ended
                 errors.append(error)
             for task in ending:
                 self.remove(task)
+        if cancelled is not None:
+            raise cancelled from (errors[0] if errors else None)
         raise_errors("background tasks failed", errors)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from kubeloop.tasks import wait_all
 from kubeloop.timing import Clock, FakeClock
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ async def driven(awaitable: Awaitable[T], clock: Clock) -> T:
     finally:
         if not task.done():
             task.cancel()
-            await asyncio.wait((task,))
+            await wait_all(task)
 
 
 async def step(clock: FakeClock, limit: float | None = None) -> bool:

@@ -21,6 +21,7 @@ from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.config import ClusterConfig, Credentials, Pem
 from kubeloop.pki import CertificateAuthority
+from kubeloop.tasks import close_all
 from kubeloop.testing.accounts import WITHOUT_ACCOUNTS
 from kubeloop.testing.faults import Faults
 from kubeloop.timing import Clock, SystemClock
@@ -74,9 +75,7 @@ class TlsTestServer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for client in self._clients:
-            await client.close()
-        await self.api.stop()
+        await close_all(*(client.close for client in self._clients), lambda: self.api.stop())
 
     def client(self, namespace: str = "default") -> Client:
         """A new client of an administrator, closed with the server if not before."""

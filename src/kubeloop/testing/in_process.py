@@ -13,6 +13,7 @@ from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.config import ClusterConfig
+from kubeloop.tasks import close_all
 from kubeloop.testing.accounts import WITHOUT_ACCOUNTS
 from kubeloop.testing.faults import Faults
 from kubeloop.timing import Clock, SystemClock
@@ -80,10 +81,7 @@ class HandlerServer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for client in self._clients:
-            await client.close()
-        await self._end(broken=False)
-        await self.api.stop()
+        await close_all(*(client.close for client in self._clients), lambda: self._end(broken=False), lambda: self.api.stop())
 
     def client(self, namespace: str = "default", *, user: str = ADMINISTRATOR, groups: Iterable[str] = (MASTERS,)) -> Client:
         """A new client, closed with the server if not before."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.tasks import end_tasks
+from kubeloop.tasks import end_tasks, finish
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ async def run_process(command: Sequence[str], terminal: Terminal, cwd: Path | No
         await asyncio.gather(*copying)
         return await process.wait()
     finally:
-        await _to_the_end(_ended(process, feeding, *copying))
+        await finish(_ended(process, feeding, *copying))
 
 
 async def _ended(process: asyncio.subprocess.Process, *tasks: asyncio.Future[None]) -> None:
@@ -83,16 +83,3 @@ async def _ended(process: asyncio.subprocess.Process, *tasks: asyncio.Future[Non
     assert process.stderr is not None
     process.stdin.close()
     await asyncio.gather(process.stdout.read(), process.stderr.read(), process.wait())
-
-
-async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
-    """Waits for the end of ``ending`` although the caller is cancelled, also more than once, as closing servers do."""
-    task, cancelled = asyncio.ensure_future(ending), False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True
-    task.result()
-    if cancelled:
-        raise asyncio.CancelledError

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Self
 
 import kubeloop
 from kubeloop.meta.errors import ConfigError
+from kubeloop.tasks import close_all, finish
 
 if TYPE_CHECKING:
     from kubeloop.client import Client
@@ -83,6 +84,7 @@ class LocalCluster:
         self._folder: Path | None = None
         self._client: Client | None = None
         self._url = ""
+        self._abandoned = False
 
     def __repr__(self) -> str:
         return f"<LocalCluster at {self._url}>" if self._process is not None else "<LocalCluster that does not run>"
@@ -102,14 +104,37 @@ class LocalCluster:
         await self.stop()
 
     async def start(self) -> None:
-        await asyncio.to_thread(self._start)
+        """Start the server and return when it is ready.
+
+        Raises:
+            ConfigError: It did not start, or runs already.
+            asyncio.CancelledError: The caller was cancelled; the process has ended and its files are gone.
+        """
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: it ends when its process does.
+            self._abandoned = True
+            process = self._process
+            if process is not None:
+                process.kill()
+            with contextlib.suppress(ConfigError):  # says that the server ended
+                await finish(starting)
+            await self.stop()
+            raise
+        finally:
+            self._abandoned = False
 
     async def stop(self) -> None:
-        """Stopping what does not run does nothing."""
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
-        await asyncio.to_thread(self._stop)
+        """Close the client, end the server's process and remove its files. Stopping what does not run does nothing.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled; all of it is done.
+        """
+        client, self._client = self._client, None
+        steps = [] if client is None else [client.close]
+        await close_all(*steps, lambda: finish(asyncio.to_thread(self._stop)))
 
     def kill(self) -> None:
         """End the server's process as a crash does: connections break, nothing is answered. ``restart`` brings it back."""
@@ -183,6 +208,8 @@ class LocalCluster:
         return self._folder / name
 
     def _start(self) -> None:
+        if self._folder is not None:
+            raise ConfigError(f"the cluster at {self._url} runs already: stop it first, or make another LocalCluster")
         self._folder = Path(tempfile.mkdtemp(prefix="kubeloop-cluster-"))
         self._launch(0)
 
@@ -204,6 +231,8 @@ class LocalCluster:
                     process_group=0,  # Windows ignores it, and has a flag instead
                     creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
                 )
+            if self._abandoned:
+                raise ConfigError("the start was cancelled")
             self._url = self._await_ready(self._process)
             self._write_ca()
         except BaseException:
@@ -234,10 +263,12 @@ class LocalCluster:
         return "\n".join(self.log.splitlines()[-30:])
 
     def _stop(self) -> None:
-        self._end_process()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            self._end_process()
+        finally:
+            folder, self._folder = self._folder, None
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _end_process(self) -> None:
         process, self._process = self._process, None
@@ -246,11 +277,13 @@ class LocalCluster:
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
+                pass  # killed below
+            finally:
                 process.kill()
                 process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+                for pipe in (process.stdin, process.stdout):
+                    if pipe is not None:
+                        pipe.close()
 
 
 def _read_line(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes]) -> None:

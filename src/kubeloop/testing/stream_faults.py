@@ -12,6 +12,7 @@ import msgspec
 from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import status_answer
 from kubeloop.apiserver.encoding import encode, event_frame
+from kubeloop.tasks import end_tasks
 
 #: Whether a change of this version is kept from a stream.
 Hidden: TypeAlias = Callable[[int], bool]
@@ -79,9 +80,7 @@ class FaultInjectedStream:
                 for piece in self._shown(chunk):
                     yield piece
         finally:
-            reading.cancel()
-            # ``_following`` raises what it failed with.
-            await asyncio.gather(reading, return_exceptions=True)
+            await end_tasks(reading, expected=(Exception,))  # ``_following`` raises it
             close = getattr(source, "aclose", None)
             if close is not None:
                 await close()

@@ -12,6 +12,7 @@ from kubeloop.cache import Event, Informer
 from kubeloop.client import Client
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError
+from kubeloop.tasks import end_tasks
 from kubeloop.testing.format import text
 from kubeloop.timing import Clock
 
@@ -129,8 +130,7 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
         try:
             yield read
         finally:
-            following.cancel()
-            await asyncio.wait((following,))
+            await end_tasks(following, expected=(Exception,))  # ``read`` has raised it
 
     async def _follow(self, found: dict[tuple[str, str], R], changed: Callable[[], None]) -> None:
         namespaced = (await self._client.mapping(self._kind)).namespaced

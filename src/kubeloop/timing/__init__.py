@@ -2,8 +2,7 @@
 
 from kubeloop.timing.backoff import Backoff
 from kubeloop.timing.bucket import TokenBucket
-from kubeloop.timing.clock import Clock, SystemClock, Timer
+from kubeloop.timing.clock import Clock, SystemClock, TimeLimit, Timer, within
 from kubeloop.timing.fake import FakeClock
-from kubeloop.timing.within import within
 
-__all__ = ["Backoff", "Clock", "FakeClock", "SystemClock", "Timer", "TokenBucket", "within"]
+__all__ = ["Backoff", "Clock", "FakeClock", "SystemClock", "TimeLimit", "Timer", "TokenBucket", "within"]

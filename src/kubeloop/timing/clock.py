@@ -1,12 +1,16 @@
-"""The clock that everything with a delay or a deadline is given, so that tests can own the time."""
+"""Clocks, and time limits by them. Everything with a delay or a limit gets a clock, so that tests control the time."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+T = TypeVar("T")
 
 
 class Timer(Protocol):
@@ -52,3 +56,63 @@ class SystemClock:
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class TimeLimit:
+    """Cancels the block when its time is over, and raises ``TimeoutError`` in its place. As ``asyncio.timeout``, on any clock.
+
+    Guarantees:
+        The caller's own cancellation passes through. A ``TimeoutError`` that the block raised itself leaves ``expired`` False.
+
+    Example:
+        >>> async with TimeLimit(clock, 30):
+        ...     await session.closed()
+    """
+
+    __slots__ = ("_clock", "_scope", "_seconds", "_timer")
+
+    def __init__(self, clock: Clock, seconds: float | None) -> None:
+        """Create a limit.
+
+        Args:
+            clock: Measures the time.
+            seconds: Counted from the start of the block. None and infinity: no limit. Zero or less: the first wait of the block ends it.
+        """
+        self._clock = clock
+        self._seconds = None if seconds == math.inf else seconds
+        self._scope = asyncio.timeout(None)
+        self._timer: Timer | None = None
+
+    @property
+    def expired(self) -> bool:
+        """Whether the limit ended the block."""
+        return self._scope.expired()
+
+    async def __aenter__(self) -> Self:
+        await self._scope.__aenter__()
+        if self._seconds is not None:
+            if self._seconds > 0:
+                self._timer = self._clock.call_later(self._seconds, self.end)
+            else:
+                self.end()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._scope.__aexit__(kind, error, trace)
+
+    def end(self) -> None:
+        """End the block now, as if its time were over. Only from within the block, or while it runs."""
+        if not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+
+async def within(clock: Clock, seconds: float | None, work: Awaitable[T]) -> T:
+    """Return the result of ``work``; cancel it when ``seconds`` have passed.
+
+    Raises:
+        TimeoutError: The time is over.
+    """
+    async with TimeLimit(clock, seconds):
+        return await work

@@ -182,6 +182,7 @@ class Connections:
             config.source,
             authorities=config.ca.read if config.ca is not None else None,
             resolved=figures.resolver.observe,
+            clock=clock,
         )
         self._all: set[ClientConnection] = set()
         self._idle: list[ClientConnection] = []

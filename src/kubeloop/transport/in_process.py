@@ -21,6 +21,7 @@ from kubeloop.serving.answer import Answer as WholeReply
 from kubeloop.serving.answer import Hijack, Reply, SocketTakeover, StreamingResponse
 from kubeloop.serving.listener import Handler
 from kubeloop.serving.request import Request
+from kubeloop.tasks import wait_all
 from kubeloop.transport.round_tripper import Answer, OutgoingRequest
 
 _LOG = logging.getLogger(__name__)
@@ -197,7 +198,7 @@ class _Streamed:
     async def end(self, fault: TransportError | None) -> None:
         """Returns when the server has let go of the stream."""
         self._leave(fault)
-        await asyncio.wait((self._pump,))
+        await wait_all(self._pump)
 
     def _leave(self, fault: TransportError | None) -> None:
         if not self._over:
@@ -236,7 +237,7 @@ class _Streamed:
 async def _ended(task: asyncio.Task[Any]) -> None:
     """Returns when the task has ended, which is cancelled if need be."""
     task.cancel()
-    await asyncio.wait((task,))
+    await wait_all(task)
 
 
 async def _let_go(reply: Reply) -> None:

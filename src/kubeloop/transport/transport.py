@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from kubeloop.config import Authenticator, ClusterConfig
 from kubeloop.meta.errors import DeadlineError, TransportError
 from kubeloop.meta.type_checks import described
-from kubeloop.timing import Clock, SystemClock, TokenBucket
+from kubeloop.timing import Clock, SystemClock, TimeLimit, TokenBucket
 from kubeloop.transport.answer import Response
 from kubeloop.transport.hooks import Hook
 from kubeloop.transport.limits.failure_backoff import FailureBackoff
@@ -207,10 +207,10 @@ class Transport:
         call.ends = None if seconds == math.inf else started + seconds
         figures = self._manners.figures
         try:
-            async with asyncio.timeout(None if seconds == math.inf else seconds) as deadline:
+            async with TimeLimit(self._clock, seconds) as deadline:
                 answer, content = await self._calls.make(call)
         except TimeoutError as error:
-            if not deadline.expired():
+            if not deadline.expired:
                 raise
             raise self._late(f"no answer within {seconds:g} s", call) from error
         finally:
@@ -330,10 +330,10 @@ class Transport:
         """An answer whose body is still to come."""
         call.ends = None if seconds == math.inf else self._clock.now() + seconds
         try:
-            async with asyncio.timeout(None if seconds == math.inf else seconds) as deadline:
+            async with TimeLimit(self._clock, seconds) as deadline:
                 return (await self._calls.make(call))[0]
         except TimeoutError as error:
-            if not deadline.expired():
+            if not deadline.expired:
                 raise
             what = f"change to {call.upgrade}" if call.upgrade else "answer"
             raise self._late(f"no {what} within {seconds:g} s", call) from error

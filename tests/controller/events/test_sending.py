@@ -147,11 +147,16 @@ async def test_j136_what_a_server_does_not_answer_is_dropped_at_the_end_of_the_f
         async def write(self, write: Write) -> None:
             await asyncio.Event().wait()
 
-    sender = sender_of(Silent(), FakeClock())
+    clock = FakeClock()
+    sender = sender_of(Silent(), clock)
     sender.start()
     for _ in range(3):
         sender.put(HAPPENED)
-    await sender.close(0.01)
+    closing = asyncio.ensure_future(sender.close(5))
+    await clock.advance(4.9)
+    assert not closing.done()
+    await clock.advance(0.1)
+    await closing
     assert sender.counts.dropped == {"closed": 3}
     sender.put(HAPPENED)
     assert sender.counts.dropped == {"closed": 4}

@@ -110,7 +110,7 @@ async def test_s220_a_lease_is_not_given_back_while_a_thread_still_works_for_it(
     await manager.start()
     await until(clock, asyncio.to_thread(begun.wait, 20))
     with pytest.raises(GraceExceeded, match="cancelled: plain"):
-        await manager.stop()
+        await until(clock, manager.stop())
     assert await holder(client) == "a"
     gate.set()
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from kubeloop.controller.runner.result import Result, TerminalError
-from kubeloop.controller.runner.workers import Deadline
 from kubeloop.meta import Conflict, KubeloopError, ObjectKey, Status
-from kubeloop.timing import FakeClock
+from kubeloop.timing import FakeClock, TimeLimit
 from tests.controller.runner.bench import KEY, OTHER, Bench
 
 
@@ -183,7 +182,7 @@ async def test_a_time_limit_is_no_cause_when_the_program_ends() -> None:
     found: list[bool] = []
 
     async def limited() -> None:
-        with Deadline(clock, 10) as deadline:
+        async with TimeLimit(clock, 10) as deadline:
             try:
                 await asyncio.Event().wait()
             finally:
@@ -200,16 +199,16 @@ async def test_a_time_limit_is_no_cause_when_the_program_ends() -> None:
 
 async def test_a_time_limit_that_passes_together_with_the_end_is_an_end() -> None:
     """R210."""
-    entered: list[Deadline] = []
+    entered: list[TimeLimit] = []
 
     async def limited() -> None:
-        with Deadline(FakeClock(), 10) as deadline:
+        async with TimeLimit(FakeClock(), 10) as deadline:
             entered.append(deadline)
             await asyncio.Event().wait()
 
     task = asyncio.ensure_future(limited())
     await asyncio.sleep(0)
-    entered[0]._expire()
+    entered[0].end()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

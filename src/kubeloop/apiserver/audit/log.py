@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from kubeloop.meta.errors import ConfigError
+from kubeloop.tasks import finish
 from kubeloop.timing import Clock, Timer
 
 _LOG = logging.getLogger(__name__)
@@ -87,19 +88,20 @@ class AuditLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._writing is not None:
-            try:
-                await asyncio.shield(self._writing)
-            except Exception as error:  # noqa: BLE001 - the rest is still written, and the file closed
-                _LOG.error("events could not be written to the audit log (%s)", type(error).__name__, exc_info=error)
-        if self._lines:
-            self._write(self._taken())
-        if self._executor is not None:
-            self._executor.shutdown()
-            self._executor = None
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        try:
+            if self._writing is not None:
+                await finish(self._writing)
+        except Exception as error:  # noqa: BLE001 - the rest is still written, and the file closed
+            _LOG.error("events could not be written to the audit log (%s)", type(error).__name__, exc_info=error)
+        finally:  # also when the caller is cancelled
+            if self._lines:
+                self._write(self._taken())
+            if self._executor is not None:
+                self._executor.shutdown()
+                self._executor = None
+            if self._handle >= 0:
+                os.close(self._handle)
+                self._handle = -1
 
     def _begin(self) -> None:
         self._timer = None

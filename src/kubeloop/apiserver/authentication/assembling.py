@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -24,9 +23,8 @@ from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.registry_store import Call, Writer
 from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionResource
-from kubeloop.tasks import end_tasks
+from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
@@ -96,9 +94,6 @@ def _list(texts: tuple[str, ...]) -> str:
     return json.dumps(list(texts), separators=(",", ":"))
 
 
-_LOG = logging.getLogger(__name__)
-
-
 class Authentication:
     """Raises ConfigError for files that cannot be read. ``own``: the server's own authority, PEM."""
 
@@ -116,7 +111,8 @@ class Authentication:
         self.authorities = ClientAuthorities(own, options.client_ca, options.proxy_ca)
         self._registry = registry
         self._writer = writer
-        self._publishing: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._publishing: SupervisedTask | None = None
         objects = BoundObjects(writer.objects, registry)
         audiences = self.accounts.audiences
         known = (
@@ -127,20 +123,25 @@ class Authentication:
             known, audiences, authorities=self.authorities, proxies=options.proxies, anonymous=options.anonymous
         )
 
-    async def publish(self, own_proxy: bytes, own_name: str) -> None:
+    async def publish(self, tasks: Supervisor, own_proxy: bytes, own_name: str) -> None:
         """Tell the servers behind this one whom to believe, now and whenever a file of authorities is read again.
 
-        ``own_proxy``: the authority of this server's own certificate as a proxy, PEM; ``own_name``: the name in it.
+        Args:
+            tasks: Runs the task that writes changes; a write that fails is repeated after a delay that grows.
+            own_proxy: The authority of this server's own certificate as a proxy, PEM.
+            own_name: The name in that certificate.
 
         Raises:
-            ApiError: it cannot be written.
+            ApiError: It cannot be written now.
         """
-        self.authorities.changed = lambda: self._publish_soon(own_proxy, own_name)
+        self.authorities.changed = self._changed.set
         await self._publish(own_proxy, own_name)
+        self._publishing = tasks.start(lambda: self._publish_changes(own_proxy, own_name), name="cluster-authentication-trust")
 
     async def stop(self) -> None:
         self.authorities.changed = lambda: None
-        await end_tasks(*self._publishing, logger=_LOG)
+        if self._publishing is not None:
+            await self._publishing.stop()
 
     async def _publish(self, own_proxy: bytes, own_name: str) -> None:
         headers = self.options.proxies
@@ -151,16 +152,15 @@ class Authentication:
         data = trust(self.authorities.clients_pem, proxies, with_conventional(headers), names)
         await publish(self._registry, self._writer, data)
 
-    def _publish_soon(self, own_proxy: bytes, own_name: str) -> None:
-        async def publish_now() -> None:
+    async def _publish_changes(self, own_proxy: bytes, own_name: str) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
             try:
                 await self._publish(own_proxy, own_name)
-            except KubeloopError as fault:
-                _LOG.warning("ConfigMap %s cannot be written: %s", NAME, fault)
-
-        task = asyncio.get_running_loop().create_task(publish_now())
-        self._publishing.add(task)
-        task.add_done_callback(self._publishing.discard)
+            except BaseException:
+                self._changed.set()  # written by the next run
+                raise
 
     async def _note_use(self, namespace: str, name: str, uid: str, day: str) -> None:
         resource = self._registry.get(SECRETS)

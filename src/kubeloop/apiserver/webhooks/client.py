@@ -21,7 +21,7 @@ from kubeloop.http1.errors import CONNECTION_FAULTS, ConnectionEnded, ProxyRefus
 from kubeloop.http1.headers import Headers
 from kubeloop.http1.request_writer import request_head
 from kubeloop.meta.errors import ConfigError
-from kubeloop.timing import Clock
+from kubeloop.timing import Clock, TimeLimit
 from kubeloop.types import JSONObject
 
 _HEADERS = (("User-Agent", "kube-apiserver-admission"), ("Accept", "application/json, */*"), ("Content-Type", "application/json"))
@@ -69,7 +69,7 @@ class WebhookClient:
         assert task is not None
         self._calling.add(task)
         try:
-            async with asyncio.timeout(timeout):
+            async with TimeLimit(self._clock, timeout):
                 status, headers, body = await self._exchange(target, context, query, encode(review))
         except TimeoutError:
             raise _failed(target, query, "context deadline exceeded") from None
@@ -125,7 +125,7 @@ class WebhookClient:
     async def _straight(self, target: Target, context: ssl.SSLContext) -> ClientConnection:
         """To a URL; by a proxy of the environment only where any address may be dialled, since what a proxy dials nobody has looked at."""
         if self._reach.anywhere:
-            return await Dialer(f"https://{target.authority}", "", target.host).connect(context)
+            return await Dialer(f"https://{target.authority}", "", target.host, clock=self._clock).connect(context)
         return await self._reach.open(target.host, target.port, context, target.host)
 
     async def _ask(self, wire: ClientConnection, target: Target, query: str, body: bytes) -> tuple[int, Headers, bytes]:

@@ -5,12 +5,11 @@ The rule is pure (``BookmarkInterval``); ``Watchdog`` keeps it with one timer, h
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from kubeloop.meta import TransportError
-from kubeloop.timing import Clock, Timer
+from kubeloop.timing import Clock, TimeLimit, Timer
 
 #: A watch that outlives its own ``timeoutSeconds`` by this much, in seconds, is abandoned; also the margin of the rhythm below.
 GRACE = 5.0
@@ -72,7 +71,7 @@ class Watchdog:
         self._say = say
         self._end = end
         self._last = clock.now()
-        self._scope: asyncio.Timeout | None = None
+        self._scope: TimeLimit | None = None
         self._timer: Timer | None = None
 
     def heard(self) -> None:
@@ -90,7 +89,7 @@ class Watchdog:
         if left > 0:
             self._timer = self._clock.call_later(left, self.look)
         else:
-            self._scope.reschedule(asyncio.get_running_loop().time())
+            self._scope.end()
 
     @asynccontextmanager
     async def attend(self) -> AsyncIterator[None]:
@@ -100,14 +99,14 @@ class Watchdog:
             WatchStalled: it was ended.
         """
         try:
-            async with asyncio.timeout(None) as self._scope:
+            async with TimeLimit(self._clock, None) as self._scope:
                 self.look()
                 try:
                     yield
                 finally:
                     self._rest()
         except TimeoutError:
-            if self._scope is None or not self._scope.expired():
+            if self._scope is None or not self._scope.expired:
                 raise
             raise WatchStalled(self._say()) from None
         finally:

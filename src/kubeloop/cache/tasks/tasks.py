@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable
 
+from kubeloop.tasks import finish, wait_within
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
 
@@ -20,24 +21,26 @@ _log = logger_with_context("kubeloop.cache")
 
 
 async def end(tasks: Iterable[asyncio.Task[None]], clock: Clock) -> None:
-    """Cancel them and wait for their ends.
+    """Cancel the tasks and wait for their ends, also when the caller is cancelled meanwhile.
+
+    A task that ends itself, as a handler does that removes its own informer, is not waited for: its cancellation is raised here.
 
     Not guaranteed
         The end of one that swallows every cancellation: after ``ATTEMPTS`` times ``PATIENCE`` seconds it is named in the log and left.
     """
     left = {task for task in tasks if not task.done()}
+    if asyncio.current_task() in left:
+        await _end(left, clock)
+    elif left:
+        await finish(_end(left, clock))
+
+
+async def _end(left: set[asyncio.Task[None]], clock: Clock) -> None:
     for attempt in range(1, ATTEMPTS + 1):
-        if not left:
-            return
         for task in left:
             task.cancel()
-        waiting = asyncio.ensure_future(asyncio.wait(left))
-        timer = clock.call_later(PATIENCE, waiting.cancel)
-        try:
-            await asyncio.wait({waiting})
-        finally:
-            timer.cancel()
-            waiting.cancel()
+        if await wait_within(clock, PATIENCE, *left):
+            return
         left = {task for task in left if not task.done()}
         for task in left:
             then = "cancelling it again" if attempt < ATTEMPTS else "left behind, still running"

@@ -168,7 +168,8 @@ def _special(number: float) -> str:
 
 def _fixed(value: Any, precision: int) -> str:
     number = _number(value)
-    return f"{number:,.{precision}f}" if math.isfinite(number) else _special(number)
+    # Upstream prints no sign of a negative zero.
+    return f"{number + 0.0:,.{precision}f}" if math.isfinite(number) else _special(number)
 
 
 def _scientific(value: Any) -> str:
@@ -176,7 +177,7 @@ def _scientific(value: Any) -> str:
     number = _number(value)
     if not math.isfinite(number):
         return _special(number)
-    digits, _, exponent = f"{number:.{_DEFAULT_PRECISION}e}".partition("e")
+    digits, _, exponent = f"{number + 0.0:.{_DEFAULT_PRECISION}e}".partition("e")
     return f"{digits}×10{_raised(int(exponent))}"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function
 from kubeloop.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, UInt, as_key, contains, equal, from_key, is_key, joined
+from kubeloop.meta.field_error import go_number
 
 #: Of Go's time.Time as CEL allows it: the years 1 to 9999.
 _FIRST, _LAST = -62135596800 * 10**9, 253402300799 * 10**9 + 999_999_999
@@ -111,6 +112,17 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     return lambda one, other: bool(compare(one, other))
 
 
+def _ordered_doubles(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """Compare numbers of which one at least is a double: as doubles, so that 9223372036854775807 equals 9223372036854775808.0."""
+
+    def compared(one: float, other: float) -> bool:
+        if one != one or other != other:
+            raise EvalError("NaN values cannot be ordered")
+        return bool(compare(float(one), float(other)))
+
+    return compared
+
+
 for _name, _verb, _compare in (
     ("_<_", "less", operator.lt),
     ("_<=_", "less_equals", operator.le),
@@ -121,20 +133,33 @@ for _name, _verb, _compare in (
         ("bool", "bool"), ("int", "int64"), ("uint", "uint64"), ("double", "double"), ("string", "string"), ("bytes", "bytes"),
         ("timestamp", "timestamp"), ("duration", "duration"),
     ):  # fmt: skip
-        function(_name, f"{_type}, {_type} -> bool", f"{_verb}_{_suffix}")(_ordered(_compare))
+        function(_name, f"{_type}, {_type} -> bool", f"{_verb}_{_suffix}")((_ordered_doubles if _type == "double" else _ordered)(_compare))
     for _left, _right in (("int", "double"), ("int", "uint"), ("uint", "double"), ("uint", "int"), ("double", "int"), ("double", "uint")):
         _id = "_".join(name + ("64" if name != "double" else "") for name in (_left, _right))
-        function(_name, f"{_left}, {_right} -> bool", f"{_verb}_{_id}")(_ordered(_compare))
+        _made = _ordered_doubles if "double" in (_left, _right) else _ordered
+        function(_name, f"{_left}, {_right} -> bool", f"{_verb}_{_id}")(_made(_compare))
 
 function("_==_", "A, A -> bool", "equals")(equal)
 function("_!=_", "A, A -> bool", "not_equals")(lambda one, other: not equal(one, other))
 
 
+def list_index(index: Any) -> int:
+    """Return an index of a list as an integer.
+
+    Raises:
+        EvalError: It is a text or a bool, or a number that no 64-bit integer equals.
+    """
+    if isinstance(index, str | bool):
+        raise EvalError(f"unsupported index type '{'bool' if isinstance(index, bool) else 'string'}' in list")
+    if isinstance(index, float) and not (index.is_integer() and INT_MIN <= index < -INT_MIN):
+        raise EvalError(f"unsupported index value {go_number(index)} in list")
+    if index > INT_MAX:
+        raise EvalError(f"unsupported index value {int(index)} in list")
+    return int(index)
+
+
 def index_of_list(items: list[Any], index: Any) -> Any:
-    if isinstance(index, float):
-        if not index.is_integer():
-            raise EvalError(f"unsupported index value: {index}")
-        index = int(index)
+    index = list_index(index)
     if not 0 <= index < len(items):
         raise EvalError(f"index out of bounds: {index}")
     return items[index]

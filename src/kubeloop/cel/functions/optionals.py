@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kubeloop.cel.faults import EvalError
+from kubeloop.cel.functions.operators import list_index
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.values import NONE, Optional, UInt, as_key
+from kubeloop.cel.values import NONE, Optional, UInt, as_key, check_qualifier
 
 _EMPTY: tuple[Any, ...] = ()
 
@@ -26,11 +27,12 @@ def _value(of: Optional) -> Any:
 
 
 def select(of: Any, key: Any) -> Optional:
-    """What ``of`` (itself perhaps optional) has at a field, key or index; none where it has nothing.
+    """Return the value of ``of``, or of the value in an optional, at a field, key or index; none if there is no such value.
 
     Raises:
-        EvalError: it has neither fields nor items.
+        EvalError: The key is no text, bool or number, or it is no index of a list.
     """
+    check_qualifier(key)
     if isinstance(of, Optional):
         if not of.present:
             return NONE
@@ -39,8 +41,9 @@ def select(of: Any, key: Any) -> Optional:
         key = as_key(key)
         return Optional(of[key]) if key in of else NONE
     if isinstance(of, list):
-        return Optional(of[key]) if isinstance(key, int) and 0 <= key < len(of) else NONE
-    raise EvalError("no such overload")
+        index = list_index(key)
+        return Optional(of[index]) if 0 <= index < len(of) else NONE
+    return NONE
 
 
 function("optional.of", "V -> optional(V)", "optional_of")(Optional)

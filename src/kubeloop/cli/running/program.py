@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -103,6 +104,7 @@ async def _managed(manager: Manager, options: RunOptions, imports: _Imports) -> 
     from kubeloop.cli.running.board import DashboardSnapshots
     from kubeloop.cli.running.showing import follow, view_of
     from kubeloop.controller.manager.logs import LogOutput
+    from kubeloop.tasks import end_tasks
     from kubeloop.timing import SystemClock
 
     with view_of(options.live) as view, contextlib.closing(LogOutput("text", "debug" if options.verbose else "info")):
@@ -111,9 +113,7 @@ async def _managed(manager: Manager, options: RunOptions, imports: _Imports) -> 
         try:
             await manager.run(signals=False)
         finally:
-            shown.cancel()
-            written.cancel()
-            await asyncio.wait([shown, written])
+            await end_tasks(shown, written, logger=logging.getLogger(__name__))
 
 
 class _Imports:

@@ -19,7 +19,7 @@ from kubeloop.client.streams.websocket import WebSocket, open_socket
 from kubeloop.meta.errors import ApiError, TransportError
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, ConnectionOver, Stream, StreamReset
 from kubeloop.tasks import end_tasks
-from kubeloop.timing import Clock
+from kubeloop.timing import Clock, TimeLimit
 from kubeloop.transport import NotUpgradedError, Query, Transport
 
 _logger = logging.getLogger("kubeloop.client.streams")
@@ -191,7 +191,7 @@ async def _by_spdy(
         if chosen not in (V5, V4):
             raise StreamError(f'{where}: the server speaks "{chosen}" inside SPDY, where {V5} and {V4} were offered; it is too old')
         async with run_spdy(wire, clock, where) as connection:
-            streams = await _open_streams(connection, wanted, where)
+            streams = await _open_streams(connection, wanted, where, clock)
             channels = StreamChannels(streams, chosen, where)
             reading = asyncio.ensure_future(channels.read_all())
             try:
@@ -200,10 +200,10 @@ async def _by_spdy(
                 await end_tasks(reading, logger=_logger)
 
 
-async def _open_streams(connection: Connection, wanted: Sequence[Channel], where: str) -> dict[Channel, Stream]:
+async def _open_streams(connection: Connection, wanted: Sequence[Channel], where: str, clock: Clock) -> dict[Channel, Stream]:
     streams: dict[Channel, Stream] = {}
     try:
-        async with asyncio.timeout(OPEN_TIME):
+        async with TimeLimit(clock, OPEN_TIME):
             # The outcome's stream is opened first: what fails from then on can be told.
             for channel in (Channel.ERROR, *wanted):
                 streams[channel] = await connection.open({"streamtype": _NAMES[channel]})

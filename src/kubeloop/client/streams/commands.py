@@ -19,6 +19,7 @@ from kubeloop.client.streams.pods import Target, check_running, container_of, fi
 from kubeloop.client.streams.session import ExecResult, ExecSession
 from kubeloop.meta.errors import ApiError, DeadlineError, KubeloopError, TransportError
 from kubeloop.tasks import end_tasks
+from kubeloop.timing import TimeLimit
 
 _logger = logging.getLogger("kubeloop.client.streams")
 
@@ -75,7 +76,7 @@ async def run(
     """See ``PodStreams.exec``."""
     try:
         async with (
-            asyncio.timeout(timeout),
+            TimeLimit(client.clock, timeout),
             exec_session(client, target, command, namespace=namespace, container=container, stdin=stdin is not None, tty=False) as session,
         ):
             return await _collect(session, stdin, max_output)

@@ -22,7 +22,7 @@ from kubeloop.client.streams.pods import Target
 from kubeloop.client.streams.session import ExecSession
 from kubeloop.client.streams.unpacking import Source, Unpacking
 from kubeloop.meta.errors import ApiError, KubeloopError
-from kubeloop.tasks import end_tasks
+from kubeloop.tasks import end_tasks, wait_all
 
 _logger = logging.getLogger("kubeloop.client.streams")
 
@@ -133,7 +133,7 @@ async def copy_from(
             fault = error
         finally:
             feed.stop()
-            await asyncio.wait((thread,))
+            await wait_all(thread)
             # The error was raised above, or the thread ended because of the cancellation. Reading it keeps asyncio from logging it.
             if not thread.cancelled():
                 thread.exception()

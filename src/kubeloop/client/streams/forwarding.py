@@ -14,6 +14,7 @@ import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kubeloop.client.streams.channels import worth_another_try
@@ -29,7 +30,7 @@ from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.serving.accepting import close_listening
 from kubeloop.serving.answer import Duplex
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL
-from kubeloop.tasks import end_tasks
+from kubeloop.tasks import close_all, end_tasks
 from kubeloop.transport import NotUpgradedError, Transport
 
 if TYPE_CHECKING:
@@ -151,17 +152,20 @@ class PortForward:
         """End everything."""
         self._closed = True
         self._stopped.set()
-        for server in self._servers:
-            await close_listening(server)
         for transport in self._transports:
             transport.abort()
-        await end_tasks(*self._tasks, logger=_logger)
+        await close_all(
+            *(partial(close_listening, server) for server in self._servers),
+            lambda: end_tasks(*self._tasks, logger=_logger),
+            self._end_transports,
+            *(server.wait_closed for server in self._servers),
+        )
+
+    async def _end_transports(self) -> None:
         ends = [transport.closed for transport in self._transports if transport.closed is not None]
         for error in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(error, Exception):
                 _logger.error("%s: a connection could not be closed (%s)", self.where, type(error).__name__, exc_info=error)
-        for server in self._servers:
-            await server.wait_closed()
 
     async def _close_when_lost(self) -> None:
         await self._running.over.wait()

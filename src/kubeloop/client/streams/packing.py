@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kubeloop.client.streams.errors import CopyError
+from kubeloop.tasks import wait_all
 
 _PIECE = 256 * 1024
 _BLOCK = tarfile.BLOCKSIZE
@@ -107,9 +108,11 @@ async def _opened(path: Path) -> IO[bytes]:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
         # A thread cannot be stopped: the file is open in a moment, and nobody else would close it.
-        await asyncio.wait((opening,))
-        if opening.exception() is None:
-            opening.result().close()
+        try:
+            await wait_all(opening)
+        finally:
+            if opening.exception() is None:
+                opening.result().close()
         raise
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.meta import DeadlineError, LabelSelector, Resource
 from kubeloop.meta.type_checks import described
+from kubeloop.timing import TimeLimit
 
 if TYPE_CHECKING:
     from kubeloop.api.core.v1 import Container, ContainerStatus, EphemeralContainer, Pod, Service
@@ -157,7 +157,7 @@ async def _first_of(client: Client, found: Resource, namespace: str | None, time
 
     space = found.metadata.namespace or namespace or client.namespace
     try:
-        async with asyncio.timeout(timeout), client.watch(Pod, namespace=space, label_selector=selector_of(found)) as events:
+        async with TimeLimit(client.clock, timeout), client.watch(Pod, namespace=space, label_selector=selector_of(found)) as events:
             async for event in events:
                 if event.type != "DELETED":
                     return event.object

@@ -15,6 +15,7 @@ from kubeloop.client.streams.spdy_wire import OPEN_TIME, Running
 from kubeloop.meta.errors import KubeloopError, TransportError
 from kubeloop.serving.spdy import ConnectionOver, Stream, StreamReset
 from kubeloop.tasks import end_tasks
+from kubeloop.timing import TimeLimit
 
 _logger = logging.getLogger("kubeloop.client.streams")
 
@@ -110,7 +111,7 @@ async def open_port(running: Running, numbers: itertools.count[int], port: int, 
     names = {"port": str(port), "requestid": str(next(numbers))}
     errors: Stream | None = None
     try:
-        async with asyncio.timeout(OPEN_TIME):
+        async with TimeLimit(running.clock, OPEN_TIME):
             errors = await running.connection.open({"streamtype": "error", **names})
             await errors.close()
             data = await running.connection.open({"streamtype": "data", **names})

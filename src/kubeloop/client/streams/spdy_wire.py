@@ -26,7 +26,8 @@ OPEN_TIME = 30.0
 class Running:
     """How a connection ended, once it has."""
 
-    def __init__(self, connection: Connection, where: str) -> None:
+    def __init__(self, connection: Connection, where: str, clock: Clock) -> None:
+        self.clock = clock
         self.connection = connection
         self.over = asyncio.Event()
         self.fault: KubeloopError | None = None
@@ -56,7 +57,7 @@ async def run_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[Co
 @asynccontextmanager
 async def watch_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[Running]:
     """A client's connection over ``duplex``. At the end of the block the peer is told so, and streams that are open break off."""
-    running = Running(Connection(duplex, client=True), where)
+    running = Running(Connection(duplex, client=True), where, clock)
     tasks = [asyncio.ensure_future(running.run()), asyncio.ensure_future(_pings(running.connection, clock))]
     try:
         yield running

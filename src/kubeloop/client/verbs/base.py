@@ -92,7 +92,7 @@ async def limit(work: Awaitable[T], timeout: float, clock: Clock, verb: str) -> 
     Raises:
         DeadlineError: ``timeout`` passed, or a deadline within ``work``. TypeError: ``timeout`` is no number.
     """
-    from kubeloop.client.waits.deadline import require_seconds
+    from kubeloop.client.waits.conditions import require_seconds
 
     try:
         require_seconds(timeout)

@@ -125,14 +125,17 @@ class Waiting(Reading):
         Raises:
             DeadlineError: see above. Expired: the server has forgotten where the watch was.
         """
-        from kubeloop.client.waits.deadline import within
+        from kubeloop.client.waits.conditions import require_seconds
         from kubeloop.client.waits.waiting import until
+        from kubeloop.timing import TimeLimit
+
+        require_seconds(timeout)
 
         watch = self.watch(
             kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, resource_version=resource_version
         )
         try:
-            async with within(timeout, self.clock), watch as events:
+            async with TimeLimit(self.clock, timeout), watch as events:
                 met = await until(aiter(events), conditions)
         except DeadlineError:
             raise

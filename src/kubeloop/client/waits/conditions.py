@@ -5,6 +5,7 @@ Source: kubectl wait (pkg/cmd/wait): names and values of conditions are compared
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -120,3 +121,13 @@ def ready() -> Want[Resource]:
 
 def _version(obj: Resource) -> str:
     return f"last seen at resourceVersion {obj.metadata.resource_version}"
+
+
+def require_seconds(seconds: object) -> None:
+    """Refuse a time that is none.
+
+    Raises:
+        TypeError: it is no number.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise TypeError(f"timeout={described_word(seconds)}: must be a number of seconds; each wait has an end")

@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kubeloop.client.waits.conditions import Want
-from kubeloop.client.waits.deadline import require_seconds, within
+from kubeloop.client.waits.conditions import Want, require_seconds
 from kubeloop.client.waits.rollouts import rollout_of
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.client.watches import Event, Watch
 from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError, UntrustedCertificate
+from kubeloop.timing import TimeLimit
 
 if TYPE_CHECKING:
     from kubeloop.client.lists import ListCall
@@ -79,10 +79,11 @@ async def wait_for(client: WaitClient, kind: type[R], name: str, want: Want[R], 
     Raises:
         DeadlineError: none within ``timeout`` seconds.
     """
+    require_seconds(timeout)
     last: R | None = None
     faults = _Faults(client)
     try:
-        async with within(timeout, client.clock):
+        async with TimeLimit(client.clock, timeout):
             while True:
                 async with faults.waited_out(), aclosing(_states(client, kind, name, namespace)) as states:
                     async for last in states:
@@ -101,10 +102,11 @@ async def wait_gone(client: WaitClient, kind: type[Resource], name: str, timeout
     Raises:
         DeadlineError: still there after ``timeout`` seconds.
     """
+    require_seconds(timeout)
     last: Resource | None = None
     faults = _Faults(client)
     try:
-        async with within(timeout, client.clock):
+        async with TimeLimit(client.clock, timeout):
             while True:
                 async with faults.waited_out():
                     # A list, not a watch, says that nothing is there.

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kubeloop.cache import Informer
-from kubeloop.client.waits.conditions import Want, ready, wanted
-from kubeloop.client.waits.deadline import within
+from kubeloop.client.waits.conditions import Want, ready, require_seconds, wanted
 from kubeloop.controller.children.reading import Reader
 from kubeloop.controller.runner.result import Result
 from kubeloop.meta import DeadlineError, Resource, WaitFailed
+from kubeloop.timing import TimeLimit
 
 #: What is waited for by kind, where "ready" is not meant: a function of the object, or words of ``kubectl wait --for``.
 Until: TypeAlias = Mapping[Any, "Callable[[Any], object] | str"]
@@ -97,6 +97,7 @@ async def wait_for_children(reader: Reader, objects: Sequence[Resource], *, time
 
 async def _wait_in_caches(reader: Reader, objects: Sequence[Resource], timeout: float, until: Until | None) -> list[str]:
     """What is still missing at the end."""
+    require_seconds(timeout)
     changed = asyncio.Event()
     names = {(type(obj), obj.metadata.namespace, obj.metadata.name) for obj in objects}
     with ExitStack() as stack:
@@ -107,7 +108,7 @@ async def _wait_in_caches(reader: Reader, objects: Sequence[Resource], timeout: 
             stack.callback(_told(informer, here, changed))
         missing = await _missing(reader, objects, until)
         try:
-            async with within(timeout, reader.client.clock):
+            async with TimeLimit(reader.client.clock, timeout):
                 while missing:
                     await changed.wait()
                     changed.clear()

@@ -14,6 +14,7 @@ from kubeloop.controller.runner.result import TerminalError
 from kubeloop.controller.runner.threads import ThreadExecutor
 from kubeloop.meta import Conflict, KubeloopError, ObjectKey, Resource
 from kubeloop.meta.failure_log import FailureLog, times
+from kubeloop.timing import TimeLimit
 from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Caller:
         method = getattr(self._controller, handler.method)
         twin = copy.deepcopy(obj)
         if not handler.plain:
-            async with asyncio.timeout(handler.terms.timeout):
+            async with TimeLimit(self._clock, handler.terms.timeout):
                 await method(twin, *values)
             return
         # A thread cannot be stopped: if this is cancelled it goes on, and a later pass waits for its end before it calls it again.

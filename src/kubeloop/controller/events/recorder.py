@@ -9,6 +9,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -19,6 +20,7 @@ from kubeloop.controller.events.sending import EventSender
 from kubeloop.controller.events.sinks import CoreEvents, EventSink
 from kubeloop.controller.events.writing import Source
 from kubeloop.meta import Resource
+from kubeloop.tasks import close_all, finish
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 
@@ -88,6 +90,8 @@ class EventRecorder:
             endings, self._endings = self._endings, []
             for end in endings:
                 end()
+            # A cancellation may come before a sender has begun to close.
+            await finish(close_all(*(partial(sender.close, 0.0) for _, sender in self._senders)))
 
     def normal(
         self,

@@ -17,6 +17,7 @@ from kubeloop.controller.events.counts import DropReason, EventCounts
 from kubeloop.controller.events.occurrence import Occurrence
 from kubeloop.controller.events.writing import Writer
 from kubeloop.meta import AlreadyExists, ApiError, DeadlineError, DecodeError, TransportError
+from kubeloop.tasks import end_tasks, wait_within
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
 
@@ -81,20 +82,19 @@ class EventSender:
     async def close(self, flush: float) -> None:
         """Send what waits, each once and for up to ``flush`` seconds, and end."""
         self._closing = True
-        if self._task is None:
+        task, self._task = self._task, None
+        if task is None:
             return
         self._wake.set()
         self._resume.set()
         try:
-            await asyncio.wait([self._task], timeout=flush)
+            await wait_within(self._clock, flush, task)
         finally:
-            if not self._task.done():
-                self._task.cancel()
-                await asyncio.wait([self._task])
+            if not task.done():
+                await end_tasks(task, logger=log)
                 log.warning("%d events could not be sent in %.1f s and are dropped", len(self._waiting) + 1, flush)
                 self.counts.drop("closed", len(self._waiting) + 1)
                 self._waiting.clear()
-            self._task = None
 
     async def _run(self) -> None:
         while True:

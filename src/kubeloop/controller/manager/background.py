@@ -13,6 +13,7 @@ from kubeloop.controller.runner.outcome import ReconcileCounts
 from kubeloop.controller.runner.runnable import RunnerStats
 from kubeloop.meta import KubeloopError
 from kubeloop.meta.type_checks import described
+from kubeloop.tasks import end_tasks
 from kubeloop.workqueue import QueueStats
 
 Work: TypeAlias = Callable[[], Awaitable[object]] | Callable[[RunnableContext], Awaitable[object]]
@@ -83,7 +84,7 @@ class Background:
         except asyncio.CancelledError:
             own = asyncio.current_task()
             if own is not None and own.cancelling():
-                await _ended(self._task)
+                await end_tasks(self._task)
                 raise
             if not self._stopping:
                 raise
@@ -99,14 +100,6 @@ class Background:
     async def _work(self) -> object:
         given = (self._surroundings,) if self._arguments else ()
         return await self._function(*given)
-
-
-async def _ended(task: asyncio.Future[object]) -> None:
-    """Cancelled again, as whoever waited was; an error of its tidying up is raised."""
-    task.cancel()
-    await asyncio.wait((task,))
-    if not task.cancelled():
-        task.result()
 
 
 def _shown(work: object) -> str:

@@ -14,6 +14,8 @@ from kubeloop.controller.manager.errors import ManagerError
 from kubeloop.controller.runner.runnable import Runnable
 from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta.repr import counted
+from kubeloop.tasks import wait_within
+from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context
 
 log = logger_with_context(__name__)
@@ -81,7 +83,8 @@ class Group:
         All of them run under the context variables that were in force when the group began, a leader's fence among them, whoever adds them.
     """
 
-    def __init__(self, ended: Callable[[Entry], None], *, patience: float = PATIENCE) -> None:
+    def __init__(self, ended: Callable[[Entry], None], clock: Clock | None = None, *, patience: float = PATIENCE) -> None:
+        self._clock: Clock = clock or SystemClock()
         self._ended = ended
         self._patience = patience
         self._entries: dict[Entry, None] = {}
@@ -117,8 +120,8 @@ class Group:
         late: list[str] = []
         try:
             if tasks and seconds != 0:
-                _, pending = await asyncio.wait(tasks, timeout=seconds)
-                late = [entry.runnable.name for task, entry in tasks.items() if task in pending]
+                await wait_within(self._clock, seconds, *tasks)
+                late = [entry.runnable.name for task, entry in tasks.items() if not task.done()]
         finally:  # A cancellation of whoever stops ends the grace.
             await self.cancel()
         return late
@@ -129,7 +132,8 @@ class Group:
         tasks = {entry.task: entry.runnable.name for entry in self._entries if entry.task is not None}
         if not tasks:
             return
-        _, stubborn = await asyncio.wait(tasks, timeout=self._patience)
+        await wait_within(self._clock, self._patience, *tasks)
+        stubborn = [task for task in tasks if not task.done()]
         if stubborn:
             names = ", ".join(name for task, name in tasks.items() if task in stubborn)
             text = (
@@ -147,7 +151,7 @@ class Group:
 
     def remove(self, entries: Iterable[Entry]) -> Group:
         """A group of these alone; they are of this one no longer."""
-        part = Group(self._ended)
+        part = Group(self._ended, self._clock)
         for entry in entries:
             if self._entries.pop(entry, self) is None:
                 part._entries[entry] = None

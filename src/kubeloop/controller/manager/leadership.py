@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from kubeloop.client import Client
 from kubeloop.controller.election.config import LeaseConfig
 from kubeloop.controller.election.elector import LeaderElector, LeaseLost
 from kubeloop.controller.election.fence import checked, guard
 from kubeloop.controller.events import EventRecorder
+from kubeloop.tasks import close_all, finish, wait_all
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context
 
@@ -59,22 +61,30 @@ class Leadership:
         """Stand no longer, and begin nothing more; a lease that is held is still renewed."""
         if self._standing is not None:
             self._standing.cancel()
-            await asyncio.wait((self._standing,))
+            await wait_all(self._standing)
 
     async def release(self, *, give_back: bool = True) -> None:
         """Stop renewing; give it back if all that it protects has ended (``give_back``), unless it is configured otherwise.
 
         What has not ended, threads, finds its writes refused for ever once the lease has passed.
         """
+        await close_all(self._end_renewal, partial(self._give_back, give_back=give_back), self._end_events)
+
+    async def _end_renewal(self) -> None:
         if self._renewing is not None:
             self._renewing.cancel()
-            await asyncio.wait((self._renewing,))
-        if give_back and self._standing is not None and not self.lost and self.elector.config.release_on_stop:
-            await asyncio.shield(self.elector.release())
-        for unguard in self._guards if give_back else ():
-            unguard()
-        if self._standing is not None:
-            await self._events.__aexit__(None, None, None)
+            await wait_all(self._renewing)
+
+    async def _give_back(self, *, give_back: bool) -> None:
+        try:
+            if give_back and self._standing is not None and not self.lost and self.elector.config.release_on_stop:
+                await finish(self.elector.release())
+        finally:
+            for unguard in self._guards if give_back else ():
+                unguard()
+
+    async def _end_events(self) -> None:
+        await self._events.__aexit__(None, None, None)
 
     def repeats(self, error: BaseException) -> bool:
         """Whether it says again that the lease is lost, as all do whose writes are refused for it. The first time it does not."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -33,6 +34,7 @@ from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta import KubeloopError
 from kubeloop.meta.tracebacks import shortened
+from kubeloop.tasks import close_all
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import QueueTimes, RateCap
@@ -136,8 +138,8 @@ class Manager:
         self._servers = list(servers)
         self._entries: list[Entry] = []
         self._makers: list[OnEachCluster] = []
-        self._others = Group(self._ended)
-        self._leaders = Group(self._ended)
+        self._others = Group(self._ended, self._clock)
+        self._leaders = Group(self._ended, self._clock)
         self._leadership: Leadership | None = None
         if leader_election is not None:
             from kubeloop.controller.manager.leadership import Leadership
@@ -475,6 +477,7 @@ class Manager:
             late.extend(await group.stop(0 if grace == 0 else None if deadline is None else max(deadline - self._clock.now(), 0.001)))
 
         async with AsyncExitStack() as last:
+            last.callback(setattr, self, "_phase", "stopped")
             last.push_async_callback(self._failures.kept, self._release)
             last.push_async_callback(self._failures.kept, self._stack.aclose)
             for entry in self._entries:
@@ -483,7 +486,6 @@ class Manager:
             last.push_async_callback(end, self._leaders)
             if self._leadership is not None:
                 last.push_async_callback(self._leadership.withdraw)
-        self._phase = "stopped"
         if late and grace:
             error = GraceExceeded(grace, late)
             log.warning("%s", error)
@@ -494,7 +496,5 @@ class Manager:
         at_work = [one.name for one in self.runnables if (shards or one.needs_leader) and getattr(one, "in_threads", 0) > 0]
         if at_work and (shards or leadership):
             log.warning("the lease is not given back, but expires: threads of %s are still at work", ", ".join(at_work))
-        if leadership is not None:
-            await leadership.release(give_back=not at_work)
-        if shards is not None:
-            await shards.leave(give_back=not at_work)
+        releases = [leadership.release if leadership is not None else None, shards.leave if shards is not None else None]
+        await close_all(*(partial(release, give_back=not at_work) for release in releases if release is not None))

@@ -118,7 +118,11 @@ class HttpEndpoint:
             await self._listener.bind()
         except ConfigError as error:
             raise ConfigError(f"{self.option}={str(self._address)!r}: {error}") from None
-        await self._listener.serve()
+        try:
+            await self._listener.serve()
+        except BaseException:
+            await self._listener.close()
+            raise
         scheme = "http" if self._context is None else "https"
         self.url = f"{scheme}://{Address(self._address.host or '127.0.0.1', self._listener.port)}"
         if (certificate := self._certificate) is not None:
@@ -192,7 +196,7 @@ class Observed:
         self._shown: set[str] = set()
         self._queues: dict[str, object] = {}
         self._recorders: dict[str, object] = {}
-        self._healthz, self._readyz = Probe("healthz"), Probe("readyz")
+        self._healthz, self._readyz = Probe("healthz", clock), Probe("readyz", clock)
         self._healthz.add("event-loop", self._lag.check)
         if subject.elector is not None:
             self._healthz.add("leader-election", subject.elector.check)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from kubeloop.meta import KubeloopError
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
+from kubeloop.timing import Clock, SystemClock, TimeLimit
 from kubeloop.transport import logger_with_context
 
 log = logger_with_context(__name__)
@@ -36,7 +37,8 @@ class Probe:
         A check that hangs has failed after ``PATIENCE`` seconds, and holds up no other.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: Clock | None = None) -> None:
+        self._clock: Clock = clock or SystemClock()
         self.name = name
         self._checks: dict[str, Check] = {}
 
@@ -101,7 +103,7 @@ class Probe:
     async def _ask(self, name: str) -> str:
         """What is wrong; empty if nothing."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with TimeLimit(self._clock, PATIENCE):
                 asked = self._checks[name]()
                 if inspect.isawaitable(asked):
                     await asked

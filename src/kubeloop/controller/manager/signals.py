@@ -11,7 +11,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from kubeloop.meta.signals import on_signal
+from kubeloop.tasks import end_tasks
 from kubeloop.transport import logger_with_context
+
+log = logger_with_context(__name__)
 
 
 async def unless_stopped(work: Coroutine[object, object, None], over: asyncio.Event) -> bool:
@@ -24,12 +27,8 @@ async def unless_stopped(work: Coroutine[object, object, None], over: asyncio.Ev
             return True
         return False
     finally:
-        for task in (doing, stopped):
-            task.cancel()
-        await asyncio.wait((doing, stopped))
+        await end_tasks(doing, stopped, logger=log)
 
-
-log = logger_with_context(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -11,55 +11,16 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Hashable
 from contextvars import copy_context
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from kubeloop.controller.runner.gate import Gate
 from kubeloop.controller.runner.outcome import ReconcileCounts, is_panic
 from kubeloop.controller.runner.result import PartlyFailed, Result, TerminalError
 from kubeloop.meta import Conflict, KubeloopError
 from kubeloop.meta.failure_log import ExcInfo, FailureLog, times
-from kubeloop.timing import Clock, SystemClock, Timer
+from kubeloop.timing import Clock, SystemClock, TimeLimit, Timer
 from kubeloop.transport import log_context, log_fields, logger_with_context
 from kubeloop.workqueue import Queue, QueueShutDown
-
-
-class Deadline:
-    """``with Deadline(clock, seconds) as deadline:`` in a task. ``expired`` tells afterwards whether it was this that cancelled.
-
-    As ``asyncio.timeout``, which knows the loop's clock only; what was cancelled by it leaves as ``TimeoutError``.
-    """
-
-    __slots__ = ("_cancelling", "_clock", "_seconds", "_task", "_timer", "expired")
-
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        self._clock = clock
-        self._seconds = seconds
-        self._task: asyncio.Task[object] | None = None
-        self._timer: Timer | None = None
-        self._cancelling = 0
-        self.expired = False
-
-    def __enter__(self) -> Self:
-        task = self._task = asyncio.current_task()
-        assert task is not None
-        self._cancelling = task.cancelling()
-        self._timer = self._clock.call_later(self._seconds, self._expire)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._timer is not None
-        assert self._task is not None
-        self._timer.cancel()
-        # Behaviour R210: it counts only if this, and not the end of the program, was the cause.
-        if self.expired and self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
-            raise TimeoutError from error
-
-    def _expire(self) -> None:
-        self.expired = True
-        if self._task is not None:
-            self._task.cancel()
-
 
 # Reconciles that do not return are logged and their workers are replaced, so that other keys go on.
 #
@@ -303,12 +264,12 @@ class Workers(Generic[K]):
 
     async def _attempt(self, key: K) -> str:
         """Reconcile once, and see to what follows; the outcome as metrics call it."""
-        deadline: Deadline | None = None
+        deadline: TimeLimit | None = None
         try:
             if self._timeout is None:
                 result = await self._reconcile(key)
             else:
-                with Deadline(self._clock, self._timeout) as deadline:
+                async with TimeLimit(self._clock, self._timeout) as deadline:
                     result = await self._reconcile(key)
             if result is None:
                 self.counts.successes += 1
@@ -358,7 +319,7 @@ class Workers(Generic[K]):
         queue.add_after(key, result.requeue_after, priority=priority)
         return "requeue_after"
 
-    def _failed(self, key: K, error: BaseException, deadline: Deadline | None) -> str:
+    def _failed(self, key: K, error: BaseException, deadline: TimeLimit | None) -> str:
         counts = self.counts
         if isinstance(error, TerminalError):
             counts.terminal_errors += 1

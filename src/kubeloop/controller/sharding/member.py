@@ -26,7 +26,7 @@ from kubeloop.controller.sharding.slots import PROTOCOL, SLOTS, slot_of
 from kubeloop.meta import Conflict, KubeloopError, NotFound, ObjectKey, ObjectMeta
 from kubeloop.meta.repr import counted
 from kubeloop.tasks import SupervisedTask, Supervisor
-from kubeloop.timing import Clock, Timer, within
+from kubeloop.timing import Clock, TimeLimit, Timer, within
 from kubeloop.transport import logger_with_context
 
 #: The version of the protocol by which a member works, and the members that it believes alive, a JSON list of identities.
@@ -157,7 +157,7 @@ class ShardMember:
         self._leases = GroupLeases(client, config, self._clock)
         self._core = Membership(config.identity, config.renew_deadline)
         self._owners: list[_Owner] = []
-        self._scopes: set[asyncio.Timeout] = set()
+        self._scopes: set[TimeLimit] = set()
         self._wake = asyncio.Event()
         self._timer: Timer | None = None
         self.tasks = Supervisor(self._clock, log)
@@ -280,9 +280,8 @@ class ShardMember:
             self.config.renew_deadline,
             counted(len(scopes), "reconcile"),
         )
-        now = asyncio.get_running_loop().time()
         for scope in scopes:
-            scope.reschedule(now)
+            scope.end()
 
     async def _tidy(self) -> None:
         """One of the members deletes what nobody needs any more."""
@@ -304,7 +303,7 @@ class ShardMember:
         core = self._core
         if not core.begin(slot, self._clock.now()):
             return None
-        scope = asyncio.timeout(None)
+        scope = TimeLimit(self._clock, None)
         try:
             async with scope:
                 self._scopes.add(scope)
@@ -314,7 +313,7 @@ class ShardMember:
                 finally:
                     self._scopes.discard(scope)
         except TimeoutError:
-            if scope.expired():
+            if scope.expired:
                 return None
             raise
         finally:

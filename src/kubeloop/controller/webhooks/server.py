@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import ssl
 import time
@@ -29,7 +28,7 @@ from kubeloop.serving.listener import Listener
 from kubeloop.serving.negotiation import content_media_type
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor, close_all
-from kubeloop.timing import Clock, SystemClock
+from kubeloop.timing import Clock, SystemClock, TimeLimit
 from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
@@ -287,7 +286,7 @@ class WebhookServer:
         if not session or self._client is None:
             return
         try:
-            async with asyncio.timeout(_END_TIMEOUT):
+            async with TimeLimit(self._clock, _END_TIMEOUT):
                 await end_session(self._client, session)
         except (KubeloopError, TimeoutError) as error:
             log.warning(

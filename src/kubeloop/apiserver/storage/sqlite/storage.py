@@ -19,6 +19,7 @@ from kubeloop.apiserver.storage.sqlite.folder import Lock, ensure_store
 from kubeloop.apiserver.storage.sqlite.ledger import Journal
 from kubeloop.apiserver.storage.sqlite.records import Record
 from kubeloop.apiserver.storage.streams import Stream, Streams
+from kubeloop.tasks import finish, wait_all
 from kubeloop.timing import Clock, SystemClock
 
 T = TypeVar("T")
@@ -153,13 +154,18 @@ class SqliteStorage:
             return
         self._closed = True
         self._leases.close()
-        if self._flushing is not None and not self._flushing.done():
-            await asyncio.wait({self._flushing})
-        async with self._file:
-            await self._in_thread(self._ledger.close)
-        self._thread.shutdown()
-        self._streams.end()
-        self._lock.release()
+        # Also when the caller is cancelled: no other process can use the folder until it is closed.
+        await finish(self._close())
+
+    async def _close(self) -> None:
+        try:
+            await wait_all(self._flushing)
+            async with self._file:
+                await self._in_thread(self._ledger.close)
+        finally:
+            self._thread.shutdown()
+            self._streams.end()
+            self._lock.release()
 
     def _resume_leases(self, expires: dict[str, int], clock: Clock) -> None:
         now = clock.wall().timestamp()
@@ -234,12 +240,7 @@ class SqliteStorage:
         """Its outcome. Whoever is cancelled meanwhile waits for its end all the same: until then nobody else may use the file."""
         if not self._synced:
             return work()  # a commit without fsync takes less time than the way to the thread and back
-        working = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        try:
-            return await asyncio.shield(working)
-        except asyncio.CancelledError:
-            await asyncio.wait({working})
-            raise
+        return await finish(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
 
 class _Plan:
