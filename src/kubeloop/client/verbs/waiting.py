@@ -141,7 +141,7 @@ class Waiting(Reading):
             raise
         except TimeoutError as error:
             raise DeadlineError(f"watch of {kind.kind}: not all of {len(conditions)} conditions came true within {timeout:g} s") from error
-        assert met is not None  # a watch without a timeout of its own does not end
+        assert met is not None  # a watch without a timeout does not end
         return met
 
     async def _where(self, kind: type[Resource], namespace: str | None) -> str | None:
