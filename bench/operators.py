@@ -27,6 +27,7 @@ from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.server.kubeconfig import kubeconfig_text
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.config import load_config
 from kubeloop.meta import Conflict, NotFound
@@ -137,8 +138,8 @@ class World:
     def __init__(self, client: Client, informers: Informers) -> None:
         self.client = client
         self.wanted: dict[str, int] = {}
-        self._foos = informers.of(Foo)
-        self._deployments = informers.of(Deployment)
+        self._foos = informers.of(Foo, namespace=ALL_NAMESPACES)
+        self._deployments = informers.of(Deployment, namespace=ALL_NAMESPACES)
         self._changed: asyncio.Queue[str] = asyncio.Queue()
         self._deployments.on_event(
             added=lambda event: self._changed.put_nowait(event.head.name), updated=lambda event: self._changed.put_nowait(event.head.name)

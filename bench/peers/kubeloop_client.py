@@ -19,7 +19,7 @@ whole = measure.Meter()
 import asyncio  # noqa: E402 - the meter of the start counts the imports
 
 from kubeloop.api.core.v1 import Pod  # noqa: E402
-from kubeloop.client import Client  # noqa: E402
+from kubeloop.client import ALL_NAMESPACES, Client  # noqa: E402
 from kubeloop.config import ClusterConfig  # noqa: E402
 from kubeloop.transport import Transport  # noqa: E402
 
@@ -52,7 +52,7 @@ async def inform() -> None:
             done.set()
 
     def read(event: Event[Pod]) -> None:
-        before, now = event.old_object(), event.object()
+        before, now = event.old_object, event.object
         assert before is not None
         assert before.spec is not None
         assert now.status is not None
@@ -60,7 +60,7 @@ async def inform() -> None:
 
     async with Client(Transport(config)) as client:
         informers = Informers(client, policy=WatchPolicy(watch_list=not args.page, page_size=args.page))
-        pods = informers.of(Pod, indexes={"node": "spec.nodeName"}, managed_fields=args.keep_managed_fields)
+        pods = informers.of(Pod, indexes={"node": "spec.nodeName"}, managed_fields=args.keep_managed_fields, namespace=ALL_NAMESPACES)
         registration = pods.on_event(added=count, updated=read if args.read else change)
         meter = measure.start()
         stalls = measure.Stalls()

@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.peers import measure
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import Informer, Informers
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import ClusterConfig
 from kubeloop.transport import Transport
 
@@ -64,7 +64,7 @@ async def select(pods: Informer[Pod]) -> None:
         stalls.begin()
         began = measure.cpu()
         found = 0
-        async for _pod in pods.lister.stream(labels=selector):
+        async for _pod in pods.lister.stream(label_selector=selector):
             found += 1
         costs.append(measure.cpu() - began)
         longest = max(longest, stalls.longest_ms)
@@ -77,7 +77,7 @@ async def restart(where: Path) -> None:
     async with Client(Transport(config)) as client:
         began, wall = measure.cpu(), time.perf_counter()
         informers = Informers(client, persist=where, persist_every=0)
-        pods = informers.of(Pod, indexes={"node": "spec.nodeName"})
+        pods = informers.of(Pod, indexes={"node": "spec.nodeName"}, namespace=ALL_NAMESPACES)
         async with informers:
             await informers.wait_synced()
             cost, took = measure.cpu() - began, time.perf_counter() - wall
@@ -90,7 +90,7 @@ async def restart(where: Path) -> None:
 async def first_life(where: Path) -> None:
     async with Client(Transport(config)) as client:
         informers = Informers(client, persist=where, persist_every=0)
-        pods = informers.of(Pod, indexes={"node": "spec.nodeName"})
+        pods = informers.of(Pod, indexes={"node": "spec.nodeName"}, namespace=ALL_NAMESPACES)
         async with informers:
             await informers.wait_synced()
             measure.check(len(pods.lister), args)

@@ -30,12 +30,12 @@ async def backup(client: Client, pod: str, to: Path) -> int:
     Raises:
         BackupFailed: The database is not ready, or the dump failed.
     """
-    if READY not in await client.logs(pod, tail=100):
+    if READY not in await client.pods.logs(pod, tail=100):
         raise BackupFailed(f"{pod}: the database is not ready yet; try again later")
-    done = await client.exec(pod, ["pg_dump", "--file", DUMP, "shop"])
+    done = await client.pods.exec(pod, ["pg_dump", "--file", DUMP, "shop"])
     if done.exit_code != 0:
         raise BackupFailed(f"{pod}: pg_dump ended with {done.exit_code}: {done.stderr.decode().strip()}")
-    await client.copy_from(pod, DUMP, to)
+    await client.pods.copy_from(pod, DUMP, to)
     return (await asyncio.to_thread(to.stat)).st_size
 
 

@@ -1,6 +1,5 @@
-from kubeloop import Client, Controller, Manager, Model, ObjectMeta, Resource, custom_resource, run
+from kubeloop import Client, Controller, Manager, Model, ObjectMeta, Resource, custom_resource, run, set_controller_reference
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.controller import set_controller_reference
 
 
 class GreetingSpec(Model):

@@ -107,7 +107,7 @@ async def trace(config: ClusterConfig, namespace: str = "default") -> list[Passa
                     worker.cancel()
             finally:
                 for name in names:
-                    await client.delete(Pod, name, grace_period=0)
+                    await client.delete(Pod, name, grace_period_seconds=0)
     return tracer.passages()
 
 

@@ -12,8 +12,8 @@ from kubeloop.version import VERSION as __version__  # noqa: N811 - Python's usu
 
 if TYPE_CHECKING:
     from kubeloop.cache import Informer, Informers, ObjectStore
-    from kubeloop.client import Client
-    from kubeloop.controller import Controller, EventRecorder, Manager, Result, TerminalError
+    from kubeloop.client import ALL_NAMESPACES, Client
+    from kubeloop.controller import Controller, EventRecorder, Manager, Result, TerminalError, set_controller_reference
     from kubeloop.meta import (
         AlreadyExists,
         ApiError,
@@ -41,22 +41,25 @@ if TYPE_CHECKING:
         replace,
     )
     from kubeloop.meta.program import run
+    from kubeloop.testing import LocalCluster
 
 
 _HOMES = {
     "cache": ("Informer", "Informers", "ObjectStore"),
-    "client": ("Client",),
-    "controller": ("Controller", "EventRecorder", "Manager", "Result", "TerminalError"),
+    "client": ("ALL_NAMESPACES", "Client"),
+    "controller": ("Controller", "EventRecorder", "Manager", "Result", "TerminalError", "set_controller_reference"),
     "meta": (
         "AlreadyExists", "ApiError", "ConfigError", "Conflict", "DeadlineError", "DecodeError", "Expired", "Forbidden", "IncompleteObject",
         "Invalid", "KubeloopError", "Model", "NotFound", "ObjectKey", "ObjectMeta", "PartialObject", "Resource", "TransportError",
         "Unauthorized", "UnknownKind", "Unstructured", "WaitFailed", "custom_resource", "replace",
     ),
     "meta.program": ("run",),
+    "testing": ("LocalCluster",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "ALL_NAMESPACES",
     "AlreadyExists",
     "ApiError",
     "Client",
@@ -73,6 +76,7 @@ __all__ = [
     "Informers",
     "Invalid",
     "KubeloopError",
+    "LocalCluster",
     "Manager",
     "Model",
     "NotFound",
@@ -92,6 +96,7 @@ __all__ = [
     "custom_resource",
     "replace",
     "run",
+    "set_controller_reference",
 ]
 
 

@@ -114,7 +114,7 @@ async def thief(server: ServerUnderTest, client: Client, namespace: str) -> Asyn
             subjects=[Subject(kind="ServiceAccount", name="thief", namespace=namespace)],
         ),
     )
-    token = (await client.create_token("thief", expiration_seconds=3600)).status.token
+    token = (await client.service_accounts.create_token("thief", expiration_seconds=3600)).status.token
     address = urlsplit(server.config.server)
     assert address.hostname is not None
     assert address.port is not None

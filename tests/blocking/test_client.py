@@ -16,8 +16,8 @@ from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.blocking import (
     BlockingContext,
     BlockingIterator,
-    Changed,
     Client,
+    CreateOrUpdateResult,
     ListCall,
     LocalCluster,
     NotFound,
@@ -25,6 +25,7 @@ from kubeloop.blocking import (
     Watch,
     retry_on_conflict,
 )
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.meta import Conflict, ObjectMeta
 from tests.servers import ServerUnderTest
 
@@ -49,11 +50,11 @@ def test_a_verb_waits_and_gives_what_awaiting_it_would(blocking: Client) -> None
 def test_a_list_is_there_at_once_and_a_stream_of_it_comes_page_by_page(blocking: Client, namespace: str) -> None:
     for name in ("a", "b", "c"):
         blocking.create(config_map(name))
-    whole = blocking.list(ConfigMap, namespace=namespace, labels="app=x")
+    whole = blocking.list(ConfigMap, namespace=namespace, label_selector="app=x")
     assert isinstance(whole, ObjectList)
     assert [one.metadata.name for one in whole] == ["a", "b", "c"]
     assert whole.resource_version
-    call = blocking.list_stream(ConfigMap, namespace=namespace, labels="app=x", limit=2)
+    call = blocking.list_stream(ConfigMap, namespace=namespace, label_selector="app=x", limit=2)
     assert isinstance(call, ListCall)
     assert [one.metadata.name for one in call] == ["a", "b", "c"]
     pages = call.pages(prefetch=1)
@@ -64,7 +65,7 @@ def test_a_list_is_there_at_once_and_a_stream_of_it_comes_page_by_page(blocking:
 
 def test_a_watch_is_a_block_with_an_iterator(blocking: Client, namespace: str) -> None:
     blocking.create(config_map("a"))
-    with blocking.watch(ConfigMap, namespace=namespace, labels="app=x") as events:
+    with blocking.watch(ConfigMap, namespace=namespace, label_selector="app=x") as events:
         assert isinstance(events, Watch)
         first = next(iter(events))
         assert (first.type, first.object.metadata.name) == ("ADDED", "a")
@@ -86,10 +87,10 @@ def test_functions_that_change_objects_are_plain_ones(blocking: Client) -> None:
         found.data["n"] = "1"
 
     changed = blocking.create_or_update(config_map("a"), mutate)
-    assert isinstance(changed, Changed)
-    assert (changed.did, changed.object.data) == ("created", {"n": "1"})
+    assert isinstance(changed, CreateOrUpdateResult)
+    assert (changed.operation, changed.object.data) == ("created", {"n": "1"})
     with pytest.raises(RuntimeError, match="would wait for itself for ever: predicates, mutate and progress functions run there"):
-        blocking.change(ConfigMap, "a", lambda _: blocking.get(ConfigMap, "a"))
+        blocking.update_with_retry(ConfigMap, "a", lambda _: blocking.get(ConfigMap, "a"))
 
 
 def test_what_is_retried_runs_in_the_thread_that_waits_and_may_call(blocking: Client) -> None:
@@ -122,7 +123,7 @@ def test_an_error_shows_the_callers_line_and_then_the_clients(blocking: Client) 
     assert caught.value.__context__ is None
     names = [frame.filename.rpartition("kubeloop/")[2] for frame in traceback.extract_tb(caught.tb)]
     assert names[0].endswith("test_client.py")
-    assert names[1:4] == ["blocking/facade.py", "blocking/loop.py", "client/verbs/reading.py"]
+    assert names[1:5] == ["blocking/facade.py", "blocking/loop.py", "client/verbs/base.py", "client/verbs/reading.py"]
 
 
 def test_a_conflict_is_the_same_exception_as_in_coroutines(blocking: Client) -> None:
@@ -137,20 +138,20 @@ def test_views_of_a_client_are_blocking_clients_too(blocking: Client, namespace:
     view = blocking.in_namespace(namespace).with_options(dry_run=True)
     assert isinstance(view, Client)
     view.create(config_map("a"))
-    assert view.list(ConfigMap, labels="app=x") == []
+    assert view.list(ConfigMap, label_selector="app=x") == []
     assert view.namespace == namespace
 
 
 def test_threads_share_a_client(blocking: Client, namespace: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: blocking.create(config_map(f"c-{number}")), range(16)))
-    assert len(blocking.list(ConfigMap, namespace=namespace, labels="app=x")) == 16
+    assert len(blocking.list(ConfigMap, namespace=namespace, label_selector="app=x")) == 16
 
 
 def test_threads_that_share_an_iterator_get_each_item_once(blocking: Client, namespace: str) -> None:
     for number in range(8):
         blocking.create(config_map(f"c-{number}"))
-    items = iter(blocking.list_stream(ConfigMap, namespace=namespace, labels="app=x", limit=2))
+    items = iter(blocking.list_stream(ConfigMap, namespace=namespace, label_selector="app=x", limit=2))
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: [one.metadata.name for one in items], range(4)))
     assert sorted(name for names in found for name in names) == [f"c-{number}" for number in range(8)]
@@ -166,19 +167,19 @@ async def test_it_works_where_a_loop_runs_already_as_in_a_notebook(server: Serve
 def test_a_block_that_raises_hands_its_error_on_and_ends(blocking: Client, namespace: str) -> None:
     with pytest.raises(LookupError, match="mine"), blocking.watch(ConfigMap, namespace=namespace):
         raise LookupError("mine")
-    assert blocking.list(ConfigMap, namespace=namespace, labels="app=x") == []
+    assert blocking.list(ConfigMap, namespace=namespace, label_selector="app=x") == []
 
 
 def test_a_block_is_entered_before_it_is_used(blocking: Client) -> None:
     with pytest.raises(RuntimeError, match="a watch is used inside its block"):
-        iter(blocking.watch(ConfigMap))
+        iter(blocking.watch(ConfigMap, namespace=ALL_NAMESPACES))
 
 
 def test_a_client_may_be_entered_within_its_own_block(blocking: Client) -> None:
     with blocking, blocking as same:
         assert same is blocking
     with pytest.raises(RuntimeError, match="this Watch was never entered"):
-        blocking.watch(ConfigMap).__exit__(None, None, None)
+        blocking.watch(ConfigMap, namespace=ALL_NAMESPACES).__exit__(None, None, None)
 
 
 def test_context_variables_of_the_caller_are_seen(blocking: Client) -> None:
@@ -206,18 +207,19 @@ def test_a_local_cluster_is_blocking_and_so_is_its_client() -> None:
     with LocalCluster(controllers=False) as cluster:
         assert isinstance(cluster.client, Client)
         assert cluster.url.startswith("https://127.0.0.1:")
-        assert cluster.client.list(ConfigMap, labels="app=x") == []
+        assert cluster.client.list(ConfigMap, label_selector="app=x", namespace=ALL_NAMESPACES) == []
 
 
 class TestTheFacadeItself:
     def test_names_that_are_there_are_shown(self, blocking: Client) -> None:
         shown = {name for name in dir(blocking) if not name.startswith("_")}
-        assert {"get", "list", "list_stream", "watch", "transport", "namespace", "exec", "logs_stream"} <= shown
+        assert {"get", "list", "list_stream", "watch", "transport", "namespace", "pods"} <= shown
+        assert {"exec", "logs", "logs_stream"} <= set(dir(blocking.pods))
         assert all(hasattr(blocking, name) for name in shown)
 
     def test_it_says_whose_it_is(self, blocking: Client, server: ServerUnderTest, namespace: str) -> None:
         assert repr(blocking) == f'<blocking Client of cluster "{blocking.cluster}" at {server.config.server}, namespace "{namespace}">'
-        assert repr(blocking.watch(ConfigMap)) == "<blocking Watch>"
+        assert repr(blocking.watch(ConfigMap, namespace=ALL_NAMESPACES)) == "<blocking Watch>"
 
     def test_generic_classes_take_their_arguments(self) -> None:
         assert Watch[ConfigMap].__args__ == (ConfigMap,)  # type: ignore[attr-defined]  # what the interpreter makes of it

@@ -22,7 +22,7 @@ def config_map(name: str) -> ConfigMap:
 def test_a_cache_is_read_without_waiting(blocking: Client, namespace: str) -> None:
     blocking.create(config_map("a"))
     with Informers(blocking) as informers:
-        found = informers.of(ConfigMap, namespace=namespace, labels="app=x", indexes={"name": "metadata.name"})
+        found = informers.of(ConfigMap, namespace=namespace, label_selector="app=x", indexes={"name": "metadata.name"})
         assert isinstance(found, Informer)
         informers.wait_synced()
         assert isinstance(found.lister, Lister)
@@ -45,7 +45,7 @@ def test_handlers_run_in_a_thread_of_their_own_in_order_and_may_call(blocking: C
 
     blocking.create(config_map("a"))
     with Informers(blocking) as informers:
-        found = informers.of(ConfigMap, namespace=namespace, labels="app=x")
+        found = informers.of(ConfigMap, namespace=namespace, label_selector="app=x")
         registration = found.on_event(added=added)
         registration.wait_synced()
         made = [blocking.create(config_map(name)) for name in ("b", "c")]
@@ -66,7 +66,7 @@ def test_a_handler_that_raises_is_logged_and_told_of_the_next_event(
         raise LookupError("mine")
 
     with Informers(blocking) as informers:
-        found = informers.of(ConfigMap, namespace=namespace, labels="app=x")
+        found = informers.of(ConfigMap, namespace=namespace, label_selector="app=x")
         found.on_event(added=added, name="mine")
         informers.wait_synced()
         for name in ("a", "b"):
@@ -80,7 +80,7 @@ def test_a_predicate_runs_in_the_loop_and_is_asked_of_heads(blocking: Client, na
     for name in ("a", "b"):
         blocking.create(config_map(name))
     with Informers(blocking) as informers:
-        found = informers.of(ConfigMap, namespace=namespace, labels="app=x")
+        found = informers.of(ConfigMap, namespace=namespace, label_selector="app=x")
         registration = found.on_event(added=lambda event: seen.put(event.head.name), where=lambda head: head.name == "b")
         registration.wait_synced()
         assert seen.get(timeout=30) == "b"

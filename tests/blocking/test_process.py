@@ -187,9 +187,9 @@ if child == 0:
     except RuntimeError as error:
         print(str(error).replace(str(os.getppid()), "PARENT"))
     with Client.from_config(sys.argv[1]) as new:
-        print(len(new.list(ConfigMap, labels="none=none")))
+        print(len(new.list(ConfigMap, label_selector="none=none")))
     sys.exit(0)
-print(os.waitpid(child, 0)[1], len(old.list(ConfigMap, labels="none=none")))
+print(os.waitpid(child, 0)[1], len(old.list(ConfigMap, label_selector="none=none")))
 """
     ended = run(script, str(server.kubeconfig))
     said = "made in process PARENT, before a fork, and its connections belong to that process: make a new client in this one"

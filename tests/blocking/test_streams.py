@@ -29,13 +29,13 @@ def client_of(cluster: Cluster) -> Client:
 async def test_logs_whole_line_by_line_and_merged(cluster: Cluster, pod: str) -> None:
     def script() -> None:
         with client_of(cluster) as client:
-            assert client.logs(pod) == "one\ntwo\n"
-            with client.logs_stream(pod) as log:
+            assert client.pods.logs(pod) == "one\ntwo\n"
+            with client.pods.logs_stream(pod) as log:
                 assert log.container == "main"
                 assert list(log) == ["one", "two"]
-            with client.logs_stream(pod) as log:
+            with client.pods.logs_stream(pod) as log:
                 assert (next(log), next(log)) == ("one", "two")
-            with client.merged_logs(pod) as lines:
+            with client.pods.merged_logs(pod) as lines:
                 assert [str(line) for line in lines] == ["[pod/web/main] one", "[pod/web/main] two"]
 
     await asyncio.to_thread(script)
@@ -44,11 +44,11 @@ async def test_logs_whole_line_by_line_and_merged(cluster: Cluster, pod: str) ->
 async def test_commands_to_their_end_and_as_sessions(cluster: Cluster, pod: str) -> None:
     def script() -> None:
         with client_of(cluster) as client:
-            result = client.exec(pod, ["sh", "-c", "echo out; exit 3"])
+            result = client.pods.exec(pod, ["sh", "-c", "echo out; exit 3"])
             assert (result.exit_code, result.text) == (3, "out\n")
             with pytest.raises(CommandFailed):
                 result.check()
-            with client.exec_stream(pod, ["sh"], stdin=True) as session:
+            with client.pods.exec_stream(pod, ["sh"], stdin=True) as session:
                 session.write(b"echo one\n")
                 assert next(session).data == b"one\n"
                 session.write(b"exit 7\n")
@@ -61,11 +61,11 @@ async def test_commands_to_their_end_and_as_sessions(cluster: Cluster, pod: str)
 async def test_a_session_that_is_left_early_frees_its_connection(cluster: Cluster, pod: str) -> None:
     def script() -> None:
         with client_of(cluster) as client:
-            with client.exec_stream(pod, ["cat"], stdin=True) as session:
+            with client.pods.exec_stream(pod, ["cat"], stdin=True) as session:
                 session.write(b"x")
             with pytest.raises(TransportError):
                 session.write(b"y")
-            assert client.exec(pod, ["true"]).ok
+            assert client.pods.exec(pod, ["true"]).ok
 
     await asyncio.to_thread(script)
 
@@ -74,7 +74,7 @@ async def test_forwarded_ports_as_sockets_and_as_connections(cluster: Cluster, p
     async with echo_server() as port:
 
         def script() -> None:
-            with client_of(cluster) as client, client.port_forward(pod, f":{port}") as forward:
+            with client_of(cluster) as client, client.pods.port_forward(pod, f":{port}") as forward:
                 with socket.create_connection(("127.0.0.1", forward.local(port))) as one:
                     one.sendall(b"abc")
                     assert one.recv(3) == b"ABC"

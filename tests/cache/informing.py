@@ -13,7 +13,7 @@ from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.scope import InformerScope
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import Clock, FakeClock
 from tests.cache.source import Source, until
 
@@ -39,7 +39,7 @@ async def informing(
     """A running informer, whatever it has got to; ``options`` are those of ``Informers.of``."""
     seen = Seen()
     async with Informers(client, clock=clock, rng=random.Random(1), policy=policy) as informers:
-        maps = informers.of(ConfigMap, **options)  # type: ignore[arg-type]  # options are of's own
+        maps = informers.of(ConfigMap, **{"namespace": ALL_NAMESPACES, **options})  # type: ignore[arg-type]  # options are of's own
         maps.on_event(added=seen, updated=seen, deleted=seen)
         yield maps, seen
 
@@ -109,7 +109,7 @@ async def resumed(
 ) -> AsyncIterator[Recorder]:
     """A list and watch that begins from a state at ``version``."""
     recorder = Recorder()
-    scope = InformerScope.of(ConfigMap, namespace=namespace, labels=labels)
+    scope = InformerScope.of(ConfigMap, namespace=namespace, label_selector=labels)
     listwatch = ListWatch(client, scope, namespace, clock, random.Random(1))
     task = asyncio.create_task(listwatch.run(recorder, version))
     try:

@@ -54,7 +54,7 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
-        self.scope = InformerScope.of(ConfigMap, labels=self.labels, field_selector=self.field_selector)
+        self.scope = InformerScope.of(ConfigMap, label_selector=self.labels, field_selector=self.field_selector)
         self.store = Store()
         self.reader = HeadReader("v1", "ConfigMap", ("data.x",), BlobStore(), StringInterner(), self.scope.keep)
         defaults = InformerDefaults("test", self.clock, Progress(self.clock))

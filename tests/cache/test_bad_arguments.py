@@ -10,7 +10,7 @@ import pytest
 
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import ByLabel, Informers, MulticlusterInformers, Sorted
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DeadlineError
 
 
@@ -36,7 +36,7 @@ def informers(api: Client) -> Informers:
         pytest.param({"transform": 5}, "transform=5 is no function", id="a transform is a function"),
         pytest.param({"page_size": "a"}, "page_size='a' is no whole number; give", id="a page size is a number"),
         pytest.param({"queue": "fifo"}, "queue='fifo' makes no queue; give a class: queue=DeltaFifo", id="a queue is made by a class"),
-        pytest.param({"labels": 5}, "labels=5 is no label selector; give one such as", id="labels are a selector"),
+        pytest.param({"label_selector": 5}, "label_selector=5 is no label selector; give one such as", id="labels are a selector"),
         pytest.param({"field_selector": 5}, "field_selector=5 is no field selector; give one such as", id="so are fields"),
         pytest.param({"resync": "5"}, "resync='5' is no number; give seconds", id="a resync period is a number"),
         pytest.param({"managed_fields": "no"}, "managed_fields='no' is neither True nor False", id="a flag is True or False"),
@@ -55,7 +55,9 @@ async def test_an_informer_is_refused_with_the_argument_s_name(informers: Inform
         pytest.param({"namespace": ["shop", "a.b"]}, "namespace='a.b' cannot be a namespace", id="so is each of several"),
         pytest.param({"resync": -1}, "resync=-1 is no period; give seconds", id="a resync period is not negative"),
         pytest.param({"page_size": -1}, "page_size=-1 is negative; give", id="nor is a page size"),
-        pytest.param({"labels": "a=("}, "labels='a=(': unable to parse", id="a label selector that cannot be read is named"),
+        pytest.param(
+            {"label_selector": "a=("}, "label_selector='a=(': unable to parse", id="a label selector that cannot be read is named"
+        ),
         pytest.param({"field_selector": "spec"}, "field_selector='spec': invalid selector", id="so is a field selector"),
     ],
 )
@@ -111,18 +113,22 @@ async def test_what_is_no_client_is_named(clients: Any, text: str) -> None:
 
 
 async def test_an_empty_selector_is_the_same_as_none(informers: Informers) -> None:
-    assert informers.of(Pod, labels="", field_selector="") is informers.of(Pod, labels={}, field_selector={}) is informers.of(Pod)
+    assert (
+        informers.of(Pod, label_selector="", field_selector="", namespace=ALL_NAMESPACES)
+        is informers.of(Pod, label_selector={}, field_selector={}, namespace=ALL_NAMESPACES)
+        is informers.of(Pod, namespace=ALL_NAMESPACES)
+    )
 
 
 @pytest.mark.parametrize("label", ["", "no label=at all"])
 async def test_an_index_over_a_label_that_none_can_be_is_refused(informers: Informers, label: str) -> None:
     with pytest.raises(ValueError, match="name part must"):
-        informers.of(Pod, indexes={"team": ByLabel(label)})
+        informers.of(Pod, indexes={"team": ByLabel(label)}, namespace=ALL_NAMESPACES)
 
 
 @pytest.mark.parametrize("what", ["added", "updated", "deleted", "where"])
 async def test_a_handler_that_is_no_function_is_refused_and_not_registered(informers: Informers, what: str) -> None:
-    pods = informers.of(Pod)
+    pods = informers.of(Pod, namespace=ALL_NAMESPACES)
     functions: dict[str, Any] = {what: {"status.phase": "Running"}}
     with pytest.raises(TypeError, match=f"^{what}=.* is no function; give a function of the "):
         pods.on_event(**functions)
@@ -135,6 +141,6 @@ async def test_the_folder_to_persist_to_may_be_text(api: Client, tmp_path: Path)
 
 
 async def test_who_waits_outside_the_block_is_told_to_enter_it(informers: Informers) -> None:
-    informers.of(Pod)
+    informers.of(Pod, namespace=ALL_NAMESPACES)
     with pytest.raises(DeadlineError, match=r"nothing runs yet \(enter the block: async with informers\); not synced: pods"):
         await informers.wait_synced(0)

@@ -51,11 +51,11 @@ async def test_a_stream_cut_in_the_middle_is_resumed_without_a_list_and_without_
         maps.on_event(added=seen, updated=seen, deleted=seen)
         await informers.wait_synced(10)
         await client.create(config_map("a"))
-        await until(lambda: "added a" in seen.lines)
+        await until(lambda: "ADDED a" in seen.lines)
         await until(in_loop_server.faults.cut_streams)
         await client.create(config_map("b"))
         await client.delete(ConfigMap, "a", namespace="default")
-        await until(lambda: seen.lines[-2:] == ["added b", "deleted a"])
+        await until(lambda: seen.lines[-2:] == ["ADDED b", "DELETED a"])
         assert lists(in_loop_server) == []
         assert streams(in_loop_server) == [""]
         assert maps.reconnects == 1
@@ -74,8 +74,8 @@ async def test_a_version_that_expired_is_listed_again_and_what_vanished_is_told(
         await client.create(config_map("b"))
         in_loop_server.faults.expire_next(matching=lambda request: request.path.endswith("configmaps"))
         await clock.advance(2)
-        await until(lambda: "added b" in seen.lines)
-        assert seen.lines[-2:] == ["deleted a (tombstone)", "added b"]
+        await until(lambda: "ADDED b" in seen.lines)
+        assert seen.lines[-2:] == ["DELETED a (tombstone)", "ADDED b"]
         first, second, third = streams(in_loop_server)
         assert first == ""
         assert int(second) > 0, "first at the last version seen"

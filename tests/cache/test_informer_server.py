@@ -54,16 +54,16 @@ async def informed(client: Client, namespace: str, **options: object) -> AsyncIt
 async def test_what_is_there_comes_first_then_every_change_in_order(client: Client, namespace: str) -> None:
     await client.create(config_map("a", k="1"))
     async with informed(client, namespace) as (maps, seen):
-        assert seen.lines == ["initial added a"]
+        assert seen.lines == ["initial ADDED a"]
         created = await client.create(config_map("b"))
         created.data["k"] = "2"
         updated = await client.update(created)
         await client.delete(ConfigMap, "a")
         await until(lambda: len(seen.events) == 4)
-        assert seen.lines[1:] == ["added b", "updated b", "deleted a"]
+        assert seen.lines[1:] == ["ADDED b", "MODIFIED b", "DELETED a"]
         assert seen.events[2].old is not None
         assert seen.events[2].old.resource_version == seen.events[1].head.resource_version
-        assert seen.events[2].object() == updated
+        assert seen.events[2].object == updated
         assert maps.lister.get("b") == updated
         assert maps.lister.get("a") is None
 
@@ -71,11 +71,11 @@ async def test_what_is_there_comes_first_then_every_change_in_order(client: Clie
 async def test_an_object_that_leaves_the_selector_leaves_the_cache(client: Client, namespace: str) -> None:
     await client.create(config_map("a", {"app": "web"}))
     await client.create(config_map("other", {"app": "db"}))
-    async with informed(client, namespace, labels="app=web") as (maps, seen):
+    async with informed(client, namespace, label_selector="app=web") as (maps, seen):
         await client.patch(ConfigMap, "a", {"metadata": {"labels": {"app": "db"}}})
         await client.patch(ConfigMap, "other", {"metadata": {"labels": {"app": "web"}}})
         await until(lambda: len(seen.events) == 3)
-        assert seen.lines == ["initial added a", "deleted a", "added other"]
+        assert seen.lines == ["initial ADDED a", "DELETED a", "ADDED other"]
         assert [each.metadata.name for each in maps.lister.list()] == ["other"]
 
 
@@ -93,8 +93,8 @@ async def test_a_late_handler_sees_everything_and_then_only_changes(client: Clie
         late = Seen()
         await maps.on_event(added=late, updated=late, deleted=late).wait_synced(30)
         await client.delete(ConfigMap, "a")
-        await until(lambda: "deleted a" in late.lines)
-        assert [line for line in late.lines if line.endswith(" a")] == ["initial added a", "deleted a"]
+        await until(lambda: "DELETED a" in late.lines)
+        assert [line for line in late.lines if line.endswith(" a")] == ["initial ADDED a", "DELETED a"]
 
 
 async def test_a_slow_handler_delays_nobody(client: Client, namespace: str) -> None:
@@ -121,10 +121,10 @@ async def test_under_a_storm_of_changes_the_cache_ends_up_equal_to_the_server(cl
 
     def consistent(event: Event[ConfigMap]) -> None:
         name = event.key.name
-        if event.type == "added":
+        if event.type == "ADDED":
             assert name not in alive
             alive.add(name)
-        elif event.type == "deleted":
+        elif event.type == "DELETED":
             alive.remove(name)
         else:
             assert name in alive

@@ -59,7 +59,7 @@ async def test_each_namespace_is_watched_apart_into_one_cache_which_a_lister_rea
         maps.on_event(added=seen, updated=seen, deleted=seen)
         await informers.wait_synced(10)
         await until(lambda: len(seen.events) == 2)
-        assert sorted(seen.lines) == ["initial added a/one", "initial added b/one"]
+        assert sorted(seen.lines) == ["initial ADDED a/one", "initial ADDED b/one"]
         assert sorted(each.metadata.namespace or "" for each in maps.lister.list()) == ["a", "b"]
         assert [head.namespace for head in maps.lister.heads_by_index("team", "b")] == ["b"]
         assert maps.lister.get("one", "a") is not None
@@ -70,8 +70,8 @@ async def test_each_namespace_is_watched_apart_into_one_cache_which_a_lister_rea
         await client.create(config_map("two", "c"))
         await client.create(config_map("two", "a"))
         await client.delete(ConfigMap, "one", namespace="b")
-        await until(lambda: seen.lines[-1] == "deleted b/one")
-        assert seen.lines[2:] == ["added a/two", "deleted b/one"]
+        await until(lambda: seen.lines[-1] == "DELETED b/one")
+        assert seen.lines[2:] == ["ADDED a/two", "DELETED b/one"]
 
 
 @pytest.mark.embedded
@@ -96,11 +96,11 @@ async def test_a_namespace_that_is_listed_again_leaves_the_others_alone(in_loop_
             while len(seen.events) < 3:
                 await clock.advance(1)
                 await asyncio.sleep(0.01)
-        assert seen.lines[2] == "deleted a/gone (tombstone)"
+        assert seen.lines[2] == "DELETED a/gone (tombstone)"
         assert [head.name for head in maps.lister.heads()] == ["stays"]
         await client.create(config_map("new", "b"))
         await until(lambda: len(seen.events) == 4)
-        assert seen.lines[3] == "added b/new"
+        assert seen.lines[3] == "ADDED b/new"
 
 
 @pytest.mark.embedded
@@ -119,7 +119,7 @@ async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_
         assert maps.resource_version == "", "not all is here up to any version"
         late = Seen()
         maps.on_event(added=late)
-        await until(lambda: late.lines == ["initial added a/one"])
+        await until(lambda: late.lines == ["initial ADDED a/one"])
         waiting = asyncio.create_task(informers.wait_synced(10))
         await clock.advance(10)
         with pytest.raises(DeadlineError, match=r'not synced: configmaps in namespace "b" \(the server has not begun to stream'):
@@ -128,7 +128,7 @@ async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_
         await client.create(config_map("two", "b"))
         await registration.wait_synced()
         await until(lambda: len(late.events) == 2)
-        assert late.lines[1] in ("initial added b/two", "added b/two")
+        assert late.lines[1] in ("initial ADDED b/two", "ADDED b/two")
         assert int(maps.resource_version) >= 1
 
 
@@ -176,14 +176,14 @@ async def test_two_namespaces_of_one_server(client: Client, namespace: str) -> N
         await client.create(config_map("one", other))
         seen = Seen()
         async with Informers(client) as informers:
-            maps = informers.of(ConfigMap, namespace=[namespace, other], labels="!nothing")
+            maps = informers.of(ConfigMap, namespace=[namespace, other], label_selector="!nothing")
             registration = maps.on_event(added=seen, updated=seen, deleted=seen, where=lambda head: head.name != "kube-root-ca.crt")
             await registration.wait_synced(30)
-            assert sorted(seen.lines) == sorted([f"initial added {namespace}/one", f"initial added {other}/one"])
+            assert sorted(seen.lines) == sorted([f"initial ADDED {namespace}/one", f"initial ADDED {other}/one"])
             await client.delete(ConfigMap, "one", namespace=other)
             await client.create(config_map("two", namespace))
             await until(lambda: len(seen.events) == 4)
-            assert set(seen.lines[2:]) == {f"deleted {other}/one", f"added {namespace}/two"}
+            assert set(seen.lines[2:]) == {f"DELETED {other}/one", f"ADDED {namespace}/two"}
             assert {head.name for head in maps.lister.heads(namespace)} >= {"one", "two"}
     finally:
         await client.delete(Namespace, other)

@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import Secret
 from kubeloop.cache import Informers, Lister, Sorted
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 
 TREE: Any = {"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "hunter2"}}
 NAMED = "a dict (Secret shop/login)"
@@ -25,12 +25,12 @@ NAMED = "a dict (Secret shop/login)"
         pytest.param(lambda lister: lister.by_index("type", TREE), id="the value of an index"),
         pytest.param(lambda lister: lister.range("sorted", TREE), id="the bound of a range"),
         pytest.param(lambda lister: lister.list(TREE), id="the namespace of a list"),
-        pytest.param(lambda lister: lister.list("shop", labels=[TREE]), id="labels"),
+        pytest.param(lambda lister: lister.list("shop", label_selector=[TREE]), id="labels"),
         pytest.param(lambda lister: lister.list("shop", where={"type": TREE}), id="a value in where"),
     ],
 )
 async def test_a_lister_names_the_kind_and_the_name_alone(api: Client, call: Callable[[Lister[Secret]], object]) -> None:
-    informer = Informers(api).of(Secret, indexes={"type": "type", "sorted": Sorted("type")})
+    informer = Informers(api).of(Secret, indexes={"type": "type", "sorted": Sorted("type")}, namespace=ALL_NAMESPACES)
     _check(lambda: call(informer.lister))
 
 
@@ -43,7 +43,7 @@ async def test_a_lister_names_the_kind_and_the_name_alone(api: Client, call: Cal
         pytest.param({"paths": TREE}, id="paths"),
         pytest.param({"paths": [TREE]}, id="one of several paths"),
         pytest.param({"page_size": TREE}, id="a page size"),
-        pytest.param({"labels": [TREE]}, id="labels"),
+        pytest.param({"label_selector": [TREE]}, id="labels"),
     ],
 )
 async def test_informers_name_the_kind_and_the_name_alone(api: Client, options: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ async def test_informers_name_the_kind_and_the_name_alone(api: Client, options: 
 
 
 async def test_a_tree_in_the_place_of_a_kind_is_named(api: Client) -> None:
-    _check(lambda: Informers(api).of(TREE))
+    _check(lambda: Informers(api).of(TREE, namespace=ALL_NAMESPACES))
 
 
 def _check(call: Callable[[], object]) -> None:

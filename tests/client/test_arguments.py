@@ -43,7 +43,7 @@ TREE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
         ),
         pytest.param(lambda c: c.patch("cm", "x", {}), 'the text "cm" was given where a kind is meant', id="a patch of text"),
         pytest.param(lambda c: c.patch_metadata(ConfigMap, "x"), "patch_metadata: no patch was given", id="no patch"),
-        pytest.param(lambda c: c.exec(None, ["ls"]), "None names no pod: give", id="a command for nobody"),
+        pytest.param(lambda c: c.pods.exec(None, ["ls"]), "None names no pod: give", id="a command for nobody"),
         pytest.param(lambda c: c.get(Pod, 3), "name=3: must be text", id="a number as name"),
         pytest.param(lambda c: c.list(Pod, namespace=3), "namespace=3: must be text", id="a number as namespace"),
         pytest.param(lambda c: c.wait_ready(Pod, "x", timeout="5s"), "timeout='5s': must be a number of seconds", id="text as time"),
@@ -59,7 +59,7 @@ async def test_a_wrong_argument_is_named(ask: Ask, says: str) -> None:
     ("ask", "says"),
     [
         pytest.param(lambda c: c.get(Pod, ""), "no name was given for the Pod", id="no name"),
-        pytest.param(lambda c: c.list(Pod, namespace="*"), r'namespace "\*": leave namespace out for all namespaces', id="a star for all"),
+        pytest.param(lambda c: c.get(Pod, "x", namespace="*"), "ALL_NAMESPACES .* names no single namespace", id="a star for one"),
         pytest.param(
             lambda c: c.patch(Pod, "x", {}, type="mrge"), "type='mrge': must be one of merge, json, strategic, apply", id="a patch"
         ),

@@ -12,7 +12,7 @@ import pytest
 
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ApiError, DeadlineError, ObjectMeta, Unstructured
 
 pytestmark = pytest.mark.server
@@ -44,7 +44,7 @@ async def watch_on(client: Client) -> None:
 
 
 async def follow_logs(client: Client) -> None:
-    async with client.logs("nobody", follow=True) as lines:
+    async with client.pods.logs("nobody", follow=True) as lines:
         async for _ in lines:
             pass
 
@@ -55,7 +55,7 @@ async def roll_out(client: Client) -> None:
 
 
 async def forward(client: Client) -> None:
-    async with client.port_forward("nobody", ":80"):
+    async with client.pods.port_forward("nobody", ":80"):
         pass
 
 
@@ -75,14 +75,14 @@ VERBS: list[Ask] = [
     follow_logs,
     roll_out,
     forward,
-    lambda c: c.exec("nobody", ["ls"]),
+    lambda c: c.pods.exec("nobody", ["ls"]),
     lambda c: c.patch(ConfigMap, NAME, {"data": {"b": "1"}}),
-    lambda c: c.change(ConfigMap, NAME, lambda found: found.data.update(c="1")),
+    lambda c: c.update_with_retry(ConfigMap, NAME, lambda found: found.data.update(c="1")),
     lambda c: c.apply(ConfigMap(metadata=ObjectMeta(name="applied"), data={"a": "1"}), field_manager="tests", force=True),
     lambda c: c.create_or_update(ConfigMap(metadata=ObjectMeta(name="other")), lambda found: found.data.update(c="1")),
     lambda c: c.wait_for(ConfigMap, NAME, lambda _: False, timeout=60),
     lambda c: c.wait_gone(ConfigMap, NAME, timeout=60),
-    lambda c: c.until(ConfigMap, lambda _: False, timeout=60),
+    lambda c: c.until(ConfigMap, lambda _: False, timeout=60, namespace=ALL_NAMESPACES),
 ]
 
 
@@ -108,4 +108,6 @@ async def test_verbs_that_are_cancelled_anywhere_leave_nothing_behind(client: Cl
         while asyncio.all_tasks() - before:
             await asyncio.sleep(0.01)
     assert (await client.get(ConfigMap, NAME)).metadata.name == NAME
-    assert {f"c{number}" for number in range(10)} < {one.metadata.name for one in await client.list(ConfigMap, limit=3)}
+    assert {f"c{number}" for number in range(10)} < {
+        one.metadata.name for one in await client.list(ConfigMap, limit=3, namespace=ALL_NAMESPACES)
+    }

@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import TransportError
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
@@ -37,25 +37,25 @@ def quiet(received: Received) -> Reply:
 
 
 async def watch(client: Client) -> None:
-    async with client.watch(ConfigMap) as events:
+    async with client.watch(ConfigMap, namespace=ALL_NAMESPACES) as events:
         async for _ in events:
             pass
 
 
 async def watch_relisting(client: Client) -> None:
-    async with client.watch(ConfigMap, expired="relist") as events:
+    async with client.watch(ConfigMap, on_expired="relist", namespace=ALL_NAMESPACES) as events:
         async for _ in events:
             pass
 
 
 async def follow_log(client: Client) -> None:
-    async with client.logs("p", follow=True) as lines:
+    async with client.pods.logs("p", follow=True) as lines:
         async for _ in lines:
             pass
 
 
 async def follow_logs(client: Client) -> None:
-    async with client.merged_logs("p", follow=True) as lines:
+    async with client.pods.merged_logs("p", follow=True) as lines:
         async for _ in lines:
             pass
 

@@ -14,11 +14,23 @@ from kubeloop.client import DeleteOptions, ListOptions, WriteOptions
     [
         pytest.param(ListOptions, {"limit": -1}, "limit=-1: must be a whole number, 0 or more", id="a negative page"),
         pytest.param(ListOptions, {"limit": "5"}, "limit='5': must be a whole number", id="text for a page's size"),
-        pytest.param(ListOptions, {"match": "exact"}, "match='exact': must be one of Exact, NotOlderThan", id="an unknown match"),
-        pytest.param(WriteOptions, {"validation": "strict"}, "validation='strict': must be one of Strict, Warn, Ignore", id="validation"),
-        pytest.param(DeleteOptions, {"grace_period": True}, "grace_period=True: must be a whole number", id="a truth for seconds"),
         pytest.param(
-            DeleteOptions, {"propagation": "All"}, "propagation='All': must be one of Background, Foreground, Orphan", id="orphans"
+            ListOptions,
+            {"resource_version_match": "exact"},
+            "resource_version_match='exact': must be one of Exact, NotOlderThan",
+            id="an unknown match",
+        ),
+        pytest.param(
+            WriteOptions, {"field_validation": "strict"}, "field_validation='strict': must be one of Strict, Warn, Ignore", id="validation"
+        ),
+        pytest.param(
+            DeleteOptions, {"grace_period_seconds": True}, "grace_period_seconds=True: must be a whole number", id="a truth for seconds"
+        ),
+        pytest.param(
+            DeleteOptions,
+            {"propagation_policy": "All"},
+            "propagation_policy='All': must be one of Background, Foreground, Orphan",
+            id="orphans",
         ),
     ],
 )
@@ -28,6 +40,8 @@ def test_a_wrong_option_is_named(options: Any, values: dict[str, Any], fault: st
 
 
 def test_options_complete_each_other() -> None:
-    defaults = WriteOptions(field_manager="ops", validation="Strict")
-    assert WriteOptions(dry_run=True).over(defaults) == WriteOptions(dry_run=True, field_manager="ops", validation="Strict")
-    assert WriteOptions(field_manager="dev", validation="Warn").over(defaults) == WriteOptions(field_manager="dev", validation="Warn")
+    defaults = WriteOptions(field_manager="ops", field_validation="Strict")
+    assert WriteOptions(dry_run=True).over(defaults) == WriteOptions(dry_run=True, field_manager="ops", field_validation="Strict")
+    assert WriteOptions(field_manager="dev", field_validation="Warn").over(defaults) == WriteOptions(
+        field_manager="dev", field_validation="Warn"
+    )

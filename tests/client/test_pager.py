@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ApiError, Expired, Forbidden
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Received, Reply, status
@@ -46,7 +46,7 @@ EXPIRED = status(410, "Expired", "too old")
 
 async def test_n175_pages_are_of_500_and_the_version_is_said_on_the_first_only() -> None:
     async with Pages(3) as server, Client(Transport(server.config())) as client:
-        found = await client.list(ConfigMap, resource_version="7", match="NotOlderThan")
+        found = await client.list(ConfigMap, resource_version="7", resource_version_match="NotOlderThan", namespace=ALL_NAMESPACES)
     assert [one.metadata.name for one in found] == ["m1", "m2", "m3"]
     first = "limit=500&resourceVersion=7&resourceVersionMatch=NotOlderThan"
     assert queries(server) == [first, "limit=500&continue=t1", "limit=500&continue=t2"]
@@ -54,7 +54,7 @@ async def test_n175_pages_are_of_500_and_the_version_is_said_on_the_first_only()
 
 async def test_n175_a_token_that_expired_starts_one_full_list_at_the_version_that_was_asked_for() -> None:
     async with Pages(3, {1: EXPIRED}) as server, Client(Transport(server.config())) as client:
-        found = await client.list(ConfigMap, resource_version="7", match="Exact")
+        found = await client.list(ConfigMap, resource_version="7", resource_version_match="Exact", namespace=ALL_NAMESPACES)
     assert [one.metadata.name for one in found] == ["m0"]
     first = "limit=500&resourceVersion=7&resourceVersionMatch=Exact"
     assert queries(server) == [first, "limit=500&continue=t1", "resourceVersion=7&resourceVersionMatch=Exact"]
@@ -63,7 +63,7 @@ async def test_n175_a_token_that_expired_starts_one_full_list_at_the_version_tha
 async def test_n175_an_expired_version_on_the_first_page_is_the_error() -> None:
     async with Pages(3, {0: EXPIRED}) as server, Client(Transport(server.config())) as client:
         with pytest.raises(Expired):
-            await client.list(ConfigMap, resource_version="7", match="Exact")
+            await client.list(ConfigMap, resource_version="7", resource_version_match="Exact", namespace=ALL_NAMESPACES)
     assert len(server.received) == 1
 
 
@@ -71,7 +71,7 @@ async def test_n175_an_expired_version_on_the_first_page_is_the_error() -> None:
 async def test_n175_any_other_error_is_returned(number: int) -> None:
     async with Pages(3, {number: status(403, "Forbidden", "no")}) as server, Client(Transport(server.config())) as client:
         with pytest.raises(Forbidden):
-            await client.list(ConfigMap)
+            await client.list(ConfigMap, namespace=ALL_NAMESPACES)
     assert len(server.received) == number + 1
 
 
@@ -98,7 +98,7 @@ class Reader:
 
 async def test_n176_at_most_as_many_pages_are_asked_for_ahead_as_the_buffer_holds() -> None:
     async with Pages(20) as server, Client(Transport(server.config())) as client:
-        reader = Reader(client.list(ConfigMap), server, prefetch=3)
+        reader = Reader(client.list(ConfigMap, namespace=ALL_NAMESPACES), server, prefetch=3)
         async with aclosing(reader.pages):
             assert await reader.take() == "m1"
             assert await reader.settled(4) == 4
@@ -108,7 +108,7 @@ async def test_n176_at_most_as_many_pages_are_asked_for_ahead_as_the_buffer_hold
 
 async def test_n176_without_a_buffer_a_page_is_asked_for_when_it_is_wanted() -> None:
     async with Pages(20) as server, Client(Transport(server.config())) as client:
-        reader = Reader(client.list(ConfigMap), server, prefetch=0)
+        reader = Reader(client.list(ConfigMap, namespace=ALL_NAMESPACES), server, prefetch=0)
         async with aclosing(reader.pages):
             assert [await reader.take() for _ in range(3)] == ["m1", "m2", "m3"]
             assert await reader.settled(3) == 3
@@ -117,10 +117,10 @@ async def test_n176_without_a_buffer_a_page_is_asked_for_when_it_is_wanted() -> 
 @pytest.mark.parametrize("prefetch", [0, 10])
 async def test_n176_all_pages_come_in_order_and_an_error_after_those_before_it(prefetch: int) -> None:
     async with Pages(15) as server, Client(Transport(server.config())) as client:
-        names = [found[0].metadata.name async for found in client.list(ConfigMap).pages(prefetch=prefetch)]
+        names = [found[0].metadata.name async for found in client.list(ConfigMap, namespace=ALL_NAMESPACES).pages(prefetch=prefetch)]
     assert names == [f"m{number}" for number in range(1, 16)]
     async with Pages(15, {7: status(403, "Forbidden", "no")}) as server, Client(Transport(server.config())) as client:
-        pages = client.list(ConfigMap).pages(prefetch=prefetch)
+        pages = client.list(ConfigMap, namespace=ALL_NAMESPACES).pages(prefetch=prefetch)
         assert [(await anext(pages))[0].metadata.name for _ in range(7)] == names[:7]
         with pytest.raises(ApiError):
             await anext(pages)
@@ -130,7 +130,7 @@ async def test_n176_all_pages_come_in_order_and_an_error_after_those_before_it(p
 async def test_n176_leaving_early_stops_the_pager(prefetch: int) -> None:
     before = asyncio.all_tasks()
     async with Pages(1000) as server, Client(Transport(server.config())) as client:
-        async with aclosing(client.list(ConfigMap).pages(prefetch=prefetch)) as pages:
+        async with aclosing(client.list(ConfigMap, namespace=ALL_NAMESPACES).pages(prefetch=prefetch)) as pages:
             async for _ in pages:
                 break
         asked = len(server.received)

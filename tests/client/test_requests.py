@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kubeloop.api.core.v1 import Node, Pod, ServiceAccount
-from kubeloop.client import Client, DeleteOptions, ListOptions, WriteOptions
+from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, ListOptions, WriteOptions
 from kubeloop.meta import PartialObject, Unstructured
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Reply, frames
@@ -25,7 +25,7 @@ PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 STRATEGIC, APPLY = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
 ALL_DELETE = DeleteOptions(
-    propagation="Foreground", grace_period=7, uid="u", resource_version="3", dry_run=True, ignore_store_read_error=True
+    propagation_policy="Foreground", grace_period_seconds=7, uid="u", resource_version="3", dry_run=True, ignore_store_read_error=True
 )
 ALL_DELETE_BODY = {
     "apiVersion": "v1",
@@ -37,8 +37,8 @@ ALL_DELETE_BODY = {
     "propagationPolicy": "Foreground",
 }
 PAGE = ListOptions(field_selector="x=y", limit=3, continue_token="t", timeout_seconds=4)
-SELECTION = ListOptions(labels="a=b", limit=2, resource_version="5", match="Exact")
-WRITE = WriteOptions(dry_run=True, field_manager="me", validation="Strict")
+SELECTION = ListOptions(label_selector="a=b", limit=2, resource_version="5", resource_version_match="Exact")
+WRITE = WriteOptions(dry_run=True, field_manager="me", field_validation="Strict")
 WRITE_QUERY = "dryRun=All&fieldManager=me&fieldValidation=Strict"
 
 
@@ -47,12 +47,12 @@ def flip() -> Unstructured:
 
 
 async def watch_once(client: Client) -> None:
-    async with client.watch(KIND, namespace="mops", labels="a=b", resource_version="5", timeout_seconds=9) as events:
+    async with client.watch(KIND, namespace="mops", label_selector="a=b", resource_version="5", timeout_seconds=9) as events:
         await anext(aiter(events))
 
 
 async def watch_metadata_once(client: Client) -> None:
-    async with client.watch_metadata(KIND, resource_version="5", timeout_seconds=9) as events:
+    async with client.watch_metadata(KIND, resource_version="5", timeout_seconds=9, namespace=ALL_NAMESPACES) as events:
         await anext(aiter(events))
 
 
@@ -78,9 +78,13 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
         case(lambda c: c.get(KIND, "mip"), "GET", "/apis/flops/v1alpha1/namespaces/default/flips/mip", name="get of default"),
         case(lambda c: c.get_metadata(KIND, "mip", namespace="mops"), "GET", f"{BASE}/mip", accept=PARTIAL, name="191: get metadata"),
         case(lambda c: c.list(KIND, namespace="mops"), "GET", f"{BASE}?limit=500", name="list"),
-        case(lambda c: c.list(KIND), "GET", "/apis/flops/v1alpha1/flips?limit=500", name="list of all namespaces"),
         case(
-            lambda c: c.list_metadata(KIND, namespace="mops", labels={"a": "b"}, resource_version="0", match="NotOlderThan"),
+            lambda c: c.list(KIND, namespace=ALL_NAMESPACES), "GET", "/apis/flops/v1alpha1/flips?limit=500", name="list of all namespaces"
+        ),
+        case(
+            lambda c: c.list_metadata(
+                KIND, namespace="mops", label_selector={"a": "b"}, resource_version="0", resource_version_match="NotOlderThan"
+            ),
             "GET",
             f"{BASE}?labelSelector=a%3Db&limit=500&resourceVersion=0&resourceVersionMatch=NotOlderThan",
             accept=PARTIAL_LIST,
@@ -166,7 +170,7 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
                 KIND,
                 namespace="mops",
                 options=ALL_DELETE,
-                selection=ListOptions(labels="a=b", limit=2, resource_version="5", match="Exact"),
+                selection=ListOptions(label_selector="a=b", limit=2, resource_version="5", resource_version_match="Exact"),
             ),
             "DELETE",
             f"{BASE}?labelSelector=a%3Db&limit=2&resourceVersion=5&resourceVersionMatch=Exact",
@@ -174,7 +178,7 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
             name="delete a collection",
         ),
         case(
-            lambda c: c.evict("mip", namespace="mops", grace_period=3),
+            lambda c: c.pods.evict("mip", namespace="mops", grace_period_seconds=3),
             "POST",
             "/api/v1/namespaces/mops/pods/mip/eviction",
             {
@@ -206,9 +210,9 @@ async def test_a_token_request_is_sent_as_its_kind() -> None:
     answer = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "status": {"token": "a.b.c"}}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s", "uid": "u"}}
     async with FaultServer(Reply(body=answer), Reply(body=answer)) as server, Client(Transport(server.config())) as client:
-        token = await client.create_token("s", namespace="mops", audiences=["shop"], expiration_seconds=600)
+        token = await client.service_accounts.create_token("s", namespace="mops", audiences=["shop"], expiration_seconds=600)
         assert token.status.token == "a.b.c"
-        await client.create_token("s", namespace="mops", bound_to=msgspec.convert(account, ServiceAccount))
+        await client.service_accounts.create_token("s", namespace="mops", bound_to=msgspec.convert(account, ServiceAccount))
     assert server.received[0].target == "/api/v1/namespaces/mops/serviceaccounts/s/token"
     sent = [json.loads(one.body)["spec"] for one in server.received]
     assert sent[0] == {"audiences": ["shop"], "expirationSeconds": 600}

@@ -8,7 +8,7 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import ConfigMap, Namespace, Pod, Secret
 from kubeloop.api.networking.v1 import Ingress, IngressLoadBalancerIngress, IngressLoadBalancerStatus, IngressStatus
-from kubeloop.client import Client, DeleteOptions, ObjectList, WriteOptions
+from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, ObjectList, WriteOptions
 from kubeloop.meta import (
     AlreadyExists,
     BadRequest,
@@ -20,7 +20,6 @@ from kubeloop.meta import (
     PartialObject,
     RequestEntityTooLarge,
     Resource,
-    Status,
     UnknownKind,
     Unstructured,
     custom_resource,
@@ -103,7 +102,7 @@ async def test_metadata_alone_can_be_read_but_not_sent_back(client: Client, name
     partial = await client.get_metadata(ConfigMap, "a")
     assert isinstance(partial, PartialObject)
     assert partial.metadata.uid == created.metadata.uid
-    assert [one.metadata.name async for one in client.list_metadata(ConfigMap, namespace=namespace, labels="app=web")] == ["a"]
+    assert [one.metadata.name async for one in client.list_metadata(ConfigMap, namespace=namespace, label_selector="app=web")] == ["a"]
 
 
 async def test_a_merge_patch_changes_parts(client: Client, namespace: str) -> None:
@@ -172,7 +171,7 @@ async def test_an_unknown_field_is_refused_if_asked_for(client: Client, namespac
     kind = Unstructured.of("v1", "ConfigMap")
     odd = kind.from_dict({"metadata": {"name": "a"}, "dta": {"x": "1"}})
     with pytest.raises(BadRequest, match='unknown field "dta"'):
-        await client.create(odd, options=WriteOptions(validation="Strict"))
+        await client.create(odd, options=WriteOptions(field_validation="Strict"))
 
 
 async def test_an_object_too_large_is_refused_with_its_cause(client: Client, namespace: str) -> None:
@@ -184,8 +183,9 @@ async def test_an_object_too_large_is_refused_with_its_cause(client: Client, nam
 async def test_deleting_by_name(client: Client, namespace: str) -> None:
     await client.create(config_map("a"))
     answer = await client.delete(ConfigMap, "a")
-    assert isinstance(answer, Status)
-    assert answer.status == "Success"
+    assert (answer.gone, answer.object) == (True, None)
+    assert answer.status is not None
+    assert answer.status.status == "Success"
     with pytest.raises(NotFound):
         await client.delete(ConfigMap, "a")
 
@@ -211,8 +211,9 @@ async def test_an_object_with_a_finalizer_stays_until_it_is_taken_off(client: Cl
     held.metadata.finalizers = ["example.com/hold"]
     await client.create(held)
     going = await client.delete(ConfigMap, "a")
-    assert isinstance(going, ConfigMap)
-    assert going.metadata.deletion_timestamp is not None
+    assert not going.gone
+    assert going.object is not None
+    assert going.object.metadata.deletion_timestamp is not None
     await client.patch(ConfigMap, "a", {"metadata": {"finalizers": None}})
     with pytest.raises(NotFound):
         await client.get(ConfigMap, "a")
@@ -222,14 +223,14 @@ async def test_deleting_a_collection_by_label(client: Client, namespace: str) ->
     for name in ("a", "b"):
         await client.create(config_map(name))
     await client.create(ConfigMap(metadata=ObjectMeta(name="other", labels={"app": "db"})))
-    deleted = await client.delete_collection(ConfigMap, labels={"app": "web"})
-    assert isinstance(deleted, (ObjectList, Status))
-    assert [one.metadata.name async for one in client.list(ConfigMap, namespace=namespace, labels="app")] == ["other"]
+    deleted = await client.delete_collection(ConfigMap, label_selector={"app": "web"})
+    assert isinstance(deleted, ObjectList)
+    assert [one.metadata.name async for one in client.list(ConfigMap, namespace=namespace, label_selector="app")] == ["other"]
 
 
 async def test_a_pod_deleted_without_grace_is_gone(client: Client, namespace: str) -> None:
     await client.create(pod("web-0"))
-    await client.delete(Pod, "web-0", grace_period=0)
+    await client.delete(Pod, "web-0", grace_period_seconds=0)
     with pytest.raises(NotFound):
         await client.get(Pod, "web-0")
 
@@ -239,20 +240,20 @@ async def test_a_pod_is_bound_once(client: Client, namespace: str) -> None:
     gated.spec.scheduler_name = "nobody"
     created = await client.create(gated)
     with pytest.raises(Conflict):
-        await client.bind("web-0", "node-1", uid="another")
-    await client.bind("web-0", "node-1", uid=created.metadata.uid)
+        await client.pods.bind("web-0", "node-1", uid="another")
+    await client.pods.bind("web-0", "node-1", uid=created.metadata.uid)
     bound = await client.get(Pod, "web-0")
     assert bound.spec is not None
     assert bound.spec.node_name == "node-1"
     with pytest.raises(Conflict, match="is already assigned to node"):
-        await client.bind("web-0", "node-2")
+        await client.pods.bind("web-0", "node-2")
 
 
 async def test_a_pod_is_evicted(client: Client, namespace: str) -> None:
     gated = pod("web-0")
     gated.spec.scheduler_name = "nobody"
     await client.create(gated)
-    await client.evict("web-0", grace_period=0)
+    await client.pods.evict("web-0", grace_period_seconds=0)
     with pytest.raises(NotFound):
         await client.get(Pod, "web-0")
 
@@ -291,7 +292,7 @@ class Widget(Resource):
 
 async def test_a_declared_kind_that_is_not_installed_says_so(client: Client, namespace: str) -> None:
     with pytest.raises(NotFound, match=r"CustomResourceDefinition installed\? .404 page not found. .list widgets.example.com"):
-        await client.list(Widget)
+        await client.list(Widget, namespace=ALL_NAMESPACES)
 
 
 async def test_a_cluster_scoped_kind_takes_no_namespace(client: Client) -> None:

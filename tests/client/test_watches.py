@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DeadlineError, DecodeError, Expired, Forbidden, ObjectMeta, PartialObject, Unauthorized, UntrustedCertificate
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
@@ -25,7 +25,7 @@ class TestAgainstAServer:
     async def test_what_is_there_comes_first_then_what_changes(self, client: Client, namespace: str) -> None:
         await client.create(config_map("a"))
         seen: list[tuple[str, str]] = []
-        async with asyncio.timeout(20), client.watch(ConfigMap, namespace=namespace, labels="app=web") as events:
+        async with asyncio.timeout(20), client.watch(ConfigMap, namespace=namespace, label_selector="app=web") as events:
             async for event in events:
                 seen.append((event.type, event.object.metadata.name))
                 if len(seen) == 1:
@@ -43,9 +43,9 @@ class TestAgainstAServer:
 
     async def test_from_a_version_on_only_changes_come(self, client: Client, namespace: str) -> None:
         await client.create(config_map("a"))
-        listed = await client.list(ConfigMap, namespace=namespace, labels="app")
+        listed = await client.list(ConfigMap, namespace=namespace, label_selector="app")
         await client.create(config_map("b"))
-        watch = client.watch(ConfigMap, namespace=namespace, labels="app", resource_version=listed.resource_version)
+        watch = client.watch(ConfigMap, namespace=namespace, label_selector="app", resource_version=listed.resource_version)
         async with asyncio.timeout(20), watch as events:
             async for event in events:
                 assert (event.type, event.object.metadata.name) == ("ADDED", "b")
@@ -61,7 +61,7 @@ class TestAgainstAServer:
 
         async with (
             asyncio.timeout(30),
-            client.watch(ConfigMap, namespace=namespace, labels="app", timeout_seconds=1) as events,
+            client.watch(ConfigMap, namespace=namespace, label_selector="app", timeout_seconds=1) as events,
             asyncio.TaskGroup() as group,
         ):
             group.create_task(write())
@@ -116,7 +116,7 @@ async def collect(server: FaultServer, count: int, *, start: str = "1") -> list[
     async with Client(Transport(server.config(), clock=clock), clock=clock) as client:
 
         async def read() -> None:
-            async with client.watch(ConfigMap, resource_version=start) as events:
+            async with client.watch(ConfigMap, resource_version=start, namespace=ALL_NAMESPACES) as events:
                 async for event in events:
                     names.append(event.object.metadata.name)
                     if len(names) == count:
@@ -175,7 +175,7 @@ async def test_a_watch_ends_with(reply: Reply, raised: type[Exception]) -> None:
 async def test_n178_a_watch_from_no_version_is_refused(version: str) -> None:
     async with FaultServer(LAST) as server, Client(Transport(server.config())) as client:
         with pytest.raises(ValueError, match="names no state to go on from"):
-            client.watch(ConfigMap, resource_version=version)
+            client.watch(ConfigMap, resource_version=version, namespace=ALL_NAMESPACES)
     assert server.received == []
 
 
@@ -217,7 +217,7 @@ async def test_a_watch_that_ends_at_once_is_not_begun_again_without_a_pause() ->
     async with FaultServer(Reply(chunks=[])) as server, Client(Transport(server.config(), clock=clock), clock=clock) as client:
 
         async def read() -> None:
-            async with client.watch(ConfigMap, resource_version="1") as events:
+            async with client.watch(ConfigMap, resource_version="1", namespace=ALL_NAMESPACES) as events:
                 async for _ in events:
                     pass
 
@@ -246,7 +246,11 @@ async def test_objects_of_a_page_that_is_newer_than_the_first_are_not_told_twice
         entry = item("a", 2) if more else item("b", 6)
         return Reply(body={"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": [entry]})
 
-    async with FaultServer(answer=answer) as server, Client(Transport(server.config())) as client, client.watch(ConfigMap) as events:
+    async with (
+        FaultServer(answer=answer) as server,
+        Client(Transport(server.config())) as client,
+        client.watch(ConfigMap, namespace=ALL_NAMESPACES) as events,
+    ):
         seen = [(one.type, one.object.metadata.resource_version) for one in [await anext(aiter(events)) for _ in range(4)]]
     assert seen == [("ADDED", "2"), ("ADDED", "6"), ("MODIFIED", "4"), ("MODIFIED", "9")]
 
@@ -279,7 +283,7 @@ async def test_waiting_for_the_end_outlives_it_too() -> None:
 async def test_an_untrusted_server_is_not_tried_again() -> None:
     async with FaultServer(LAST) as server, Client(Transport(server.config(ca=None))) as client:
         with pytest.raises(UntrustedCertificate):
-            async for _ in client.list(ConfigMap):
+            async for _ in client.list(ConfigMap, namespace=ALL_NAMESPACES):
                 pass
 
 
@@ -304,7 +308,11 @@ async def test_the_initial_state_comes_page_by_page_and_the_watch_goes_on_from_i
         metadata = {"resourceVersion": "3", **({"continue": "t"} if more else {})}
         return Reply(body={"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": [item("a" if more else "b", 2)]})
 
-    async with FaultServer(answer=answer) as server, Client(Transport(server.config())) as client, client.watch(ConfigMap) as events:
+    async with (
+        FaultServer(answer=answer) as server,
+        Client(Transport(server.config())) as client,
+        client.watch(ConfigMap, namespace=ALL_NAMESPACES) as events,
+    ):
         assert [(await anext(aiter(events))).object.metadata.name for _ in range(3)] == ["a", "b", "z"]
     assert versions(server) == ["3"]
 
@@ -320,7 +328,7 @@ async def test_bookmarks_and_a_time_limit_are_asked_for() -> None:
 async def test_a_watch_is_used_inside_its_block() -> None:
     async with FaultServer(LAST) as server, Client(Transport(server.config())) as client:
         with pytest.raises(RuntimeError, match="inside its block"):
-            aiter(client.watch(ConfigMap))
+            aiter(client.watch(ConfigMap, namespace=ALL_NAMESPACES))
 
 
 class Forgetting:
@@ -358,7 +366,7 @@ async def relisted(answer: Forgetting, count: int) -> list[tuple[str, str, str]]
     async with FaultServer(answer=answer) as server, Client(Transport(server.config(), clock=clock), clock=clock) as client:
 
         async def read() -> None:
-            async with client.watch(ConfigMap, expired="relist") as events:
+            async with client.watch(ConfigMap, on_expired="relist", namespace=ALL_NAMESPACES) as events:
                 async for event in events:
                     seen.append((event.type, event.object.metadata.name, event.object.metadata.resource_version))
                     if len(seen) == count:
@@ -413,7 +421,7 @@ async def test_metadata_alone_is_asked_for_and_read() -> None:
     async with (
         FaultServer(frames(("ADDED", partial), end="hang")) as server,
         Client(Transport(server.config())) as client,
-        client.watch_metadata(ConfigMap, resource_version="1") as events,
+        client.watch_metadata(ConfigMap, resource_version="1", namespace=ALL_NAMESPACES) as events,
     ):
         event = await anext(aiter(events))
     assert isinstance(event.object, PartialObject)
@@ -434,7 +442,7 @@ async def test_a_watch_with_a_timeout_ends_by_itself(answer: Reply) -> None:
         FaultServer(answer=lambda _: answer) as server,
         Client(Transport(server.config())) as client,
         asyncio.timeout(20),
-        client.watch(ConfigMap, resource_version="1", timeout=0.1) as events,
+        client.watch(ConfigMap, resource_version="1", timeout=0.1, namespace=ALL_NAMESPACES) as events,
     ):
         assert [event.object.metadata.name async for event in events] in ([], ["z"])
 
@@ -447,7 +455,10 @@ class TestAgainstAServerThatForgets:
             await client.create(config_map("a"))
             await client.create(config_map("b"))
             seen: list[tuple[str, str]] = []
-            async with asyncio.timeout(30), client.watch(ConfigMap, labels="app=web", expired="relist") as events:
+            async with (
+                asyncio.timeout(30),
+                client.watch(ConfigMap, label_selector="app=web", on_expired="relist", namespace=ALL_NAMESPACES) as events,
+            ):
                 async for event in events:
                     seen.append((event.type, event.object.metadata.name))
                     if len(seen) == 2:
@@ -467,7 +478,7 @@ class TestAgainstAServerThatForgets:
         async with Client(Transport(in_loop_server.config)) as client:
             for name in ("a", "b", "c"):
                 await client.create(config_map(name))
-            pages = client.list(ConfigMap, labels="app=web", limit=2)
+            pages = client.list(ConfigMap, label_selector="app=web", limit=2, namespace=ALL_NAMESPACES)
             in_loop_server.faults.expire_next(matching=lambda request: "continue" in request.query)
             assert [one.metadata.name for one in await pages] == ["a", "b", "c"]
 

@@ -69,7 +69,7 @@ async def test_a_status_write_is_told_as_the_whole_object(client: Client, told: 
     def observe(found: Deployment) -> None:
         found.status.observed_generation = 7
 
-    await client.change(Deployment, "web", observe, subresource="status")  # its controller may write in between
+    await client.update_with_retry(Deployment, "web", observe, subresource="status")  # its controller may write in between
     document = msgspec.json.decode(told.last.document or b"")
     assert (told.last.verb, document["kind"], document["status"]["observedGeneration"]) == ("update", "Deployment", 7)
     assert document["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx"
@@ -127,8 +127,8 @@ async def test_a_deletion_that_waits_for_a_finalizer_is_a_change_and_taking_the_
 async def test_a_pod_with_a_grace_period_goes_on_existing_and_one_without_is_gone(client: Client, told: Told) -> None:
     spec = {"nodeName": "n1", "containers": [{"name": "c", "image": "nginx"}]}
     await client.create(msgspec.convert({"metadata": {"name": "a"}, "spec": spec}, Pod))
-    await client.delete(Pod, "a", grace_period=30)
-    await client.delete(Pod, "a", grace_period=0)
+    await client.delete(Pod, "a", grace_period_seconds=30)
+    await client.delete(Pod, "a", grace_period_seconds=0)
     assert told.lines == ["create a", "delete a", "delete a (gone)"]
 
 
@@ -136,8 +136,10 @@ async def test_a_namespace_lives_until_its_spec_has_no_finalizer(client: Client,
     name = f"{namespace}-ends"
     # The namespace controller removes its own finalizer at once; the other one holds the namespace until this test has patched it.
     await client.create(Namespace(metadata=ObjectMeta(name=name), spec=NamespaceSpec(finalizers=[FINALIZER])))
-    answered = await client.delete(Namespace, name)
-    assert isinstance(answered, Namespace)
+    deletion = await client.delete(Namespace, name)
+    assert not deletion.gone
+    answered = deletion.object
+    assert answered is not None
     assert answered.spec.finalizers == [FINALIZER, "kubernetes"]
     assert told.lines == [f"create {name}", f"delete {name}"]
     await client.patch(Namespace, name, {"metadata": {"labels": {"seen": "yes"}}})

@@ -33,7 +33,7 @@ async def use(client: Client, informers: Informers) -> None:
     assert_type(route, Route)
     assert_type(route.spec.rules, list[RouteSpecRule])
     assert_type(route.spec.rules[0].matches[0].headers[0].type, Literal["Exact", "RegularExpression"])
-    async for one in client.list(Route, labels="a=b"):
+    async for one in client.list(Route, label_selector="a=b"):
         assert_type(one, Route)
     informer = informers.of(Route, indexes={"host": "spec.hostnames[*]"})
     assert_type(informer.lister.get("a", namespace="shop"), Route | None)

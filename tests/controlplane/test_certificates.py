@@ -56,7 +56,7 @@ class TestOnAServer:
         pem = asked("jane", ("developers",), (x509.DNSName("jane.example.com"),))
         await client.create(request(name, pem, CLIENT, FOR_CLIENTS, 3600))
         try:
-            await client.approve(name, reason="Known")
+            await client.certificates.approve(name, reason="Known")
             signed = await client.wait_for(CertificateSigningRequest, name, is_decided, timeout=60)
             found = x509.load_pem_x509_certificate(signed.status.certificate or b"")
             assert found.subject.rfc4514_string() == "CN=jane,O=developers"
@@ -76,7 +76,7 @@ class TestOnAServer:
         name = client.namespace or ""
         await client.create(request(name, asked(), CLIENT, FOR_SERVERS))
         try:
-            await client.approve(name, reason="Known")
+            await client.certificates.approve(name, reason="Known")
             failed = await client.wait_for(CertificateSigningRequest, name, is_decided, timeout=60)
             [condition] = [one for one in failed.status.conditions if one.type == "Failed"]
             assert (condition.reason, condition.message) == (
@@ -106,8 +106,8 @@ class TestOnAServer:
         await client.create(request(name, asked(), "example.com/signer", FOR_CLIENTS))
         await client.create(request(own, asked(), CLIENT, FOR_CLIENTS))
         try:
-            await client.approve(name, reason="Known")
-            await client.approve(own, reason="Known")
+            await client.certificates.approve(name, reason="Known")
+            await client.certificates.approve(own, reason="Known")
             await client.wait_for(CertificateSigningRequest, own, is_decided, timeout=60)
             assert not is_decided(await client.get(CertificateSigningRequest, name))
         finally:
@@ -212,7 +212,7 @@ async def test_the_servers_own_control_plane_signs_what_the_server_believes(serv
         made = request("jane-of-the-server", pem.public_bytes(serialization.Encoding.PEM), CLIENT, FOR_CLIENTS)
         await admin.create(made)
         try:
-            await admin.approve(made.metadata.name, reason="Known")
+            await admin.certificates.approve(made.metadata.name, reason="Known")
             signed = await admin.wait_for(CertificateSigningRequest, made.metadata.name, is_decided, timeout=60)
         finally:
             await admin.delete(CertificateSigningRequest, made.metadata.name)

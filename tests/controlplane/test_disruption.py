@@ -61,8 +61,8 @@ class TestOnAServer:
         await client.wait_for(Deployment, "web", is_rolled_out, timeout=60)
         await client.create(budget("web", most=1))
         await client.wait_for(PodDisruptionBudget, "b", _reads((2, 1, 2, 1)), timeout=60)
-        first = (await client.list(Pod, labels="app=web", namespace=client.namespace))[0]
-        await client.evict(first.metadata.name)
+        first = (await client.list(Pod, label_selector="app=web", namespace=client.namespace))[0]
+        await client.pods.evict(first.metadata.name)
         await client.wait_gone(Pod, first.metadata.name, timeout=60)
         found = await client.wait_for(PodDisruptionBudget, "b", _reads((2, 1, 2, 1)), timeout=60)
         assert found.status.disrupted_pods == {}
@@ -73,7 +73,7 @@ class TestOnAServer:
         await client.create(budget("lonely", most=1))
         await client.wait_for(PodDisruptionBudget, "b", lambda one: (one.status.observed_generation or 0) > 0, timeout=60)
         with pytest.raises(TooManyRequests, match="disruption budget"):
-            await client.evict("lonely")
+            await client.pods.evict("lonely")
 
     async def test_an_owner_without_a_scale_is_named_in_the_condition(self, client: Client) -> None:
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt", "uid": "u", "controller": True}

@@ -72,7 +72,7 @@ async def test_orphaned_dependents_stay_without_owner_and_may_be_adopted(client:
     await client.create(replica_set("r", 1))
     await client.wait_for(ReplicaSet, "r", lambda one: one.status.ready_replicas == 1, timeout=60)
     (pod,) = await client.list(Pod, namespace=client.namespace)
-    await client.delete(ReplicaSet, "r", propagation="Orphan")
+    await client.delete(ReplicaSet, "r", propagation_policy="Orphan")
     await client.wait_gone(ReplicaSet, "r", timeout=60)
     assert (await client.get(Pod, pod.metadata.name)).metadata.owner_references == []
     again = await client.create(replica_set("again", 1))
@@ -86,7 +86,7 @@ async def test_an_owner_deleted_in_the_foreground_waits_for_the_dependents_that_
     child = config("child", owner, finalizers=["example.com/hold"])
     child.metadata.owner_references[0].block_owner_deletion = True
     await client.create(child)
-    await client.delete(ConfigMap, "owner", propagation="Foreground")
+    await client.delete(ConfigMap, "owner", propagation_policy="Foreground")
     await client.wait_for(ConfigMap, "child", lambda one: one.metadata.deletion_timestamp, timeout=60)
     waiting = await client.get(ConfigMap, "owner")
     assert waiting.metadata.finalizers == ["foregroundDeletion"]
@@ -98,7 +98,7 @@ async def test_an_owner_deleted_in_the_foreground_waits_for_the_dependents_that_
 async def test_an_owner_deleted_in_the_foreground_does_not_wait_for_others(client: Client) -> None:
     owner = await client.create(config("owner"))
     await client.create(config("child", owner, finalizers=["example.com/hold"]))
-    await client.delete(ConfigMap, "owner", propagation="Foreground")
+    await client.delete(ConfigMap, "owner", propagation_policy="Foreground")
     await gone(client, "owner")
     await client.patch(ConfigMap, "child", {"metadata": {"finalizers": None}})
     await gone(client, "child")
@@ -113,7 +113,7 @@ async def test_owners_that_own_each_other_go_together_also_in_the_foreground(cli
         await client.patch(ConfigMap, "first", {"metadata": {"ownerReferences": references}})
         for name, owner in (("second", first), ("third", second)):
             await client.patch(ConfigMap, name, {"metadata": {"ownerReferences": [reference_to(owner)]}})
-        await client.delete(ConfigMap, "first", propagation=policy)
+        await client.delete(ConfigMap, "first", propagation_policy=policy)
         for name in ("first", "second", "third"):
             await gone(client, name)
 

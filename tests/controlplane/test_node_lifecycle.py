@@ -96,4 +96,4 @@ async def test_a_node_of_the_users_own_gets_pods_once_it_reports_ready_and_taint
         marks = {(READY, "NoSchedule"), (READY, "NoExecute")}
         await client.wait_for(Node, name, lambda found: {(one.key, one.effect) for one in found.spec.taints} == marks, timeout=60)
     finally:
-        await client.delete(Pod, "p", grace_period=0)
+        await client.delete(Pod, "p", grace_period_seconds=0)

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from kubeloop.api.core.v1 import Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Taint
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.controlplane.pod_gc import OUT_OF_SERVICE, PodGarbageCollector, stranded, surplus
 from kubeloop.meta import NotFound, ObjectMeta
 from tests.controlplane.simulated import simulation
@@ -90,6 +91,6 @@ async def test_ended_pods_beyond_the_threshold_go_with_the_next_sweep() -> None:
             await cluster.client.patch(Pod, name, {"status": {"phase": "Succeeded"}}, subresource="status")
         await cluster.drive(cluster.client.wait_gone(Pod, "a", timeout=100))
         await cluster.drive(cluster.clock.sleep(100))
-        assert sorted(one.metadata.name for one in await cluster.client.list(Pod)) == ["b", "c"]
+        assert sorted(one.metadata.name for one in await cluster.client.list(Pod, namespace=ALL_NAMESPACES)) == ["b", "c"]
         with pytest.raises(NotFound):
             await cluster.client.get(Pod, "a")

@@ -79,7 +79,7 @@ async def test_it_releases_a_pod_that_no_longer_matches_and_makes_another(client
     await client.patch(Pod, mine.metadata.name, {"metadata": {"labels": {"app": "other"}}})
     await client.wait_for(Pod, mine.metadata.name, lambda one: not one.metadata.owner_references, timeout=60)
     await ready(client, 1)
-    pods = await client.list(Pod, namespace=client.namespace, labels="app=r")
+    pods = await client.list(Pod, namespace=client.namespace, label_selector="app=r")
     assert [one.metadata.name != mine.metadata.name for one in pods] == [True]
 
 

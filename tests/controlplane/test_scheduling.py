@@ -24,7 +24,7 @@ async def add_node(client: Client, name: str, labels: dict[str, str] | None = No
     def remove_not_ready(node: Node) -> None:
         node.spec.taints = [taint for taint in node.spec.taints if taint.key != "node.kubernetes.io/not-ready"]
 
-    return await client.change(Node, name, remove_not_ready)  # A controller may remove it at the same time.
+    return await client.update_with_retry(Node, name, remove_not_ready)  # A controller may remove it at the same time.
 
 
 async def test_the_simulated_node_is_ready_and_says_what_it_is(client: Client) -> None:
@@ -68,7 +68,7 @@ async def test_a_pod_that_fits_nowhere_is_told_why_and_starts_when_a_node_fits(c
     bound = await client.wait_for(Pod, "p", lambda one: one.spec.node_name, timeout=10)
     assert bound.spec.node_name == f"{client.namespace}-disk"
     assert condition(bound, "PodScheduled") == ("True", None)
-    await client.delete(Pod, "p", grace_period=0)
+    await client.delete(Pod, "p", grace_period_seconds=0)
 
 
 async def test_cordoned_and_tainted_nodes_take_only_pods_that_tolerate_it(client: Client) -> None:
@@ -84,7 +84,7 @@ async def test_cordoned_and_tainted_nodes_take_only_pods_that_tolerate_it(client
     cordoned = await client.wait_for(Pod, "refused", lambda one: "unschedulable" in str(one.status.conditions), timeout=10)
     assert cordoned.spec.node_name is None
     for name in ("refused", "tolerating"):
-        await client.delete(Pod, name, grace_period=0)
+        await client.delete(Pod, name, grace_period_seconds=0)
 
 
 async def test_pods_of_another_scheduler_are_left_alone(client: Client) -> None:
@@ -106,8 +106,8 @@ async def test_a_pod_with_a_readiness_gate_is_ready_when_somebody_opens_it(clien
 async def test_a_deleted_pod_goes_without_waiting_for_its_grace_period(client: Client) -> None:
     await client.create(pod("p", termination_grace_period_seconds=30))
     await client.wait_for(Pod, "p", is_ready, timeout=10)
-    answer = await client.delete(Pod, "p")
-    assert isinstance(answer, Pod)
+    answer = (await client.delete(Pod, "p")).object
+    assert answer is not None
     assert answer.metadata.deletion_grace_period_seconds == 30
     await client.wait_gone(Pod, "p", timeout=5)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Event, PersistentVolumeClaim, Pod, Secret
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.codec import to_dict
 from kubeloop.controlplane.node import SimulatedNodes
 from kubeloop.controlplane.simulation import EXIT_CODE, LOG, READINESS, RUN_SECONDS, STARTUP, STOP_SECONDS
@@ -49,7 +50,7 @@ def condition(status: dict[str, Any], kind: str) -> tuple[str, str]:
 
 
 async def events(cluster: FakeTimeCluster) -> dict[str, str]:
-    return {one.reason or "": one.message or "" for one in await cluster.client.list(Event)}
+    return {one.reason or "": one.message or "" for one in await cluster.client.list(Event, namespace=ALL_NAMESPACES)}
 
 
 PROBE = {"httpGet": {"path": "/", "port": 80}}
@@ -107,7 +108,10 @@ async def test_a_pod_waits_until_its_claims_are_bound(cluster: FakeTimeCluster) 
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
     why = 'MountVolume.SetUp failed for volume "v" : error processing PVC default/data: '
     missing = 'failed to fetch PVC from API server: persistentvolumeclaims "data" not found'
-    assert {one.message for one in await cluster.client.list(Event)} == {f"{why}{missing}", f"{why}PVC is not bound"}
+    assert {one.message for one in await cluster.client.list(Event, namespace=ALL_NAMESPACES)} == {
+        f"{why}{missing}",
+        f"{why}PVC is not bound",
+    }
     await cluster.client.patch(PersistentVolumeClaim, "data", {"spec": {"volumeName": "v"}})
     await cluster.client.patch(PersistentVolumeClaim, "data", {"status": {"phase": "Bound"}}, subresource="status")
     assert (await later(cluster))["phase"] == "Running"
@@ -248,7 +252,7 @@ async def test_a_deleted_pod_shows_that_its_containers_ended_before_it_goes(clus
     seen: list[tuple[str, str, str]] = []
 
     async def follow() -> None:
-        async with cluster.client.watch(Pod) as changes:
+        async with cluster.client.watch(Pod, namespace=ALL_NAMESPACES) as changes:
             await cluster.client.delete(Pod, "p")
             async for change in changes:
                 status = to_dict(change.object)["status"]
@@ -291,7 +295,7 @@ async def test_a_pod_is_resized_in_place(cluster: FakeTimeCluster) -> None:
 
 
 async def read_log(cluster: FakeTimeCluster, **options: Any) -> list[str]:
-    async with cluster.client.logs("p", **options) as lines:
+    async with cluster.client.pods.logs("p", **options) as lines:
         return [line async for line in lines]
 
 

@@ -111,7 +111,7 @@ async def test_a_stateful_set_makes_its_claims_and_rolls_out_from_the_last_pod(c
 async def test_a_job_is_complete_when_its_pods_succeeded(client: Client) -> None:
     await client.create(Job(metadata=ObjectMeta(name="j"), spec=JobSpec(completions=2, parallelism=2, template=_work({RUN_SECONDS: "10"}))))
     await client.wait_for(Job, "j", lambda one: one.status.active == 2, timeout=_LONG)
-    for pod in await client.list(Pod, namespace=client.namespace, labels="batch.kubernetes.io/job-name=j"):
+    for pod in await client.list(Pod, namespace=client.namespace, label_selector="batch.kubernetes.io/job-name=j"):
         assert pod.metadata.finalizers == ["batch.kubernetes.io/job-tracking"]
     done = await client.wait_for(Job, "j", lambda one: one.status.completion_time is not None, timeout=_LONG)
     assert (done.status.succeeded, done.status.active, done.status.failed) == (2, None, None)
@@ -129,7 +129,7 @@ async def test_a_job_fails_when_its_pods_failed_too_often_and_takes_them_along_w
         ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
     ]
     (pod,) = await client.list(Pod, namespace=client.namespace)
-    await client.delete(Job, "j", propagation="Background")
+    await client.delete(Job, "j", propagation_policy="Background")
     await client.wait_gone(Pod, pod.metadata.name, timeout=_LONG)
 
 
@@ -152,7 +152,7 @@ async def test_a_service_has_slices_and_endpoints_of_its_ready_pods(client: Clie
     await client.create(Service(metadata=ObjectMeta(name="s"), spec=ServiceSpec(selector={"app": "d"}, ports=ports)))
     await client.create(deployment("d", 2))
     await client.wait_for(Endpoints, "s", lambda one: one.subsets and len(one.subsets[0].addresses) == 2, timeout=_LONG)
-    (piece,) = await client.list(EndpointSlice, namespace=client.namespace, labels="kubernetes.io/service-name=s")
+    (piece,) = await client.list(EndpointSlice, namespace=client.namespace, label_selector="kubernetes.io/service-name=s")
     found = await client.wait_for(EndpointSlice, piece.metadata.name, lambda one: len(one.endpoints) == 2, timeout=_LONG)
     pods = sorted(pod.status.pod_ip or "" for pod in await client.list(Pod, namespace=client.namespace))
     assert sorted(one.addresses[0] for one in found.endpoints) == pods

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kubeloop.api.core.v1 import Event, PersistentVolume, PersistentVolumeClaim
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.controlplane.volume_binder import PersistentVolumeBinder
 from kubeloop.controlplane.volumes import ClaimProtectionController, VolumeProtectionController
 from kubeloop.meta import Conflict, InternalError, Resource
@@ -42,7 +43,7 @@ async def phase(cluster: FakeTimeCluster, name: str) -> str:
 
 
 async def reports(cluster: FakeTimeCluster) -> set[tuple[str | None, str | None]]:
-    return {(event.reason, event.message) for event in await cluster.client.list(Event)}
+    return {(event.reason, event.message) for event in await cluster.client.list(Event, namespace=ALL_NAMESPACES)}
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ async def test_a_claim_says_what_it_waits_for(others: list[Resource], wanted: Pe
         await cluster.pass_time(5)
         assert await reports(cluster) == {expected}
         assert (await binding(cluster))[0] == "Pending"
-        events = await cluster.client.list(Event)
+        events = await cluster.client.list(Event, namespace=ALL_NAMESPACES)
         assert [(one.count, one.source.component) for one in events] == [(1, "persistentvolume-controller")]
 
 
@@ -253,7 +254,10 @@ async def test_a_claim_without_a_class_gets_the_default_class_that_is_created_la
         await cluster.pass_time(5)
         await create(cluster, storage_class("fast", "example.com/disks", default=True))
         await cluster.pass_time(5)
-        found = {one.metadata.name: one.spec.storage_class_name for one in await cluster.client.list(PersistentVolumeClaim)}
+        found = {
+            one.metadata.name: one.spec.storage_class_name
+            for one in await cluster.client.list(PersistentVolumeClaim, namespace=ALL_NAMESPACES)
+        }
         assert found == {"data": "fast", "none": ""}
 
 
@@ -439,7 +443,7 @@ async def test_two_binders_at_once_give_each_claim_one_volume() -> None:
             await create(cluster, volume(f"v{number}"), claim(f"c{number}"))
         await cluster.pass_time(60)
         volumes = {one.metadata.name: one for one in await cluster.client.list(PersistentVolume)}
-        claims = await cluster.client.list(PersistentVolumeClaim)
+        claims = await cluster.client.list(PersistentVolumeClaim, namespace=ALL_NAMESPACES)
         assert {one.status.phase for one in claims} == {one.status.phase for one in volumes.values()} == {"Bound"}
         assert {one.spec.volume_name for one in claims} == set(volumes)
         for one in claims:

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from kubeloop.api.core.v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.controller import KeyController, Result
 from kubeloop.controlplane.scheduler import Scheduler
 from kubeloop.controlplane.volume_binder import PersistentVolumeBinder
@@ -47,7 +48,9 @@ async def test_a_pod_waits_until_its_claim_is_bound() -> None:
         await create(cluster, claim(), user("p", "data"))
         await cluster.pass_time(600)
         assert await place(cluster) == f"Unschedulable: {UNBOUND}"
-        assert ("FailedScheduling", UNBOUND, 1) in {(one.reason, one.message, one.count) for one in await cluster.client.list(Event)}
+        assert ("FailedScheduling", UNBOUND, 1) in {
+            (one.reason, one.message, one.count) for one in await cluster.client.list(Event, namespace=ALL_NAMESPACES)
+        }
         await create(cluster, volume("v"))
         await cluster.pass_time(5)
         assert await place(cluster) == "n"
@@ -337,7 +340,7 @@ async def test_a_pod_that_waits_for_its_volumes_has_its_room_on_the_node() -> No
         await create(cluster, user("q", containers=wanted))
         await cluster.pass_time(5)
         assert "Insufficient cpu" in await place(cluster, "q")
-        await cluster.client.delete(Pod, "p", grace_period=0)
+        await cluster.client.delete(Pod, "p", grace_period_seconds=0)
         await cluster.pass_time(5)
         assert await place(cluster, "q") == "n"
 

@@ -15,7 +15,7 @@ from kubeloop.api.core.v1 import (
     Volume,
     VolumeResourceRequirements,
 )
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.controlplane.volumes import (
     CLAIM_FINALIZER,
     VOLUME_FINALIZER,
@@ -90,7 +90,7 @@ async def test_a_deleted_claim_goes_as_soon_as_no_pod_uses_it() -> None:
         await cluster.client.delete(PersistentVolumeClaim, "data")
         await cluster.drive(cluster.clock.sleep(60))
         assert (await cluster.client.get(PersistentVolumeClaim, "data")).metadata.deletion_timestamp is not None
-        await cluster.client.delete(Pod, "p", grace_period=0)
+        await cluster.client.delete(Pod, "p", grace_period_seconds=0)
         await cluster.drive(cluster.client.wait_gone(PersistentVolumeClaim, "data", timeout=10))
 
 
@@ -130,7 +130,9 @@ async def test_a_claim_of_the_same_name_is_left_alone() -> None:
         await cluster.client.create(with_scratch())
         await cluster.drive(cluster.clock.sleep(10))
         assert not (await cluster.client.get(PersistentVolumeClaim, "p-scratch")).metadata.owner_references
-        messages = {event.message for event in await cluster.client.list(Event) if event.reason == "FailedBinding"}
+        messages = {
+            event.message for event in await cluster.client.list(Event, namespace=ALL_NAMESPACES) if event.reason == "FailedBinding"
+        }
         assert messages == {"ephemeral volume scratch: PVC default/p-scratch was not created for pod default/p (pod is not owner)"}
 
 

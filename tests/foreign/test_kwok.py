@@ -108,7 +108,7 @@ async def client(server: ServerUnderTest, tmp_path: Path) -> AsyncIterator[Clien
             await found.wait_for(Pod, "web", lambda pod: pod.status.phase == "Running", timeout=60)
             yield found
         finally:
-            await found.delete(Pod, "web", grace_period=0)
+            await found.delete(Pod, "web", grace_period_seconds=0)
             await found.delete(Node, _NODE)
             await found.delete(Namespace, _NAMESPACE)
             await found.wait_gone(Namespace, _NAMESPACE, timeout=60)
@@ -196,8 +196,8 @@ async def _until_said(server: ServerUnderTest, home: Path, env: dict[str, str], 
 
 
 async def test_the_client_runs_commands_in_a_pod_of_kwok(client: Client) -> None:
-    result = await client.exec("web", ["sh", "-c", "echo out; echo err >&2"])
+    result = await client.pods.exec("web", ["sh", "-c", "echo out; echo err >&2"])
     assert (result.stdout, result.stderr, result.exit_code) == (b"out\n", b"err\n", 0)
     with pytest.raises(InternalError, match="exit status 4"):  # kwok tells exit codes in words only
-        await client.exec("web", ["sh", "-c", "exit 4"])
-    assert await client.logs("web") == "one\ntwo\n"
+        await client.pods.exec("web", ["sh", "-c", "exit 4"])
+    assert await client.pods.logs("web") == "one\ntwo\n"

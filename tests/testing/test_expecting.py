@@ -62,7 +62,7 @@ async def test_of_several_objects_a_list_of_parts_in_the_order_of_their_names_is
     for name in ("b", "a"):
         await client.create(config(name, k=name))
     await eventually(many(client, ConfigMap), [{"metadata": {"name": "a", "uid": ...}}, {"data": {"k": "b", "other": None}}])
-    await eventually(many(client, ConfigMap, labels="app=none"), None, within=0)
+    await eventually(many(client, ConfigMap, label_selector="app=none"), None, within=0)
 
 
 async def test_none_is_wanted_of_what_must_go(client: Client, clock: FakeClock) -> None:

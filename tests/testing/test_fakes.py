@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Namespace, NamespaceCondition, Pod
-from kubeloop.client import Client, Event
+from kubeloop.client import ALL_NAMESPACES, Client, Event
 from kubeloop.meta import (
     ApiError,
     Conflict,
@@ -52,7 +52,7 @@ def config_map(name: str, namespace: str = "default", **data: str) -> ConfigMap:
 
 async def version(client: Client) -> str:
     """Of now: what comes after it comes as an event."""
-    return (await client.list(ConfigMap)).resource_version
+    return (await client.list(ConfigMap, namespace=ALL_NAMESPACES)).resource_version
 
 
 async def names(events: AsyncIterator[Event[Any]], count: int) -> list[str]:
@@ -64,7 +64,7 @@ class TestBehaviours:
         now = await version(client)
         async with (
             client.watch(ConfigMap, namespace="default", resource_version=now) as of_one,
-            client.watch(ConfigMap, resource_version=now) as of_all,
+            client.watch(ConfigMap, resource_version=now, namespace=ALL_NAMESPACES) as of_all,
         ):
             await client.create(config_map("a", "kube-public"))
             await client.create(config_map("b"))
@@ -73,7 +73,10 @@ class TestBehaviours:
 
     async def test_p193_several_watches_each_get_all_their_events(self, client: Client) -> None:
         now = await version(client)
-        async with client.watch(ConfigMap, resource_version=now) as one, client.watch(ConfigMap, resource_version=now) as other:
+        async with (
+            client.watch(ConfigMap, resource_version=now, namespace=ALL_NAMESPACES) as one,
+            client.watch(ConfigMap, resource_version=now, namespace=ALL_NAMESPACES) as other,
+        ):
             made = await client.create(config_map("a"))
             made.data["key"] = "value"
             await client.update(made)
@@ -82,7 +85,7 @@ class TestBehaviours:
             assert [await names(aiter(one), 3), await names(aiter(other), 3)] == [expected, expected]
 
     async def test_p194_a_stopped_watch_neither_blocks_nor_fails_later_writes(self, client: Client) -> None:
-        async with client.watch(ConfigMap) as events:
+        async with client.watch(ConfigMap, namespace=ALL_NAMESPACES) as events:
             await client.create(config_map("a"))
             await anext(aiter(events))
         assert (await client.create(config_map("b"))).metadata.uid
@@ -162,14 +165,14 @@ class TestBehaviours:
         made = [await client.create(config_map(name)) for name in "abc"]
         versions = [int(one.metadata.resource_version) for one in made]
         assert versions == sorted(set(versions))
-        async with client.watch(ConfigMap, resource_version=str(versions[0])) as events:
+        async with client.watch(ConfigMap, resource_version=str(versions[0]), namespace=ALL_NAMESPACES) as events:
             reader = aiter(events)
             assert await names(reader, 2) == ["ADDED b", "ADDED c"]
             async with server.faults.hidden_changes(matching=on("watch", ConfigMap)):
                 await client.create(config_map("hidden"))
             await client.create(config_map("seen"))
             assert await names(reader, 1) == ["ADDED seen"]
-            assert "hidden" in {one.metadata.name async for one in client.list(ConfigMap)}
+            assert "hidden" in {one.metadata.name async for one in client.list(ConfigMap, namespace=ALL_NAMESPACES)}
             assert server.faults.cut_streams() == 1
         await server.restart(forget=True)
         assert int((await client.create(config_map("a"))).metadata.resource_version) <= versions[-1]
@@ -224,7 +227,7 @@ class TestFaults:
         clock = FakeClock()
         async with HandlerServer(clock=clock) as server:
             server.faults.refuse_too_many(7, matching=on("list", ConfigMap))
-            listing = asyncio.ensure_future(server.client().list(ConfigMap))
+            listing = asyncio.ensure_future(server.client().list(ConfigMap, namespace=ALL_NAMESPACES))
             while clock.next_due != 7:
                 await asyncio.sleep(0)
             await clock.advance(7)
@@ -243,7 +246,7 @@ class TestFaults:
         clock = FakeClock()
         async with HandlerServer(clock=clock) as server:
             server.faults.delay(30, matching=on("list", ConfigMap))
-            listing = asyncio.ensure_future(server.client().list(ConfigMap))
+            listing = asyncio.ensure_future(server.client().list(ConfigMap, namespace=ALL_NAMESPACES))
             while clock.next_due != 30:
                 await asyncio.sleep(0)
             assert not listing.done()
@@ -269,7 +272,7 @@ class TestFaults:
 
     async def test_an_expired_stream_says_so_in_it(self, server: Server, client: Client) -> None:
         made = await client.create(config_map("a"))
-        async with client.watch(ConfigMap, resource_version=made.metadata.resource_version) as events:
+        async with client.watch(ConfigMap, resource_version=made.metadata.resource_version, namespace=ALL_NAMESPACES) as events:
             reading = asyncio.ensure_future(anext(aiter(events)))
             while not server.faults.expire_streams():
                 await asyncio.sleep(0)

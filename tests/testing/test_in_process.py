@@ -13,7 +13,7 @@ from kubeloop.api.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec, 
 from kubeloop.api.meta.v1 import LabelSelector
 from kubeloop.api.rbac.v1 import ClusterRole
 from kubeloop.cache import Informers
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import Conflict, Expired, Forbidden, Invalid, NotFound, ObjectMeta, TransportError
 from kubeloop.testing import HandlerServer
 from kubeloop.timing import FakeClock
@@ -49,7 +49,7 @@ async def test_it_validates_and_defaults_as_the_server_does(client: Client) -> N
 
 
 async def test_a_watch_streams_and_its_end_is_the_servers_too(server: HandlerServer, client: Client) -> None:
-    async with client.watch(ConfigMap) as events:
+    async with client.watch(ConfigMap, namespace=ALL_NAMESPACES) as events:
         await client.create(config_map("a"))
         first = await anext(aiter(events))
         assert (first.type, first.object.metadata.name) == ("ADDED", "a")
@@ -104,7 +104,7 @@ async def test_informers_run_on_it(client: Client) -> None:
     seen: asyncio.Queue[str] = asyncio.Queue()
     async with Informers(client) as informers:
         maps = informers.of(ConfigMap, namespace="default")
-        maps.on_event(added=lambda one: seen.put_nowait(one.object().metadata.name))
+        maps.on_event(added=lambda one: seen.put_nowait(one.object.metadata.name))
         await informers.wait_synced()
         assert await seen.get() == "before"
         await client.create(config_map("after"))
@@ -128,7 +128,7 @@ async def test_it_has_the_namespaces_of_a_cluster_and_all_else_on_request(client
 
 async def test_who_is_no_administrator_is_refused_as_by_the_server(server: HandlerServer) -> None:
     with pytest.raises(Forbidden, match='User "alice" cannot list resource "pods"'):
-        await server.client(user="alice", groups=()).list(Pod)
+        await server.client(user="alice", groups=()).list(Pod, namespace=ALL_NAMESPACES)
 
 
 async def test_its_time_is_the_tests() -> None:
@@ -147,7 +147,7 @@ async def test_after_a_restart_objects_are_there_and_watches_begin_anew(server: 
             async for _ in stream.chunks():
                 pass
     assert (await client.get(ConfigMap, "a")).metadata.uid == made.metadata.uid
-    async with client.watch(ConfigMap, resource_version=made.metadata.resource_version) as events:
+    async with client.watch(ConfigMap, resource_version=made.metadata.resource_version, namespace=ALL_NAMESPACES) as events:
         with pytest.raises(Expired):
             await anext(aiter(events))
     await server.restart(forget=True)
@@ -168,7 +168,7 @@ async def test_what_needs_a_connection_says_what_to_use(server: HandlerServer, c
 
 
 async def test_a_reader_that_falls_behind_holds_the_server_back_and_loses_nothing(client: Client) -> None:
-    async with client.watch(ConfigMap) as events:
+    async with client.watch(ConfigMap, namespace=ALL_NAMESPACES) as events:
         for number in range(6):
             await client.create(config_map(f"n{number}", text="x" * 600_000))
         reader = aiter(events)

@@ -46,7 +46,7 @@ _NUMBERS = iter(range(1_000_000))
 
 async def test_a_command_prints_what_the_script_says(client: Client, kubelet: ScriptedKubelet, pod: str) -> None:
     kubelet.on_exec(pod, ["ls"], stdout="app.py\n", stderr="slow disk\n", exit_code=3)
-    found = assert_type(await client.exec(pod, ["ls"], container="main"), ExecResult)
+    found = assert_type(await client.pods.exec(pod, ["ls"], container="main"), ExecResult)
     assert (found.stdout, found.stderr, found.exit_code) == (b"app.py\n", b"slow disk\n", 3)
     request = assert_type(kubelet.last, KubeletRequest)
     assert (request.target, request.query["command"]) == (("default", pod, "main"), ["ls"])
@@ -56,12 +56,12 @@ async def test_the_newest_script_that_fits_counts(client: Client, kubelet: Scrip
     kubelet.on_exec(pod, stdout="anything")
     kubelet.on_exec(pod, ["date"], stdout="monday")
     kubelet.on_exec(pod, ["date"], stdout="tuesday")
-    said = [(await client.exec(pod, command, container="main")).stdout for command in (["date"], ["date", "-u"])]
+    said = [(await client.pods.exec(pod, command, container="main")).stdout for command in (["date"], ["date", "-u"])]
     assert said == [b"tuesday", b"anything"]
 
 
 async def test_what_is_not_scripted_fails_and_says_how_to_script_it(client: Client, kubelet: ScriptedKubelet, pod: str) -> None:
-    found = await client.exec(pod, ["psql", "-c", "select 1"], container="main")
+    found = await client.pods.exec(pod, ["psql", "-c", "select 1"], container="main")
     assert found.exit_code == 127
     assert f"kubelet.on_exec('{pod}', ['psql', '-c', 'select 1'], stdout=...)" in found.stderr.decode()
 
@@ -75,8 +75,8 @@ async def test_a_handler_talks_with_its_client(client: Client, kubelet: Scripted
 
     kubelet.on_exec(pod, ["shout"], run=shout)
     kubelet.on_attach(pod, _echo)
-    assert (await client.exec(pod, ["shout"], stdin=b"hello", container="main")).stdout == b"shout> HELLO"
-    async with client.attach(pod, stdin=True, container="main") as session:
+    assert (await client.pods.exec(pod, ["shout"], stdin=b"hello", container="main")).stdout == b"shout> HELLO"
+    async with client.pods.attach(pod, stdin=True, container="main") as session:
         await session.write(b"ping")
         await session.close_stdin()
         assert b"".join([output.data async for output in session]) == b"ping"
@@ -90,19 +90,19 @@ async def _echo(command: list[str], terminal: Terminal) -> int:
 
 async def test_run_process_runs_the_command_for_real(client: Client, kubelet: ScriptedKubelet, pod: str) -> None:
     kubelet.on_exec(pod, run=run_process)
-    assert (await client.exec(pod, ["sh", "-c", "cat; exit 4"], stdin=b"through a pipe", container="main")).exit_code == 4
+    assert (await client.pods.exec(pod, ["sh", "-c", "cat; exit 4"], stdin=b"through a pipe", container="main")).exit_code == 4
 
 
 async def test_a_log_is_read_and_followed_while_it_grows(client: Client, kubelet: ScriptedKubelet, pod: str) -> None:
     log = assert_type(kubelet.on_logs(pod, ["one", "two", "three"], container="main"), ContainerLog)
     kubelet.on_logs(pod, ["beside"], container="sidecar")
     kubelet.on_logs(pod, ["crashed"], container="main", previous=True)
-    assert await client.logs(pod, container="main", tail=2) == "two\nthree\n"
-    assert await client.logs(pod, container="sidecar") == "beside\n"
-    assert await client.logs(pod, container="main", previous=True) == "crashed\n"
-    assert await client.logs(pod, container="main", limit_bytes=5) == "one\nt"
+    assert await client.pods.logs(pod, container="main", tail=2) == "two\nthree\n"
+    assert await client.pods.logs(pod, container="sidecar") == "beside\n"
+    assert await client.pods.logs(pod, container="main", previous=True) == "crashed\n"
+    assert await client.pods.logs(pod, container="main", limit_bytes=5) == "one\nt"
     read: list[str] = []
-    async with client.logs(pod, container="main", follow=True) as lines:
+    async with client.pods.logs(pod, container="main", follow=True) as lines:
         async for line in lines:
             read.append(line.rstrip("\n"))
             if len(read) == 3:
@@ -118,7 +118,7 @@ async def test_a_port_leads_to_a_handler(client: Client, kubelet: ScriptedKubele
         writer.close()
 
     await kubelet.on_port_forward(pod, 8080, greet)
-    async with client.port_forward(pod, 8080, 9090) as forward:
+    async with client.pods.port_forward(pod, 8080, 9090) as forward:
         reader, writer = await forward.connect(8080)
         writer.write(b"world\n")
         assert await reader.read() == b"hello world\n"
@@ -133,15 +133,15 @@ async def test_cp_works_on_real_files(client: Client, kubelet: ScriptedKubelet, 
     root = kubelet.files(pod)
     (root / "var" / "lib").mkdir(parents=True)
     (root / "var" / "lib" / "data.bin").write_bytes(bytes(range(256)) * 1000)
-    await client.copy_from(pod, "/var/lib/data.bin", tmp_path / "data.bin", container="main")
+    await client.pods.copy_from(pod, "/var/lib/data.bin", tmp_path / "data.bin", container="main")
     assert (tmp_path / "data.bin").read_bytes() == bytes(range(256)) * 1000
     (tmp_path / "new.txt").write_text("from here")
-    await client.copy_to(pod, tmp_path / "new.txt", "/var/lib/new.txt", container="main")
+    await client.pods.copy_to(pod, tmp_path / "new.txt", "/var/lib/new.txt", container="main")
     assert (root / "var" / "lib" / "new.txt").read_text() == "from here"
-    await client.copy_to(pod, tmp_path / "new.txt", "/var/lib", container="main")
+    await client.pods.copy_to(pod, tmp_path / "new.txt", "/var/lib", container="main")
     assert (root / "var" / "lib" / "new.txt").exists(), "a folder takes the file in"
     with pytest.raises(CopyError):
-        await client.copy_from(pod, "/../../etc/passwd", tmp_path / "passwd", container="main")
+        await client.pods.copy_from(pod, "/../../etc/passwd", tmp_path / "passwd", container="main")
 
 
 async def test_kubectl_uses_it_too(local_cluster: LocalCluster, kubelet: ScriptedKubelet, pod: str, tmp_path: Path) -> None:
@@ -190,9 +190,9 @@ async def test_a_simulated_node_s_pods_are_served_and_the_node_is_as_before_afte
             spec = {"selector": {"matchLabels": labels}, "template": template}
             await client.create(Deployment.from_dict({"metadata": {"name": "web", "namespace": "default"}, "spec": spec}))
             await eventually(one(client, Deployment, "web", namespace="default"), lambda found: found.status.ready_replicas == 1, within=50)
-            (pod,) = [item async for item in client.list(Pod, namespace="default", labels="app=web")]
+            (pod,) = [item async for item in client.list(Pod, namespace="default", label_selector="app=web")]
             kubelet.on_exec(pod.metadata.name, ["hostname"], stdout=pod.metadata.name)
-            assert (await client.exec(pod.metadata.name, ["hostname"])).stdout.decode() == pod.metadata.name
+            assert (await client.pods.exec(pod.metadata.name, ["hostname"])).stdout.decode() == pod.metadata.name
         after = (await client.get(Node, "kubeloop-node")).status
         assert (after.addresses, after.daemon_endpoints) == (before.addresses, before.daemon_endpoints)
 

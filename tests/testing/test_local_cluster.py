@@ -10,7 +10,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver.request import api_errors
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ConfigError, ConnectionRefused, Expired, Forbidden, ObjectMeta
 from kubeloop.testing import LocalCluster, TlsTestServer
 from kubeloop.transport import Transport
@@ -68,9 +68,9 @@ async def test_a_test_commands_refusals_cuts_and_expiries(in_loop_server: TlsTes
             await client.get(ConfigMap, "a")
         faults.expire_next()
         with pytest.raises(Expired):
-            await client.list(ConfigMap)
-        listed = await client.list(ConfigMap)
-        async with client.watch(ConfigMap, resource_version=listed.resource_version) as events:
+            await client.list(ConfigMap, namespace=ALL_NAMESPACES)
+        listed = await client.list(ConfigMap, namespace=ALL_NAMESPACES)
+        async with client.watch(ConfigMap, resource_version=listed.resource_version, namespace=ALL_NAMESPACES) as events:
             await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
             await anext(aiter(events))
             assert faults.cut_streams() == 1
@@ -80,7 +80,7 @@ async def test_a_test_commands_refusals_cuts_and_expiries(in_loop_server: TlsTes
 async def test_a_test_holds_requests_until_it_lets_go(in_loop_server: TlsTestServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         let_go = in_loop_server.faults.hold(matching=lambda request: request.path.endswith("/configmaps"))
-        listing = asyncio.ensure_future(client.list(ConfigMap))
+        listing = asyncio.ensure_future(client.list(ConfigMap, namespace=ALL_NAMESPACES))
         done, _ = await asyncio.wait({listing}, timeout=0.05)
         assert not done
         let_go()
@@ -97,7 +97,7 @@ async def test_a_cluster_that_was_killed_comes_back_at_its_address_for_the_same_
             await cluster.client.get(ConfigMap, "a")
         await asyncio.to_thread(cluster.restart)
         assert not alive(before)
-        listed = await cluster.client.list(ConfigMap)
+        listed = await cluster.client.list(ConfigMap, namespace=ALL_NAMESPACES)
         assert [one.metadata.name for one in listed if one.metadata.namespace == "default"] == []
         assert int(listed.metadata.resource_version) < int(made.metadata.resource_version)
 
@@ -105,10 +105,10 @@ async def test_a_cluster_that_was_killed_comes_back_at_its_address_for_the_same_
 async def test_a_cluster_keeps_no_more_history_than_it_was_told() -> None:
     async with LocalCluster(controllers=False, history_revisions=4) as cluster:
         versions = [(await cluster.client.create(ConfigMap(metadata=ObjectMeta(name=f"n{n}")))).metadata.resource_version for n in range(9)]
-        async with cluster.client.watch(ConfigMap, resource_version=versions[-4]) as events:
+        async with cluster.client.watch(ConfigMap, resource_version=versions[-4], namespace=ALL_NAMESPACES) as events:
             assert (await anext(aiter(events))).object.metadata.name == "n6"
         with pytest.raises(Expired):
-            async with cluster.client.watch(ConfigMap, resource_version=versions[0]) as events:
+            async with cluster.client.watch(ConfigMap, resource_version=versions[0], namespace=ALL_NAMESPACES) as events:
                 await anext(aiter(events))
 
 

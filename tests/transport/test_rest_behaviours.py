@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Pod
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import Credentials
 from kubeloop.meta import (
     ApiError,
@@ -300,7 +300,7 @@ async def test_a_watch_frame_that_cannot_be_read_ends_the_watch_with_an_error_K1
     async with (
         FaultServer(Reply(chunks=[line], end="hang")) as server,
         Client(Transport(server.config())) as client,
-        client.watch(Pod, resource_version="1") as events,
+        client.watch(Pod, resource_version="1", namespace=ALL_NAMESPACES) as events,
     ):
         with pytest.raises(DecodeError):
             await anext(aiter(events))
@@ -311,7 +311,7 @@ async def test_a_watch_that_cannot_connect_is_opened_again_and_one_that_is_refus
     clock = FakeClock()
 
     async def first(client: Client) -> str:
-        async with client.watch(ConfigMap, resource_version="1") as events:
+        async with client.watch(ConfigMap, resource_version="1", namespace=ALL_NAMESPACES) as events:
             return (await anext(aiter(events))).object.metadata.name
 
     async with FaultServer(DROP, event) as server, Client(Transport(server.config(), clock=clock), clock=clock) as client:

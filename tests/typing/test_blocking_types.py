@@ -11,8 +11,8 @@ from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.blocking import (
     BlockingContext,
     BlockingIterator,
-    Changed,
     Client,
+    CreateOrUpdateResult,
     Event,
     ExecResult,
     ExecSession,
@@ -54,7 +54,7 @@ def test_a_program_as_its_author_and_the_type_checker_see_it(server: ServerUnder
         call = assert_type(client.list_stream(ConfigMap, namespace=namespace), ListCall[ConfigMap])
         assert_type([one for one in call], list[ConfigMap])  # noqa: C416 - the type of an item
         assert_type(call.pages(), BlockingIterator[ObjectList[ConfigMap]])
-        assert_type(client.create_or_update(made, lambda found: found.data.clear()), Changed[ConfigMap])
+        assert_type(client.create_or_update(made, lambda found: found.data.clear()), CreateOrUpdateResult[ConfigMap])
         assert_type(client.subresource(ConfigMap, "a", "status"), Subresource)
         assert_type(client.transport.request("GET", "/version"), Response)
         assert_type(retry_on_conflict(lambda: client.get(ConfigMap, "a")), ConfigMap)
@@ -67,7 +67,7 @@ def test_a_program_as_its_author_and_the_type_checker_see_it(server: ServerUnder
 
 def test_informers(server: ServerUnderTest, namespace: str) -> None:
     def added(event: InformerEvent[ConfigMap]) -> None:
-        assert_type(event.object(), ConfigMap)
+        assert_type(event.object, ConfigMap)
 
     with Client.from_config(server.kubeconfig) as client, Informers(client) as informers:
         found = assert_type(informers.of(ConfigMap, namespace=namespace), Informer[ConfigMap])
@@ -80,21 +80,21 @@ def test_informers(server: ServerUnderTest, namespace: str) -> None:
 
 def streams(client: Client, deployment: Deployment) -> None:
     """Checked, not run: they need a node."""
-    assert_type(client.logs("web-0"), str)
-    assert_type(client.logs_stream(deployment, follow=True), LogCall)
-    with client.logs_stream("web-0") as log:
+    assert_type(client.pods.logs("web-0"), str)
+    assert_type(client.pods.logs_stream(deployment, follow=True), LogCall)
+    with client.pods.logs_stream("web-0") as log:
         assert_type(log, Log)
         assert_type(next(log), str)
         assert_type(log.pod, Pod)
-    with client.merged_logs("deploy/web") as lines:
+    with client.pods.merged_logs("deploy/web") as lines:
         assert_type(lines, BlockingIterator[LogLine])
-    assert_type(client.exec("web-0", ["ls"]), ExecResult)
-    assert_type(client.exec_stream("web-0", ["sh"], stdin=True), BlockingContext[ExecSession])
-    with client.port_forward("web-0", 8080) as forward:
+    assert_type(client.pods.exec("web-0", ["ls"]), ExecResult)
+    assert_type(client.pods.exec_stream("web-0", ["sh"], stdin=True), BlockingContext[ExecSession])
+    with client.pods.port_forward("web-0", 8080) as forward:
         assert_type(forward, PortForward)
         assert_type(forward.connect(8080), tuple[StreamReader, StreamWriter])
-    assert_type(client.proxy("web-0", "/metrics"), Response)
-    with client.proxy_stream("web-0") as answer:
+    assert_type(client.pods.proxy("web-0", "/metrics"), Response)
+    with client.pods.proxy_stream("web-0") as answer:
         assert_type(answer, Stream)
     with client.transport.stream("GET", "/") as opened:
         assert_type(opened.chunks(), BlockingIterator[bytes])

@@ -10,7 +10,20 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.autoscaling.v1 import Scale
 from kubeloop.api.core.v1 import ConfigMap, Pod
-from kubeloop.client import Changed, Client, Event, ListCall, ListOptions, ObjectList, ResourceMapping, Subresource, Watch, extract
+from kubeloop.client import (
+    ALL_NAMESPACES,
+    Client,
+    CreateOrUpdateResult,
+    DeleteResult,
+    Event,
+    ListCall,
+    ListOptions,
+    ObjectList,
+    ResourceMapping,
+    Subresource,
+    Watch,
+    extract,
+)
 from kubeloop.meta import ObjectMeta, PartialObject, Resource, Status, Unstructured, custom_resource
 from kubeloop.transport import Response, Stream
 
@@ -63,9 +76,9 @@ async def test_watches_know_their_events(client: Client, namespace: str) -> None
 async def test_what_deletion_gives_is_either_the_object_or_a_status(client: Client, namespace: str) -> None:
     created = await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
     await client.create(ConfigMap(metadata=ObjectMeta(name="b")))
-    assert_type(await client.delete(created), ConfigMap | Status)
-    assert_type(await client.delete(ConfigMap, "b"), ConfigMap | Status)
-    assert_type(await client.delete_collection(ConfigMap), ObjectList[ConfigMap] | Status)
+    assert_type(await client.delete(created), DeleteResult[ConfigMap])
+    assert_type(await client.delete(ConfigMap, "b"), DeleteResult[ConfigMap])
+    assert_type(await client.delete_collection(ConfigMap), ObjectList[ConfigMap])
 
 
 async def test_waiting_gives_the_object(client: Client, namespace: str) -> None:
@@ -89,16 +102,16 @@ async def test_changes_say_what_they_did(client: Client, namespace: str) -> None
     def wanted(found: ConfigMap) -> None:
         assert_type(found, ConfigMap).data["x"] = "1"
 
-    changed = assert_type(await client.create_or_update(ConfigMap(metadata=ObjectMeta(name="a")), wanted), Changed[ConfigMap])
+    changed = assert_type(await client.create_or_update(ConfigMap(metadata=ObjectMeta(name="a")), wanted), CreateOrUpdateResult[ConfigMap])
     assert_type(changed.object, ConfigMap)
     obj, _ = await client.create_or_patch(ConfigMap(metadata=ObjectMeta(name="a")), wanted)
     assert_type(obj, ConfigMap)
-    assert_type(await client.change(ConfigMap, "a", wanted), ConfigMap)
+    assert_type(await client.update_with_retry(ConfigMap, "a", wanted), ConfigMap)
 
 
 async def test_views_are_clients(client: Client, namespace: str) -> None:
     assert_type(client.in_namespace(namespace), Client)
-    assert_type(client.with_options(field_manager="ops", dry_run=True, validation="Strict"), Client)
+    assert_type(client.with_options(field_manager="ops", dry_run=True, field_validation="Strict"), Client)
 
 
 async def test_below_the_client_are_bytes(client: Client) -> None:
@@ -108,7 +121,7 @@ async def test_below_the_client_are_bytes(client: Client) -> None:
         assert_type(stream, Stream)
         async for chunk in stream.chunks():
             assert_type(chunk, bytes)
-    async for page in client.list(ConfigMap).pages():
+    async for page in client.list(ConfigMap, namespace=ALL_NAMESPACES).pages():
         assert_type(page, ObjectList[ConfigMap])
 
 
@@ -126,8 +139,8 @@ async def scaling(client: Client) -> None:
     assert_type(await client.wait_rollout(Deployment, "web", timeout=1), str)
     async for line in client.rollout_status(Deployment, "web", timeout=1):
         assert_type(line, str)
-    assert_type(await client.until(Pod, lambda event: event.object.status.phase, timeout=1), Event[Pod])
-    assert_type(client.watch_metadata(Pod), Watch[PartialObject])
+    assert_type(await client.until(Pod, lambda event: event.object.status.phase, timeout=1, namespace=ALL_NAMESPACES), Event[Pod])
+    assert_type(client.watch_metadata(Pod, namespace=ALL_NAMESPACES), Watch[PartialObject])
 
 
 async def mistakes(client: Client) -> None:

@@ -19,7 +19,7 @@ class Typed(Controller[ConfigMap], owns=[Deployment], watches=[Watch(Pod, to=to_
         assert_type(self.lister(Deployment).get("d", "shop"), Deployment | None)
         assert_type(self.owned(Deployment, config), list[Deployment])
         assert_type(self.cached.get(Deployment, "d", "shop"), Deployment | None)
-        assert_type(self.cached.list(Pod, "shop", labels="app=web"), list[Pod])
+        assert_type(self.cached.list(Pod, "shop", label_selector="app=web"), list[Pod])
         assert_type(self.metadata_lister(Pod), Lister[PartialObject])
         assert_type(controller_of(config), OwnerReference | None)
         return Result(requeue_after=1)

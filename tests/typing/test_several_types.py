@@ -19,14 +19,14 @@ from kubeloop.cache import (
     MulticlusterRegistration,
     all_synced,
 )
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import Unstructured
 from kubeloop.meta.kinds import GroupVersionKind
 
 
 async def informers_of_several_clusters_are_typed_by_their_kind(clients: Mapping[str, Client]) -> None:
     async with MulticlusterInformers(clients) as informers:
-        pods = informers.of(Pod, namespace=["a", "b"], labels={"app": "web"}, indexes={"name": lambda pod: [pod.metadata.name]})
+        pods = informers.of(Pod, namespace=["a", "b"], label_selector={"app": "web"}, indexes={"name": lambda pod: [pod.metadata.name]})
         assert_type(pods, MulticlusterInformer[Pod])
         assert_type(pods.lister, MulticlusterLister[Pod])
         assert_type(pods.lister.list(), list[tuple[str, Pod]])
@@ -37,14 +37,14 @@ async def informers_of_several_clusters_are_typed_by_their_kind(clients: Mapping
 
 
 async def dynamic_kinds_are_unstructured(informers: Informers) -> None:
-    kinds = DynamicInformers(informers, lambda kind: kind.gvk.group == "example.com")
+    kinds = DynamicInformers(informers, lambda kind: kind.gvk.group == "example.com", namespace=ALL_NAMESPACES)
     assert_type(kinds.kinds, Mapping[GroupVersionKind, Informer[Unstructured]])
-    assert_type(kinds.on_event(added=lambda event: event.object().content), DynamicRegistration)
+    assert_type(kinds.on_event(added=lambda event: event.object.content), DynamicRegistration)
     await all_synced(informers, kinds, timeout=10)
 
 
 async def told(event: Event[Pod]) -> None:
-    assert_type(event.object(), Pod)
+    assert_type(event.object, Pod)
 
 
 def accepts(head: Head) -> bool:

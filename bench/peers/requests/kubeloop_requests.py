@@ -8,6 +8,7 @@ from bench.peers import measure
 from bench.peers.requests import protocol
 from kubeloop import Client
 from kubeloop.api.core.v1 import Pod
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.meta import Unstructured
 
 args = protocol.arguments()
@@ -32,30 +33,30 @@ async def single(client: Client) -> None:
 
 async def lists(client: Client) -> str:
     meter = protocol.fresh()
-    pods = await client.list(Pod)
+    pods = await client.list(Pod, namespace=ALL_NAMESPACES)
     meter.report("list", len(pods))
     measure.check(len(pods), args)
     version = pods.resource_version
     del pods
     meter = protocol.fresh()
-    trees = await client.list(AnyPod)
+    trees = await client.list(AnyPod, namespace=ALL_NAMESPACES)
     meter.report("unstructured", len(trees))
     del trees
     meter = protocol.fresh()
     seen = 0
-    async for tree in client.list(AnyPod):
+    async for tree in client.list(AnyPod, namespace=ALL_NAMESPACES):
         assert tree["spec"]["nodeName"]
         seen += 1
     meter.report("unstructured, read", seen)
     meter = protocol.fresh()
-    heads = await client.list_metadata(Pod)
+    heads = await client.list_metadata(Pod, namespace=ALL_NAMESPACES)
     meter.report("metadata", len(heads))
     return version
 
 
 async def watch(client: Client, version: str) -> None:
     seen = 0
-    async with client.watch(Pod, resource_version=version) as events:
+    async with client.watch(Pod, resource_version=version, namespace=ALL_NAMESPACES) as events:
         meter = protocol.fresh()
         await asyncio.to_thread(measure.go, args.server)
         async for event in events:
@@ -71,7 +72,7 @@ async def main() -> None:
         if args.stream:
             seen = 0
             meter = measure.start()
-            async for pod in client.list(Pod, limit=500):
+            async for pod in client.list(Pod, limit=500, namespace=ALL_NAMESPACES):
                 assert pod.spec is not None
                 seen += 1
             meter.report("stream", seen)

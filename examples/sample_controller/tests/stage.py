@@ -15,6 +15,7 @@ from kubeloop import Client, Informers, ObjectMeta
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Event
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.controller import RunnableContext
 from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta import Unstructured
@@ -73,7 +74,9 @@ class Stage:
 
     async def events(self) -> list[tuple[str, str, str]]:
         """Type, reason and message of each."""
-        return [(each.type or "", each.reason or "", each.message or "") async for each in self.client.list(Event)]
+        return [
+            (each.type or "", each.reason or "", each.message or "") async for each in self.client.list(Event, namespace=ALL_NAMESPACES)
+        ]
 
     async def recorded(self, number: int = 1) -> list[tuple[str, str, str]]:
         """As ``events``, when there are so many."""

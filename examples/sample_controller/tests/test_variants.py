@@ -10,7 +10,7 @@ from examples.sample_controller.types import Foo
 from examples.sample_controller.variants import FINALIZER, ApplyingFooController, FinalizingFooController
 from kubeloop import Informers, Manager
 from kubeloop.api.apps.v1 import Deployment
-from kubeloop.client import extract
+from kubeloop.client import ALL_NAMESPACES, extract
 from kubeloop.testing import eventually, many, one
 
 pytestmark = pytest.mark.embedded
@@ -67,5 +67,5 @@ async def test_a_foo_with_a_finalizer_goes_when_all_its_deployments_are_gone_als
             await eventually(many(at.client, Deployment), lambda found: len(found) == 2)
             await at.client.delete(Foo, "test")
             await eventually(one(at.client, Foo, "test"), None)
-            assert list(await at.client.list(Deployment)) == []
+            assert list(await at.client.list(Deployment, namespace=ALL_NAMESPACES)) == []
         assert [reason for _, reason, _ in await at.events()][-1] == "Finalized"

@@ -24,7 +24,7 @@ from kubeloop.cache.store.sorted_index import Bound
 from kubeloop.client.conflict import DEFAULT_BACKOFF, DEFAULT_RETRY, Retries
 from kubeloop.client.discovery.resources import ApiResource, Discovered
 from kubeloop.client.lists import ObjectList
-from kubeloop.client.mapping import ResourceMapping
+from kubeloop.client.mapping import ALL_NAMESPACES, ResourceMapping
 from kubeloop.client.options import DeleteOptions, Expiry, ListOptions, Match, Propagation, Validation, WatchOptions, WriteOptions
 from kubeloop.client.ownership.extract import extract
 from kubeloop.client.selector_text import Fields, Labels
@@ -36,7 +36,8 @@ from kubeloop.client.streams.merged_logs import LogLine
 from kubeloop.client.streams.methods import Target
 from kubeloop.client.streams.ports import PortSpec
 from kubeloop.client.streams.session import ExecResult, Output
-from kubeloop.client.verbs.changing import Changed
+from kubeloop.client.verbs.changing import CreateOrUpdateResult, OperationResult
+from kubeloop.client.verbs.deleting import DeleteResult
 from kubeloop.client.verbs.patching import Patch, PatchType
 from kubeloop.client.waits.conditions import Want
 from kubeloop.client.watches import Event
@@ -88,11 +89,12 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
 __all__ = [
+    "ALL_NAMESPACES",
     "AlreadyExists",
     "ApiError",
     "BlockingContext",
     "BlockingIterator",
-    "Changed",
+    "CertificateVerbs",
     "Client",
     "CommandFailed",
     "ConfigError",
@@ -100,11 +102,13 @@ __all__ = [
     "CopyError",
     "CopyProgress",
     "CopyResult",
+    "CreateOrUpdateResult",
     "DEFAULT_BACKOFF",
     "DEFAULT_RETRY",
     "DeadlineError",
     "DecodeError",
     "DeleteOptions",
+    "DeleteResult",
     "Event",
     "ExecResult",
     "ExecSession",
@@ -135,9 +139,11 @@ __all__ = [
     "ObjectMeta",
     "ObjectStore",
     "OpenApiDocuments",
+    "OperationResult",
     "Output",
     "OutputTooLarge",
     "PartialObject",
+    "PodVerbs",
     "PortForward",
     "Propagation",
     "ProxyCall",
@@ -145,6 +151,7 @@ __all__ = [
     "Resource",
     "ResourceMapping",
     "Retries",
+    "ServiceAccountVerbs",
     "Stream",
     "StreamError",
     "StreamReader",
@@ -177,6 +184,14 @@ def retry_on_error(
     attempt: Callable[[], T], retriable: Callable[[Exception], bool], *, retries: Retries = ..., clock: Clock | None = None
 ) -> T: ...
 
+class CertificateVerbs:
+    def approve(
+        self, name: str, *, reason: str, message: str = "", options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CertificateSigningRequest: ...
+    def deny(
+        self, name: str, *, reason: str, message: str = "", options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CertificateSigningRequest: ...
+
 class Client:
     clock: Clock
     mapper: Mapper
@@ -194,59 +209,20 @@ class Client:
         namespace: str | None = None,
         subresource: str | None = None,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R: ...
-    def approve(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest: ...
-    def attach(
-        self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
-    ) -> BlockingContext[ExecSession]: ...
-    def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "") -> None: ...
-    def change(
-        self,
-        kind: type[R],
-        name: str,
-        mutate: Callable[[R], object],
-        *,
-        namespace: str | None = None,
-        subresource: str | None = None,
-        retries: Retries = ...,
-        options: WriteOptions | None = None,
-    ) -> R: ...
+    @property
+    def certificates(self) -> CertificateVerbs: ...
     def close(self) -> None: ...
     @property
     def cluster(self) -> str: ...
-    def copy_from(
-        self,
-        target: Target,
-        source: str,
-        destination: str | PathLike[str],
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        progress: Callable[[CopyProgress], object] | None = None,
-    ) -> CopyResult: ...
-    def copy_to(
-        self,
-        target: Target,
-        source: str | PathLike[str],
-        destination: str,
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        preserve: bool = True,
-        progress: Callable[[CopyProgress], object] | None = None,
-    ) -> CopyResult: ...
-    def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R: ...
-    def create_or_patch(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> Changed[R]: ...
-    def create_or_update(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> Changed[R]: ...
-    def create_token(
-        self,
-        service_account: str,
-        *,
-        namespace: str | None = None,
-        audiences: Sequence[str] = ...,
-        expiration_seconds: int | None = None,
-        bound_to: Resource | None = None,
-    ) -> TokenRequest: ...
+    def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R: ...
+    def create_or_patch(
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CreateOrUpdateResult[R]: ...
+    def create_or_update(
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CreateOrUpdateResult[R]: ...
     @overload
     def delete(
         self,
@@ -254,51 +230,34 @@ class Client:
         name: str,
         *,
         namespace: str | None = ...,
-        propagation: Propagation | None = ...,
-        grace_period: int | None = ...,
+        propagation_policy: Propagation | None = ...,
+        grace_period_seconds: int | None = ...,
         options: DeleteOptions | None = ...,
-    ) -> R | Status: ...
+        timeout: float | None = ...,
+    ) -> DeleteResult[R]: ...
     @overload
     def delete(
-        self, target: R, *, propagation: Propagation | None = ..., grace_period: int | None = ..., options: DeleteOptions | None = ...
-    ) -> R | Status: ...
+        self,
+        target: R,
+        *,
+        propagation_policy: Propagation | None = ...,
+        grace_period_seconds: int | None = ...,
+        options: DeleteOptions | None = ...,
+        timeout: float | None = ...,
+    ) -> DeleteResult[R]: ...
     def delete_collection(
         self,
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
-        propagation: Propagation | None = None,
-        grace_period: int | None = None,
+        propagation_policy: Propagation | None = None,
+        grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
         selection: ListOptions | None = None,
-    ) -> ObjectList[R] | Status: ...
-    def deny(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest: ...
-    def evict(
-        self, pod: str, *, namespace: str | None = None, grace_period: int | None = None, options: DeleteOptions | None = None
-    ) -> None: ...
-    def exec(
-        self,
-        target: Target,
-        command: Sequence[str],
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        stdin: bytes | str | None = None,
-        max_output: int = 16777216,
         timeout: float | None = None,
-    ) -> ExecResult: ...
-    def exec_stream(
-        self,
-        target: Target,
-        command: Sequence[str],
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        stdin: bool = False,
-        tty: bool = False,
-    ) -> BlockingContext[ExecSession]: ...
+    ) -> ObjectList[R]: ...
     @classmethod
     def from_config(
         cls,
@@ -308,102 +267,82 @@ class Client:
         overrides: Overrides | None = None,
         plugin_policy: PluginPolicy | None = None,
     ) -> Self: ...
-    def get(self, kind: type[R], name: str, *, namespace: str | None = None, resource_version: str | None = None) -> R: ...
+    def get(
+        self, kind: type[R], name: str, *, namespace: str | None = None, resource_version: str | None = None, timeout: float | None = None
+    ) -> R: ...
     def get_metadata(
-        self, kind: type[Resource], name: str, *, namespace: str | None = None, resource_version: str | None = None
+        self,
+        kind: type[Resource],
+        name: str,
+        *,
+        namespace: str | None = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
     ) -> PartialObject: ...
-    def get_owned(self, kind: type[R], name: str, *, field_manager: str = "", namespace: str | None = None, subresource: str = "") -> R: ...
-    def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None) -> Scale: ...
+    def get_owned(
+        self,
+        kind: type[R],
+        name: str,
+        *,
+        field_manager: str = "",
+        namespace: str | None = None,
+        subresource: str = "",
+        timeout: float | None = None,
+    ) -> R: ...
+    def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None, timeout: float | None = None) -> Scale: ...
     def in_namespace(self, namespace: str) -> Self: ...
     def list(
         self,
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = 500,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ObjectList[R]: ...
     def list_stream(
         self,
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = 500,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ListCall[R]: ...
     def list_metadata(
         self,
         kind: type[Resource],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = 500,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ObjectList[PartialObject]: ...
     def list_metadata_stream(
         self,
         kind: type[Resource],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = 500,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ListCall[PartialObject]: ...
-    def list_page(self, kind: type[R], options: ListOptions, *, namespace: str | None = None) -> ObjectList[R]: ...
-    def logs(
-        self,
-        target: Target,
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        follow: bool = False,
-        previous: bool = False,
-        since: Since | None = None,
-        tail: int | None = None,
-        limit_bytes: int | None = None,
-        timestamps: bool = False,
-        resume: bool = True,
-    ) -> str: ...
-    def logs_stream(
-        self,
-        target: Target,
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        follow: bool = False,
-        previous: bool = False,
-        since: Since | None = None,
-        tail: int | None = None,
-        limit_bytes: int | None = None,
-        timestamps: bool = False,
-        resume: bool = True,
-    ) -> LogCall: ...
+    def list_page(
+        self, kind: type[R], options: ListOptions, *, namespace: str | None = None, timeout: float | None = None
+    ) -> ObjectList[R]: ...
     def mapping(self, kind: type[Resource]) -> ResourceMapping: ...
-    def merged_logs(
-        self,
-        *targets: Target,
-        labels: Labels | None = None,
-        namespace: str | None = None,
-        container: str | None = None,
-        all_containers: bool = False,
-        max_sources: int = 5,
-        ignore_errors: bool = False,
-        follow: bool = False,
-        previous: bool = False,
-        since: Since | None = None,
-        tail: int | None = None,
-        timestamps: bool = False,
-    ) -> MergedLogs: ...
     def on_write(self, listener: Listener) -> Callable[[], None]: ...
     @overload
     def patch(
@@ -416,9 +355,18 @@ class Client:
         namespace: str | None = ...,
         subresource: str | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> R: ...
     @overload
-    def patch(self, target: R, *, lock: bool | None = ..., subresource: str | None = ..., options: WriteOptions | None = ...) -> R: ...
+    def patch(
+        self,
+        target: R,
+        *,
+        optimistic_lock: bool | None = ...,
+        subresource: str | None = ...,
+        options: WriteOptions | None = ...,
+        timeout: float | None = ...,
+    ) -> R: ...
     @overload
     def patch_metadata(
         self,
@@ -429,43 +377,23 @@ class Client:
         type: PatchType = ...,
         namespace: str | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> PartialObject: ...
     @overload
     def patch_metadata(
-        self, kind: type[Resource], target: PartialObject, *, lock: bool | None = ..., options: WriteOptions | None = ...
+        self,
+        kind: type[Resource],
+        target: PartialObject,
+        *,
+        optimistic_lock: bool | None = ...,
+        options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> PartialObject: ...
-    def port_forward(
-        self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1"
-    ) -> BlockingContext[PortForward]: ...
-    def proxy(
-        self,
-        target: Target,
-        path: str = "/",
-        *,
-        method: str = "GET",
-        port: int | str | None = None,
-        https: bool = False,
-        query: Query | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/octet-stream",
-        headers: Mapping[str, str] | None = None,
-        namespace: str | None = None,
-    ) -> Response: ...
-    def proxy_stream(
-        self,
-        target: Target,
-        path: str = "/",
-        *,
-        method: str = "GET",
-        port: int | str | None = None,
-        https: bool = False,
-        query: Query | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/octet-stream",
-        headers: Mapping[str, str] | None = None,
-        namespace: str | None = None,
-    ) -> ProxyCall: ...
+    @property
+    def pods(self) -> PodVerbs: ...
     def rollout_status(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None) -> BlockingIterator[str]: ...
+    @property
+    def service_accounts(self) -> ServiceAccountVerbs: ...
     def set_scale(
         self,
         kind: type[Resource],
@@ -475,6 +403,7 @@ class Client:
         namespace: str | None = None,
         resource_version: str = "",
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> Scale: ...
     def subresource(self, kind: type[Resource], name: str, subresource: str, *, namespace: str | None = None) -> Subresource: ...
     def until(
@@ -483,14 +412,36 @@ class Client:
         *conditions: Callable[[Event[R]], object],
         timeout: float,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
     ) -> Event[R]: ...
-    def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R: ...
-    def update_status(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R: ...
+    def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R: ...
+    def update_status(
+        self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> R: ...
+    def update_with_retry(
+        self,
+        kind: type[R],
+        name: str,
+        mutate: Callable[[R], object],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        retries: Retries = ...,
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
+    ) -> R: ...
     def upgrade_ownership(
-        self, kind: type[R], name: str, *, updaters: Collection[str], field_manager: str, namespace: str | None = None
+        self,
+        kind: type[R],
+        name: str,
+        *,
+        updaters: Collection[str],
+        field_manager: str,
+        namespace: str | None = None,
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R: ...
     def wait_created(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R: ...
     def wait_for(
@@ -504,26 +455,26 @@ class Client:
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
         timeout_seconds: int | None = None,
         timeout: float | None = None,
-        expired: Expiry = "raise",
+        on_expired: Expiry = "raise",
     ) -> Watch[R]: ...
     def watch_metadata(
         self,
         kind: type[Resource],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
         timeout_seconds: int | None = None,
         timeout: float | None = None,
-        expired: Expiry = "raise",
+        on_expired: Expiry = "raise",
     ) -> Watch[PartialObject]: ...
-    def with_options(self, *, field_manager: str = "", dry_run: bool = False, validation: Validation | None = None) -> Self: ...
+    def with_options(self, *, field_manager: str = "", dry_run: bool = False, field_validation: Validation | None = None) -> Self: ...
 
 class ExecSession:
     where: str
@@ -602,7 +553,7 @@ class Informers:
         kind: type[Resource],
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[PartialObject]] | None = None,
         paths: Iterable[str] = ...,
@@ -615,7 +566,7 @@ class Informers:
         kind: type[R],
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[R]] | None = None,
         paths: Iterable[str] = ...,
@@ -642,29 +593,35 @@ class Lister(Generic[R]):
     def by_key(self, key: ObjectKey) -> R | None: ...
     def changed_since(self, version: str) -> ChangeSet: ...
     def decoded(self, head: Head) -> R: ...
-    def each(self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None) -> Iterator[R]: ...
+    def each(self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None) -> Iterator[R]: ...
     def fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None: ...
     def get(self, name: str, namespace: str | None = None) -> R | None: ...
     def head(self, name: str, namespace: str | None = None) -> Head | None: ...
-    def heads(self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None) -> builtins.list[Head]: ...
+    def heads(
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+    ) -> builtins.list[Head]: ...
     def heads_by_index(self, name: str, value: str | int | bool) -> builtins.list[Head]: ...
     def heads_in_range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[Head]: ...
     def index_values(self, name: str) -> builtins.list[str]: ...
-    def list(self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None) -> builtins.list[R]: ...
+    def list(
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+    ) -> builtins.list[R]: ...
     def range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[R]: ...
     @property
     def resource_version(self) -> str: ...
-    def stream(self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None) -> BlockingIterator[R]: ...
+    def stream(
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+    ) -> BlockingIterator[R]: ...
     def stream_heads(
-        self, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
     ) -> BlockingIterator[Head]: ...
     def unstructured(self, name: str, namespace: str | None = None) -> Unstructured | None: ...
     def values(
-        self, path: str, namespace: str | None = None, labels: Labels_2 | None = None, where: Where | None = None
+        self, path: str, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
     ) -> builtins.list[Any]: ...
 
 class LocalCluster:
@@ -740,6 +697,146 @@ class OpenApiDocuments:
     def keep_on_disk(self, folder: Path | None = None) -> None: ...
     def schema(self, gvk: GroupVersionKind) -> JSONObject: ...
 
+class PodVerbs:
+    def attach(
+        self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
+    ) -> BlockingContext[ExecSession]: ...
+    def bind(
+        self,
+        pod: str,
+        node: str,
+        *,
+        namespace: str | None = None,
+        uid: str = "",
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
+    def copy_from(
+        self,
+        target: Target,
+        source: str,
+        destination: str | PathLike[str],
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> CopyResult: ...
+    def copy_to(
+        self,
+        target: Target,
+        source: str | PathLike[str],
+        destination: str,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        preserve: bool = True,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> CopyResult: ...
+    def evict(
+        self,
+        pod: str,
+        *,
+        namespace: str | None = None,
+        grace_period_seconds: int | None = None,
+        options: DeleteOptions | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
+    def exec(
+        self,
+        target: Target,
+        command: Sequence[str],
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        stdin: bytes | str | None = None,
+        max_output: int = 16777216,
+        timeout: float | None = None,
+    ) -> ExecResult: ...
+    def exec_stream(
+        self,
+        target: Target,
+        command: Sequence[str],
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> BlockingContext[ExecSession]: ...
+    def logs(
+        self,
+        target: Target,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        since: Since | None = None,
+        tail: int | None = None,
+        limit_bytes: int | None = None,
+        timestamps: bool = False,
+        resume: bool = True,
+    ) -> str: ...
+    def logs_stream(
+        self,
+        target: Target,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        since: Since | None = None,
+        tail: int | None = None,
+        limit_bytes: int | None = None,
+        timestamps: bool = False,
+        resume: bool = True,
+    ) -> LogCall: ...
+    def merged_logs(
+        self,
+        *targets: Target,
+        label_selector: Labels | None = None,
+        namespace: str | None = None,
+        container: str | None = None,
+        all_containers: bool = False,
+        max_sources: int = 5,
+        ignore_errors: bool = False,
+        follow: bool = False,
+        previous: bool = False,
+        since: Since | None = None,
+        tail: int | None = None,
+        timestamps: bool = False,
+    ) -> MergedLogs: ...
+    def port_forward(
+        self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1"
+    ) -> BlockingContext[PortForward]: ...
+    def proxy(
+        self,
+        target: Target,
+        path: str = "/",
+        *,
+        method: str = "GET",
+        port: int | str | None = None,
+        https: bool = False,
+        query: Query | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/octet-stream",
+        headers: Mapping[str, str] | None = None,
+        namespace: str | None = None,
+    ) -> Response: ...
+    def proxy_stream(
+        self,
+        target: Target,
+        path: str = "/",
+        *,
+        method: str = "GET",
+        port: int | str | None = None,
+        https: bool = False,
+        query: Query | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/octet-stream",
+        headers: Mapping[str, str] | None = None,
+        namespace: str | None = None,
+    ) -> ProxyCall: ...
+
 class PortForward:
     last_error: KubeloopError | None
     ports: tuple[ForwardedPort, ...]
@@ -771,6 +868,19 @@ class Registration(Generic[R]):
     def wait_removed(self, timeout: float | None = None) -> None: ...
     def wait_synced(self, timeout: float = 120.0) -> None: ...
 
+class ServiceAccountVerbs:
+    def create_token(
+        self,
+        service_account: str,
+        *,
+        namespace: str | None = None,
+        audiences: Sequence[str] = ...,
+        expiration_seconds: int | None = None,
+        bound_to: Resource | None = None,
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
+    ) -> TokenRequest: ...
+
 class Stream:
     headers: Mapping[str, str]
     def chunks(self) -> BlockingIterator[bytes]: ...
@@ -794,11 +904,21 @@ class StreamWriter:
     def writelines(self, data: list[bytes]) -> None: ...
 
 class Subresource:
-    def apply(self, obj: S, *, field_manager: str = "", force: bool = False, options: WriteOptions | None = None) -> S: ...
-    def create(self, obj: S, *, options: WriteOptions | None = None) -> S | Status: ...
-    def get(self, kind: type[S]) -> S: ...
-    def patch(self, kind: type[S], patch: Patch | S, *, type: PatchType = "merge", options: WriteOptions | None = None) -> S: ...
-    def update(self, obj: S, *, options: WriteOptions | None = None) -> S: ...
+    def apply(
+        self, obj: S, *, field_manager: str = "", force: bool = False, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> S: ...
+    def create(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S | Status: ...
+    def get(self, kind: type[S], *, timeout: float | None = None) -> S: ...
+    def patch(
+        self,
+        kind: type[S],
+        patch: Patch | S,
+        *,
+        type: PatchType = "merge",
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
+    ) -> S: ...
+    def update(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S: ...
 
 class Transport:
     config: ClusterConfig

@@ -98,7 +98,7 @@ class Held(Generic[T]):
 
 
 class BlockingContext(Generic[T]):
-    """What a method gives that opens something: ``with client.exec_stream(...) as session``."""
+    """What a method gives that opens something: ``with client.pods.exec_stream(...) as session``."""
 
     def __init__(self, loop: LoopThread, manager: AbstractAsyncContextManager[Any], keep: object = None) -> None:
         self._held = Held(loop, manager)

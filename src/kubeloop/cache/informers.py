@@ -34,8 +34,9 @@ from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.tasks.progress import InformerStopped, Progress
 from kubeloop.cache.tasks.tasks import Tasks
 from kubeloop.client import Client, Write
+from kubeloop.client.mapping import ALL_NAMESPACES
 from kubeloop.client.selector_text import Fields, Labels
-from kubeloop.meta import PartialObject, Resource
+from kubeloop.meta import PartialObject, Resource, kind_info
 from kubeloop.meta.signals import on_signal
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
@@ -132,7 +133,7 @@ class InformerOptions(TypedDict, Generic[R], total=False):
     """What ``Informers.of`` can be told, for those who pass it on."""
 
     namespace: str | Iterable[str] | None
-    labels: Labels | None
+    label_selector: Labels | None
     field_selector: Fields | None
     indexes: Mapping[str, IndexSource[R]] | None
     paths: Iterable[str]
@@ -209,7 +210,7 @@ class Informers(ObservableInformers):
         kind: type[R],
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[R]] | None = None,
         paths: Iterable[str] = (),
@@ -220,7 +221,7 @@ class Informers(ObservableInformers):
         page_size: int = 0,
         resync: float | None = None,
     ) -> Informer[R]:
-        """Return the informer of a kind: of all namespaces, one, or several; of all objects, or of matching ones.
+        """Return the informer of a kind, of all or of matching objects: in the client's namespace, in one, several or ``ALL_NAMESPACES``.
 
         Started with the block, or at once inside it. Several namespaces are listed and watched apart, into one cache.
         ``indexes``: name to path (``{"node": "spec.nodeName"}``) or function. ``paths``: more that ``head.value`` can read undecoded.
@@ -244,7 +245,10 @@ class Informers(ObservableInformers):
         if resync is not None:
             arguments.check_seconds("resync", resync)
         keep = Retention(managed_fields, False, chosen, transform)
-        scope = InformerScope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep, queue=queue)
+        namespace = self._namespaces(kind, namespace)
+        scope = InformerScope.of(
+            kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, keep=keep, queue=queue
+        )
         return self._of(scope, indexes, paths, page_size, resync)
 
     def metadata(
@@ -252,7 +256,7 @@ class Informers(ObservableInformers):
         kind: type[Resource],
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[PartialObject]] | None = None,
         paths: Iterable[str] = (),
@@ -266,8 +270,21 @@ class Informers(ObservableInformers):
         arguments.check_kind(kind, "metadata")
         arguments.check_flag("managed_fields", managed_fields)
         keep = Retention(managed_fields, True)
-        scope = InformerScope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
+        namespace = self._namespaces(kind, namespace)
+        scope = InformerScope.of(kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, keep=keep)
         return self._of(cast("InformerScope[PartialObject]", scope), indexes, paths, page_size)
+
+    def _namespaces(self, kind: type[Resource], namespace: str | Iterable[str] | None) -> str | Iterable[str] | None:
+        """The namespaces that a scope names: the client's where none is given; None for all of them."""
+        if namespace is not None:
+            return None if namespace == ALL_NAMESPACES else namespace
+        info = kind_info(kind)
+        if info.namespaced is None:
+            raise ValueError(
+                f"only discovery can tell whether {info.gvk.kind} has namespaces: give namespace=..., ALL_NAMESPACES for all of them, "
+                "or its scope with the class (namespaced=True or False)"
+            )
+        return self._client.namespace if info.namespaced else None
 
     def _of(
         self,

@@ -33,7 +33,7 @@ from kubeloop.meta import Resource
 from kubeloop.meta.repr import counted
 from kubeloop.transport import logger_with_context
 
-_ADDED, _UPDATED, _DELETED, _RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
+_ADDED, _MODIFIED, _DELETED, _RESYNC = EventType.ADDED, EventType.MODIFIED, EventType.DELETED, EventType.RESYNC
 
 
 class StoreChange(Struct, frozen=True, gc=False):
@@ -66,7 +66,7 @@ def apply(store: Store, delta: Delta) -> Iterable[StoreChange]:
             store.version = head.resource_version or store.version
         if old is None:
             return (StoreChange(_ADDED, head, None),)
-        return (StoreChange(_UPDATED, head, old),) if _differ(old, head) else ()
+        return (StoreChange(_MODIFIED, head, old),) if _differ(old, head) else ()
     if isinstance(delta, Removed):
         head = delta.head
         old = store.remove(head.namespace, head.name)
@@ -111,7 +111,7 @@ def _changes(vanished: Iterable[Head], heads: Iterable[Head], before: Iterable[H
             yield StoreChange(_ADDED, head, None)
         # An object that was deleted and created again meanwhile is one update, too: the uids differ (behaviour X1).
         elif old is not head and _differ(old, head):
-            yield StoreChange(_UPDATED, head, old)
+            yield StoreChange(_MODIFIED, head, old)
 
 
 def _differ(old: Head, new: Head) -> bool:

@@ -28,7 +28,7 @@ class InformerScope(Generic[R]):
 
     kind: type[R]
     namespaces: tuple[str, ...] = ()
-    labels: str | None = None
+    label_selector: str | None = None
     field_selector: str | None = None
     #: The parts of a document that the cache stores.
     keep: Retention = LEAN
@@ -41,7 +41,7 @@ class InformerScope(Generic[R]):
         kind: type[R],
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         keep: Retention = LEAN,
         queue: Callable[[Known], InformerQueue] = DeltaQueue,
@@ -62,17 +62,19 @@ class InformerScope(Generic[R]):
                 given = ", ".join(map(repr, namespaces)) or "an empty list"
                 raise ValueError(f"{info.gvk.kind} is cluster-scoped: it has no namespace, {given} was given")
             if not all(namespaces) or not namespaces:
-                raise ValueError(f"namespace={described(namespace)} names no namespace; leave it out, or give None, for all of them")
+                raise ValueError(
+                    f"namespace={described(namespace)} names no namespace; leave it out for the client's, or write ALL_NAMESPACES for all"
+                )
             for name in namespaces:
                 if faults := names.dns1123_label(name):
                     raise ValueError(f"namespace={name!r} cannot be a namespace: {'; '.join(faults)}")
-        selectors = {"labels": label_text(labels), "field_selector": field_text(field_selector)}
+        selectors = {"label_selector": label_text(label_selector), "field_selector": field_text(field_selector)}
         return cls(kind=kind, namespaces=namespaces, keep=keep, queue=queue, **selectors)
 
     @property
     def list_options(self) -> ListOptions:
         """The selectors of each list and watch."""
-        return ListOptions(labels=self.labels, field_selector=self.field_selector)
+        return ListOptions(label_selector=self.label_selector, field_selector=self.field_selector)
 
     @property
     def feeds(self) -> tuple[str | None, ...]:
@@ -91,7 +93,9 @@ class InformerScope(Generic[R]):
             words.append(f"in namespace{'s' if len(names) > 1 else ''} " + ", ".join(f'"{name}"' for name in names))
         if self.keep.metadata_only:
             words[0] = f"metadata of {words[0]}"
-        chosen = [f'{kind} "{selector}"' for kind, selector in (("labels", self.labels), ("fields", self.field_selector)) if selector]
+        chosen = [
+            f'{kind} "{selector}"' for kind, selector in (("labels", self.label_selector), ("fields", self.field_selector)) if selector
+        ]
         if chosen:
             words += ["with", " and ".join(chosen)]
         if self.keep.fields:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kubeloop.meta import Unstructured
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_WORDS = {"added": "ADDED", "updated": "MODIFIED", "deleted": "DELETED"}
 #: Maximum number of names in the summary of the initial objects.
 _NAMED = 5
 
@@ -139,11 +138,11 @@ async def _watch(wanted: WatchRequest, kubeconfig: Path | None, context: str | N
         kind = Unstructured.of(found.gvk.api_version, found.gvk.kind, plural=found.gvr.resource, namespaced=found.namespaced)
         fields = _fields(wanted)
         # The server reports errors in the request here, at once; an informer would retry for ever.
-        await client.list_page(kind, ListOptions(labels=wanted.selector, field_selector=fields, limit=1), namespace=namespace)
+        await client.list_page(kind, ListOptions(label_selector=wanted.selector, field_selector=fields, limit=1), namespace=namespace)
         with _told(note):
             async with Informers(client) as informers:
                 informer = informers.of(
-                    kind, namespace=namespace, labels=wanted.selector, field_selector=fields, managed_fields=wanted.all_fields
+                    kind, namespace=namespace, label_selector=wanted.selector, field_selector=fields, managed_fields=wanted.all_fields
                 )
                 show = _Show(wanted, found, ended)
                 # A pager that does not read makes it wait, as intended.
@@ -176,7 +175,9 @@ def _namespace(wanted: WatchRequest, found: ApiResource, default: str) -> str | 
             raise ConfigError("-n and -A exclude each other")
         if wanted.name is not None:
             raise ConfigError(f"one {found.gvk.kind} cannot be named across all namespaces: give its namespace with -n")
-        return None
+        from kubeloop.client import ALL_NAMESPACES
+
+        return ALL_NAMESPACES
     return wanted.namespace or default
 
 
@@ -209,7 +210,7 @@ class _Show:
             return
         from kubeloop.timing import SystemClock
 
-        word = "INITIAL" if event.initial else _WORDS[event.type.value]
+        word = "INITIAL" if event.initial else event.type.value
         # A deletion's last states differ in versions at most; all content of an added object is new.
         before = _tree(event.old.document()) if event.old is not None and word == "MODIFIED" else None
         try:
@@ -225,7 +226,7 @@ class _Show:
             return "while the watch was down"
         # An object that leaves the selection is sent as deleted. Source: k8s.io/apiserver pkg/storage/cacher (filters of watchers).
         selected = self._wanted.selector or self._wanted.field_selector
-        return "or no longer selected" if selected and event.type.value == "deleted" else ""
+        return "or no longer selected" if selected and event.type.value == "DELETED" else ""
 
 
 def _tree(document: bytes) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from typing import Self
 from kubeloop.client.mapper import Mapper
 from kubeloop.client.mapping import namespace_fault
 from kubeloop.client.options import Validation, WriteOptions
-from kubeloop.client.streams.methods import PodStreams
+from kubeloop.client.streams.methods import PodVerbs
 from kubeloop.client.verbs.applying import Applying
 from kubeloop.client.verbs.changing import Changing
 from kubeloop.client.verbs.deleting import Deleting
 from kubeloop.client.verbs.patching import Patching
-from kubeloop.client.verbs.subresources import Subresources
+from kubeloop.client.verbs.subresources import CertificateVerbs, ServiceAccountVerbs, Subresources
 from kubeloop.client.verbs.waiting import Waiting
 from kubeloop.client.write_hooks import Listener, WriteListeners
 from kubeloop.config import Overrides, PluginPolicy, load_config
@@ -26,12 +26,16 @@ from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport
 
 
-class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodStreams):
+class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
     """The API of one cluster as one user. For one event loop; use it as ``async with``, or call ``close``.
 
     Namespaces
-        Where one object is meant, ``namespace=None`` is the object's own, else the configuration's (``client.namespace``).
-        Where many are meant (list, watch), ``namespace=None`` is all namespaces. ``in_namespace`` gives a client of one only.
+        ``namespace=None`` is the object's own, else the configuration's (``client.namespace``), in every method. Lists, watches and
+        informers of all namespaces say so: ``namespace=ALL_NAMESPACES``. ``in_namespace`` gives a client of one namespace only.
+
+    Time limits
+        ``timeout`` is in seconds and limits the whole call, which then raises ``DeadlineError``; 0 does not wait at all. None is no limit
+        but that of each request (``Transport(timeout=)``, 15 minutes). Waits must be given a number. A watch ends without an error.
 
     Raises
         ``ApiError`` by reason (``NotFound``, ``Conflict``, ``Invalid`` with causes ...): the server refused.
@@ -76,11 +80,25 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodS
         """The cluster's name, as in ``ObjectKey.cluster``."""
         return self.transport.cluster
 
+    @property
+    def pods(self) -> PodVerbs:
+        """What concerns pods only: logs, commands, ports, files, eviction (docs/streams.md)."""
+        return PodVerbs(self)
+
+    @property
+    def certificates(self) -> CertificateVerbs:
+        """Approval of CertificateSigningRequests."""
+        return CertificateVerbs(self)
+
+    @property
+    def service_accounts(self) -> ServiceAccountVerbs:
+        """Tokens of service accounts."""
+        return ServiceAccountVerbs(self)
+
     def in_namespace(self, namespace: str) -> Self:
         """A client of one namespace: lists and watches are of it too, and another one is refused before anything is sent.
 
-        It shares connections, discovery and listeners with this one, which closes them. Cluster-scoped kinds are as before. Informers are
-        told their namespace themselves.
+        It shares connections, discovery and listeners with this one, which closes them. Cluster-scoped kinds are as before.
 
         Raises:
             ValueError: that cannot be a namespace.
@@ -92,13 +110,13 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodS
         view.namespace, view._confined = namespace, True
         return view
 
-    def with_options(self, *, field_manager: str = "", dry_run: bool = False, validation: Validation | None = None) -> Self:
+    def with_options(self, *, field_manager: str = "", dry_run: bool = False, field_validation: Validation | None = None) -> Self:
         """A client whose writes are done so unless a call says otherwise; it shares connections with this one, which closes them.
 
         ``dry_run`` holds for every write, deletions and evictions too, and cannot be taken back by a call.
         """
         view = self._view()
-        wanted = WriteOptions(field_manager=field_manager, dry_run=dry_run, validation=validation)
+        wanted = WriteOptions(field_manager=field_manager, dry_run=dry_run, field_validation=field_validation)
         view._defaults = wanted.over(self._defaults)
         return view
 

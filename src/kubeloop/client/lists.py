@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import msgspec
 
 from kubeloop.client.options import ListOptions
+from kubeloop.client.verbs.base import limit
 from kubeloop.codec import decode_list
 from kubeloop.meta import Gone, ListMeta, Resource
+from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Response
 
 R = TypeVar("R", bound=Resource)
@@ -55,8 +57,8 @@ def objects_in(kind: type[R], answer: Response) -> ObjectList[R]:
 
 
 _NOT_YET = (
-    "client.list asks the server first: write `async for one in client.list(KIND)`, page by page, "
-    "or `for one in await client.list(KIND)`, all at once"
+    "client.list asks the server first: write `async for obj in client.list(KIND)`, page by page, "
+    "or `for obj in await client.list(KIND)`, all at once"
 )
 
 
@@ -70,16 +72,34 @@ class ListCall(Generic[R]):
         One page in memory at a time, each object once. When the snapshot expires between two pages, the rest comes from the newest
         one if the server offers that: then objects that changed meanwhile show their new state.
 
+    ``timeout`` limits an awaited list as a whole, and a list in a loop page by page.
+
     Raises:
         ApiError, TransportError: as the server answered; ``Expired`` when neither way out is there.
     """
 
-    def __init__(self, fetch: Callable[[ListOptions], Awaitable[ObjectList[R]]], options: ListOptions) -> None:
-        self._fetch = fetch
+    def __init__(
+        self,
+        fetch: Callable[[ListOptions], Awaitable[ObjectList[R]]],
+        options: ListOptions,
+        *,
+        timeout: float | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._ask = fetch
         self._options = options
+        self._timeout = timeout
+        self._clock: Clock = clock or SystemClock()
 
     def __await__(self) -> Generator[Any, None, ObjectList[R]]:
-        return self._whole().__await__()
+        if self._timeout is None:
+            return self._whole(self._ask).__await__()
+        return limit(self._whole(self._ask), self._timeout, self._clock, "list").__await__()
+
+    async def _fetch(self, options: ListOptions) -> ObjectList[R]:
+        """One page, within the time limit."""
+        page = self._ask(options)
+        return await (page if self._timeout is None else limit(page, self._timeout, self._clock, "list"))
 
     def __aiter__(self) -> AsyncIterator[R]:
         return self._each()
@@ -159,16 +179,16 @@ class ListCall(Generic[R]):
                     yield page.pop()  # who is done with an object lets go of it, whatever is left of its page
                 del page
 
-    async def _whole(self) -> ObjectList[R]:
+    async def _whole(self, fetch: Callable[[ListOptions], Awaitable[ObjectList[R]]]) -> ObjectList[R]:
         options = self._options
         items: list[R] = []
         while True:
             try:
-                page = await self._fetch(options)
+                page = await fetch(options)
             except Gone:
                 if not options.continue_token:
                     raise
-                return await self._fetch(msgspec.structs.replace(self._options, limit=0, continue_token=""))
+                return await fetch(msgspec.structs.replace(self._options, limit=0, continue_token=""))
             items += page
             if not page.continue_token:
                 return ObjectList(items, page.metadata)

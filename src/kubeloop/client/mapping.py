@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.meta.names import dns1123_label
 from kubeloop.meta.type_checks import described
+
+#: ``namespace=ALL_NAMESPACES`` of list, watch, until and informers: the objects of all namespaces (``kubectl --all-namespaces``).
+ALL_NAMESPACES: Final = "*"
 
 
 class ResourceMapping(msgspec.Struct, frozen=True):
@@ -21,7 +26,7 @@ class ResourceMapping(msgspec.Struct, frozen=True):
         return self.gvk.kind
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The path of one object, or of all objects (of a namespace, if one is given).
+        """The path of one object, or of all objects: those of a namespace if one is given, else of all namespaces.
 
         Raises:
             ValueError: a name or namespace that would reach another path, a namespace for a cluster-scoped kind, or none for one
@@ -57,8 +62,8 @@ def require_text(given: object, argument: str) -> None:
 def namespace_fault(namespace: str) -> str:
     """What keeps a text from being a namespace's name, in Kubernetes' words; "" if nothing does."""
     require_text(namespace, "namespace")
-    if namespace == "*":
-        return 'namespace "*": leave namespace out for all namespaces'
+    if namespace == ALL_NAMESPACES:
+        return 'namespace=ALL_NAMESPACES ("*") names no single namespace; only list, watch, until and informers take all namespaces'
     faults = dns1123_label(namespace)
     return f'namespace "{namespace}": {"; ".join(faults)}' if faults else ""
 

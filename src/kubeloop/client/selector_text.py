@@ -17,7 +17,7 @@ Fields: TypeAlias = str | Mapping[str, str] | FieldSelector
 """A field selector: as kubectl takes it (``spec.nodeName=n1``), as equal pairs, or parsed."""
 
 
-def label_text(labels: Labels | None, argument: str = "labels=") -> str | None:
+def label_text(labels: Labels | None, argument: str = "label_selector=") -> str | None:
     """The selector as a URL carries it; None if it selects everything. ``argument``: how an error names what was given.
 
     Raises:

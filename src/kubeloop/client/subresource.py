@@ -8,6 +8,7 @@ import msgspec
 
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.verbs.applying import applied
+from kubeloop.client.verbs.base import limited
 from kubeloop.client.verbs.patching import PATCH_TYPES, Patch, PatchType, patch_body
 from kubeloop.client.write_hooks import Verb
 from kubeloop.codec import decode, encode, require_document
@@ -38,11 +39,13 @@ class Subresource:
         self._subresource = subresource
         self._namespace = namespace
 
-    async def get(self, kind: type[S]) -> S:
+    @limited
+    async def get(self, kind: type[S], *, timeout: float | None = None) -> S:
         """Read it as a ``kind``."""
         return decode(kind, (await self._verbs.transport.request("GET", await self._path())).body)
 
-    async def create(self, obj: S, *, options: WriteOptions | None = None) -> S | Status:
+    @limited
+    async def create(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S | Status:
         """Send it with POST, as evictions, bindings and token requests want it; the answer is the same kind completed, or a ``Status``."""
         answer = await self._send("POST", checked(obj, encode), options)
         try:
@@ -53,11 +56,13 @@ class Subresource:
             return status
         return decode(type(obj), answer.body)
 
-    async def update(self, obj: S, *, options: WriteOptions | None = None) -> S:
+    @limited
+    async def update(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S:
         """Replace it. An object of the kind itself must have been read, as for ``client.update``."""
         body = checked(obj, require_document if type(obj) is self._kind else encode)
         return await self._read("update", type(obj), await self._send("PUT", body, options), options)
 
+    @limited
     async def patch(
         self,
         kind: type[S],
@@ -65,12 +70,16 @@ class Subresource:
         *,
         type: PatchType = "merge",  # noqa: A002 - the field's own word
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> S:
         """Change parts of it, as ``client.patch``; the answer is read as a ``kind``."""
         answer = await self._send("PATCH", patch_body(kind, patch, type), options, PATCH_TYPES[type])
         return await self._read("patch", kind, answer, options)
 
-    async def apply(self, obj: S, *, field_manager: str = "", force: bool = False, options: WriteOptions | None = None) -> S:
+    @limited
+    async def apply(
+        self, obj: S, *, field_manager: str = "", force: bool = False, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> S:
         """Server-side apply to it, as ``client.apply``."""
         asked = self._verbs._options(options)
         manager = field_manager or asked.field_manager

@@ -67,16 +67,16 @@ class Watch(Generic[R]):
         For one object events come in the order of its changes, none twice and none missing, over any number of reconnects.
         Without ``resource_version`` all objects that are there come first, as ADDED.
         It goes on for ever; with ``timeout`` the iteration ends after so many seconds.
-        With ``expired="relist"``: where the server has forgotten the version to go on from, the difference to a new list is told; what
+        With ``on_expired="relist"``: where the server has forgotten the version to go on from, the difference to a new list is told; what
         vanished meanwhile is DELETED with the last state that was seen here. States in between are missing then.
 
     Raises, from ``async for``
-        Expired: the server no longer has the version to go on from; list again. Not with ``expired="relist"``.
+        Expired: the server no longer has the version to go on from; list again. Not with ``on_expired="relist"``.
         ApiError: it refuses (401, 403, 404 ...). UntrustedCertificate. TransportError: the client was closed.
         Other failures are waited out, longer each time.
 
     Raises
-        ValueError: ``resource_version`` is "" or "0": what comes from there has no order to go on in; ``expired`` is neither way.
+        ValueError: ``resource_version`` is "" or "0": what comes from there has no order to go on in; ``on_expired`` is neither way.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class Watch(Generic[R]):
         *,
         accept: str = "application/json",
         timeout: float | None = None,
-        expired: Expiry = "raise",
+        on_expired: Expiry = "raise",
     ) -> None:
         if options.resource_version in ("", "0"):
             raise ValueError(
                 f'resource_version="{options.resource_version}" names no state to go on from; leave it out to begin with what is there, '
                 "or give that of an object or a list"
             )
-        if expired not in ("raise", "relist"):
-            raise ValueError(f"expired={described_word(expired)}: must be one of raise, relist")
+        if on_expired not in ("raise", "relist"):
+            raise ValueError(f"on_expired={described_word(on_expired)}: must be one of raise, relist")
         self._transport = transport
         self._locate = locate
         self._path = ""
@@ -115,7 +115,7 @@ class Watch(Generic[R]):
         self._heard = False
         self._relisted = False
         self._newer: dict[tuple[str, str], str] = {}
-        self._known: dict[tuple[str, str], R] | None = {} if expired == "relist" else None
+        self._known: dict[tuple[str, str], R] | None = {} if on_expired == "relist" else None
 
     @property
     def resource_version(self) -> str | None:
@@ -153,6 +153,8 @@ class Watch(Generic[R]):
                     async for event in events:
                         yield event
         except TimeoutError:
+            if not self._is_over():
+                raise
             return
         while not self._is_over():
             self._heard = False
@@ -203,7 +205,7 @@ class Watch(Generic[R]):
         """All that is there, or what is different from what is known; afterwards the watch goes on from the list's version."""
         version = ""
         gone = set(self._known or ())
-        options = ListOptions(labels=self._options.labels, field_selector=self._options.field_selector)
+        options = ListOptions(label_selector=self._options.label_selector, field_selector=self._options.field_selector)
         async with aclosing(self._list_all(options).pages()) as pages:
             while True:
                 async with self._limit(self._deadline):

@@ -48,18 +48,9 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     def gone(self) -> bool:
         """Whether the write ended the object's life: a deletion that waits for nothing, or a change that took its last finalizer.
 
-        A server deletes an object that is marked so as soon as it has no finalizer and no grace period left
-        (k8s.io/apiserver pkg/registry/generic/registry/store.go, deletionFinalizersForGarbageCollection and deleteWithoutFinalizers);
-        a namespace, as soon as it has none in ``spec`` either (pkg/registry/core/namespace/storage, ShouldDeleteNamespaceDuringUpdate).
+        See ``is_gone``.
         """
-        if self.document is None:
-            return True
-        metadata = _MARKS.decode(self.document).metadata
-        if not metadata.deletion_timestamp:
-            return self.verb == "delete"
-        if self.mapping.gvk == _NAMESPACE and _NAMESPACE_MARKS.decode(self.document).spec.finalizers:
-            return False
-        return not metadata.finalizers and not metadata.deletion_grace_period_seconds
+        return self.document is None or is_gone(self.mapping.gvk, self.document, deleted=self.verb == "delete")
 
 
 class _Marks(msgspec.Struct, rename="camel"):
@@ -83,6 +74,22 @@ class _MarkedNamespace(msgspec.Struct):
 _MARKS = msgspec.json.Decoder(_Marked)
 _NAMESPACE_MARKS = msgspec.json.Decoder(_MarkedNamespace)
 _NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+
+
+def is_gone(gvk: GroupVersionKind, document: bytes, *, deleted: bool) -> bool:
+    """Whether an object that a server sent as the answer to a write exists no more. ``deleted``: the write was a deletion.
+
+    A server deletes an object that is marked for deletion as soon as it has no finalizer and no grace period left
+    (k8s.io/apiserver pkg/registry/generic/registry/store.go, deletionFinalizersForGarbageCollection and deleteWithoutFinalizers);
+    a namespace, as soon as it has none in ``spec`` either (pkg/registry/core/namespace/storage, ShouldDeleteNamespaceDuringUpdate).
+    """
+    metadata = _MARKS.decode(document).metadata
+    if not metadata.deletion_timestamp:
+        return deleted
+    if gvk == _NAMESPACE and _NAMESPACE_MARKS.decode(document).spec.finalizers:
+        return False
+    return not metadata.finalizers and not metadata.deletion_grace_period_seconds
+
 
 Listener: TypeAlias = Callable[[Write], object]
 

@@ -164,7 +164,7 @@ class CertificateApprover(Controller[CertificateSigningRequest], name="csr-appro
         for subresource, message in kinds:
             if await self._may(request, subresource):
                 with contextlib.suppress(NotFound):
-                    await self.client.approve(request.metadata.name, reason="AutoApproved", message=message)
+                    await self.client.certificates.approve(request.metadata.name, reason="AutoApproved", message=message)
                 return
 
     async def _may(self, request: CertificateSigningRequest, subresource: str) -> bool:

@@ -113,7 +113,7 @@ class DisruptionController(Controller[PodDisruptionBudget], watches=[Watch(Pod, 
         ]
 
     async def reconcile(self, budget: PodDisruptionBudget) -> Result | None:
-        pods = self.lister(Pod).list(budget.metadata.namespace, labels=selector_from(budget.spec.selector))
+        pods = self.lister(Pod).list(budget.metadata.namespace, label_selector=selector_from(budget.spec.selector))
         if not pods:
             self.events.normal(budget, "NoPods", "No matching pods found")
         now = self.clock.wall().replace(microsecond=0)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from kubeloop.cache import Event, EventType, Head, Informer, InformerStopped, Registration
-from kubeloop.client import Client, DeleteOptions, Propagation
+from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, Propagation
 from kubeloop.client.discovery import ApiResource
 from kubeloop.controller import Result, RunnableContext, RunnerStats
 from kubeloop.controller.runner.runnable import ReconcileCounts
@@ -107,7 +107,7 @@ class GarbageCollector:
         cluster = surroundings.client.cluster
         self._workers = Workers(self.name, self._attend, self._queue, _WORKERS, cluster=cluster, clock=clock)
         await self._watch_everything()
-        definitions = surroundings.informers.of(self._class_of(_DEFINITION, "customresourcedefinitions", False))
+        definitions = surroundings.informers.of(self._class_of(_DEFINITION, "customresourcedefinitions", False), namespace=ALL_NAMESPACES)
         changed = self._definition_changed
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=changed, name=f"{self.name} definitions")
         self._leaving = Supervisor(clock, log)
@@ -161,7 +161,7 @@ class GarbageCollector:
     def _watch(self, resource: ApiResource) -> None:
         around, gvk, plural = self._around, resource.gvk, resource.gvr.resource
         cls = self._class_of(gvk, plural, resource.namespaced)
-        informer = around.informers.of(cls, namespace=around.namespace if resource.namespaced else None)
+        informer = around.informers.of(cls, namespace=around.namespace or ALL_NAMESPACES)
         registration = informer.on_event(added=self._seen, updated=self._seen, deleted=self._seen, name=f"{self.name} {plural}")
         self._watched[gvk] = _Watched(registration, str(resource.gvr.group_resource), informer)
 
@@ -219,7 +219,7 @@ class GarbageCollector:
         name = event.head.name
         deleted = event.type is EventType.DELETED
         served = await self._served()
-        gone = event.object() if deleted else event.old_object() if event.old is not None and event.old.uid != event.head.uid else None
+        gone = event.object if deleted else event.old_object if event.old is not None and event.old.uid != event.head.uid else None
         for gvk, watched in list(self._watched.items()):
             if watched.resource == name and (gone is not None or gvk not in served):
                 await self._unwatch(gvk)
@@ -228,7 +228,7 @@ class GarbageCollector:
             for uid in self._graph.uids(gone.get("spec", "group", default=""), gone.get("spec", "names", "kind", default="")):
                 self._is_gone(uid)
         await self._watch_everything(but=name if deleted else "")
-        return deleted or not _is_established(event.object()) or any(watched.resource == name for watched in self._watched.values())
+        return deleted or not _is_established(event.object) or any(watched.resource == name for watched in self._watched.values())
 
     def _class_of(self, gvk: GroupVersionKind, plural: str = "", namespaced: bool | None = None) -> type[Resource]:
         known = self._classes.get(gvk)
@@ -349,7 +349,7 @@ class GarbageCollector:
 
     async def _delete(self, item: Item, live: PartialObject, policy: Propagation) -> None:
         options = DeleteOptions(uid=item.uid, resource_version=live.metadata.resource_version)
-        options = msgspec.structs.replace(options, propagation=policy)
+        options = msgspec.structs.replace(options, propagation_policy=policy)
         cls = await self._served_class(item.api_version, item.kind)
         if cls is None:
             return

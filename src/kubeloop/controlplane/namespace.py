@@ -109,7 +109,7 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
         left = await self._list(cls, name)
         if not left:
             return
-        background = DeleteOptions(propagation="Background")
+        background = DeleteOptions(propagation_policy="Background")
         if "deletecollection" in resource.verbs:
             await self.client.delete_collection(cls, namespace=name, options=background)
         else:

@@ -209,7 +209,7 @@ class SimulatedNodes(
             return None  # Confirmed already: finalizers keep the pod.
         self._addresses.pop(metadata.uid, None)
         with contextlib.suppress(NotFound, Conflict):  # Gone, or a namesake has replaced it.
-            await self.client.delete(pod, grace_period=0, options=DeleteOptions(uid=metadata.uid))
+            await self.client.delete(pod, grace_period_seconds=0, options=DeleteOptions(uid=metadata.uid))
         return None
 
     async def _write(self, pod: Pod, status: JSONObject) -> bool:
@@ -265,7 +265,7 @@ class SimulatedNodes(
         )
         await self.client.update_status(node)
         # Admission taints a new node until it is ready. The node lifecycle controller removes that, too, where it runs.
-        await self.client.change(Node, name, _remove_not_ready)
+        await self.client.update_with_retry(Node, name, _remove_not_ready)
 
 
 _NOT_READY = "node.kubernetes.io/not-ready"

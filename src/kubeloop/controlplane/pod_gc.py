@@ -88,7 +88,7 @@ class PodGarbageCollector(KeyController[Pod], predicates=[_never], reads=[Node],
         """Delete one pod. A failure is logged, and the next sweep tries again: it must not delay other pods."""
         try:
             await self._write_failed(pod, message)
-            await self.client.delete(pod, grace_period=0, options=DeleteOptions(uid=pod.metadata.uid))
+            await self.client.delete(pod, grace_period_seconds=0, options=DeleteOptions(uid=pod.metadata.uid))
         except (NotFound, Conflict):
             return  # Gone, or a namesake has replaced it.
         except KubeloopError as error:

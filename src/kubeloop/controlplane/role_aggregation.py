@@ -27,7 +27,7 @@ class ClusterRoleAggregator(Controller[ClusterRole], watches=[Watch(ClusterRole,
             return
         wanted: list[PolicyRule] = []
         for one in role.aggregation_rule.cluster_role_selectors:
-            chosen = self.lister(ClusterRole).each(labels=selector_from(one))
+            chosen = self.lister(ClusterRole).each(label_selector=selector_from(one))
             for source in sorted(chosen, key=lambda found: found.metadata.name):
                 if source.metadata.name != role.metadata.name:
                     wanted += [rule for rule in source.rules if rule not in wanted]

@@ -30,16 +30,16 @@ class ConfigError(KubeloopError):
     """A kubeconfig, a credential or a setting cannot be used; the text names the file and the field."""
 
 
-class TransportError(KubeloopError):
-    """No response arrived: the connection was refused, reset, timed out, or is not trusted."""
+class TransportError(KubeloopError, ConnectionError):
+    """No response arrived: the connection was refused, reset, timed out, or is not trusted. Also a ``ConnectionError`` of Python."""
 
 
 class UntrustedCertificate(TransportError):
     """The server's certificate is not signed by the configured authority, or is for another name."""
 
 
-class ConnectionRefused(TransportError):
-    """Nothing listens at the server's address."""
+class ConnectionRefused(TransportError, ConnectionRefusedError):
+    """Nothing listens at the server's address. Also a ``ConnectionRefusedError`` of Python."""
 
 
 class DecodeError(KubeloopError):
@@ -50,8 +50,8 @@ class NestedTooDeeply(DecodeError):
     """A document has more levels than this Python can process. The limit depends on Python's version (from about 1,000 levels on)."""
 
 
-class DeadlineError(KubeloopError):
-    """A wait reached its deadline; the text names the unmet condition."""
+class DeadlineError(KubeloopError, TimeoutError):
+    """A wait reached its deadline; the text names the unmet condition. Also a ``TimeoutError`` of Python."""
 
 
 class WaitFailed(KubeloopError):
@@ -62,8 +62,8 @@ class IncompleteObject(KubeloopError):
     """A partially known object cannot be sent as an update: it would erase the rest."""
 
 
-class UnknownKind(KubeloopError):
-    """No kind or resource of that name is known here or at the server."""
+class UnknownKind(KubeloopError, LookupError):
+    """No kind or resource of that name is known here or at the server. Also a ``LookupError`` of Python."""
 
 
 class ApiError(KubeloopError):

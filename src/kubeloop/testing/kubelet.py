@@ -48,7 +48,7 @@ class ScriptedKubelet(KubeletServer):
         async with LocalCluster() as cluster, ScriptedKubelet(cluster) as kubelet:
             await kubelet.run_pod("web-0")
             kubelet.on_exec("web-0", ["ls"], stdout="app.py\\n")
-            result = await cluster.client.exec("web-0", ["ls"])
+            result = await cluster.client.pods.exec("web-0", ["ls"])
 
     Guarantees:
         Clients reach it as they reach a kubelet: through the API server, by WebSocket and SPDY, kubectl included.
@@ -326,7 +326,7 @@ class ScriptedKubelet(KubeletServer):
                 log.end()
         for pod in self._made:
             with suppress(NotFound):
-                await client.delete(Pod, pod.metadata.name, namespace=pod.metadata.namespace, grace_period=0)
+                await client.delete(Pod, pod.metadata.name, namespace=pod.metadata.namespace, grace_period_seconds=0)
 
 
 #: Tries to create a pod whose service account is not there yet, and seconds between two.

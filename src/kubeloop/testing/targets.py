@@ -74,18 +74,23 @@ def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | N
 
 
 def many(
-    client: Client, kind: type[R], *, namespace: str | None = None, labels: Labels | None = None, field_selector: Fields | None = None
+    client: Client,
+    kind: type[R],
+    *,
+    namespace: str | None = None,
+    label_selector: Labels | None = None,
+    field_selector: Fields | None = None,
 ) -> ObjectProbe[list[R]]:
     """Return a target for objects of a server, sorted by namespace and name.
 
     Args:
         client: Reads the objects.
         kind: The class.
-        namespace: None: the client's default; "": all.
-        labels: A label selector.
+        namespace: None: the client's default; ``ALL_NAMESPACES``: all.
+        label_selector: A label selector.
         field_selector: A field selector.
     """
-    return _Several(client, kind, "", namespace, labels, field_selector)
+    return _Several(client, kind, "", namespace, label_selector, field_selector)
 
 
 def cached(informer: Informer[R], name: str, namespace: str | None = None) -> ObjectProbe[R]:
@@ -93,9 +98,9 @@ def cached(informer: Informer[R], name: str, namespace: str | None = None) -> Ob
     return _OfCache(f'cached {informer.description} "{name}"', informer, lambda: informer.lister.get(name, namespace))
 
 
-def all_cached(informer: Informer[R], namespace: str | None = None, labels: Labels | None = None) -> ObjectProbe[list[R]]:
+def all_cached(informer: Informer[R], namespace: str | None = None, label_selector: Labels | None = None) -> ObjectProbe[list[R]]:
     """Return a target for objects in an informer's cache, sorted by namespace and name."""
-    return _OfCache(f"cached {informer.description}", informer, lambda: sorted(informer.lister.list(namespace, labels), key=_place))
+    return _OfCache(f"cached {informer.description}", informer, lambda: sorted(informer.lister.list(namespace, label_selector), key=_place))
 
 
 class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
@@ -107,12 +112,12 @@ class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
         kind: type[R],
         name: str,
         namespace: str | None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
     ) -> None:
         self._client, self._kind, self._name = client, kind, name
         self._namespace = client.namespace if namespace is None else namespace
-        self._labels = labels
+        self._labels = label_selector
         self._fields = {"metadata.name": name} if name else field_selector
         super().__init__(kind.kind or kind.__name__, client.clock)
 
@@ -146,8 +151,10 @@ class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
         namespaced = (await self._client.mapping(self._kind)).namespaced
         namespace = (self._namespace or None) if namespaced else None
         name = f' "{self._name}"' if self._name else ""
-        self.what = f"{self._kind.kind or self._kind.__name__}{name}" + (f' in namespace "{namespace}"' if namespace else "")
-        selected: dict[str, Any] = {"namespace": namespace, "labels": self._labels, "field_selector": self._fields}
+        self.what = f"{self._kind.kind or self._kind.__name__}{name}" + (f' in namespace "{namespace}"' if namespace else "").replace(
+            'namespace "*"', "all namespaces"
+        )
+        selected: dict[str, Any] = {"namespace": namespace, "label_selector": self._labels, "field_selector": self._fields}
         while True:
             try:
                 there = await self._client.list(self._kind, **selected)

@@ -56,7 +56,7 @@ async def test_nothing_but_the_token_itself_is_accepted() -> None:
     async with HandlerServer() as server:
         client = server.client()
         await client.create(ServiceAccount(metadata=ObjectMeta(name="builder")))
-        token = (await client.create_token("builder")).status.token
+        token = (await client.service_accounts.create_token("builder")).status.token
         review = server.api.authentication.authenticator.review
         assert (await review(token)).user.name == "system:serviceaccount:default:builder"
         for odd in odd_tokens(token, 150):

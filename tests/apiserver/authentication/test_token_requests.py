@@ -79,7 +79,7 @@ async def test_a_token_of_a_pod_tells_the_pod_and_its_node_and_ends_with_the_pod
     assert (await review(client, token))["authenticated"]
     told = claims(await issued(client, boundObjectRef=reference(made, "Pod")))["kubernetes.io"]
     assert told["node"] == {"name": node.metadata.name}
-    await client.delete(Pod, "p", grace_period=0)
+    await client.delete(Pod, "p", grace_period_seconds=0)
     await until_refused(client, token, "service account token has been invalidated")
 
 

@@ -62,7 +62,7 @@ async def fault(server: HandlerServer, token: str) -> str:
 async def test_a_token_ends_a_minute_after_its_time_though_it_is_remembered(
     server: HandlerServer, client: Client, clock: FakeClock
 ) -> None:
-    token = (await client.create_token("builder", expiration_seconds=600)).status.token
+    token = (await client.service_accounts.create_token("builder", expiration_seconds=600)).status.token
     assert await fault(server, token) == ""
     await clock.advance(10 * MINUTE + 59)
     assert await fault(server, token) == ""
@@ -104,8 +104,8 @@ async def test_a_token_begins_with_its_time_but_for_a_minute(server: HandlerServ
 async def test_a_token_of_a_pod_that_ends_holds_for_its_grace_and_a_minute(server: HandlerServer, client: Client, clock: FakeClock) -> None:
     spec = PodSpec(containers=[Container(name="c", image="i")], node_name="n", service_account_name="builder")
     made = await client.create(Pod(metadata=ObjectMeta(name="p"), spec=spec))
-    token = (await client.create_token("builder", bound_to=made)).status.token
-    await client.delete(Pod, "p", grace_period=30)
+    token = (await client.service_accounts.create_token("builder", bound_to=made)).status.token
+    await client.delete(Pod, "p", grace_period_seconds=30)
     await clock.advance(30 + 59)
     assert await fault(server, token) == ""
     await clock.advance(3)
@@ -171,7 +171,7 @@ class TestTokenSecrets:
 
 async def test_tokens_never_reach_the_log(server: HandlerServer, client: Client, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    token = (await client.create_token("builder")).status.token
+    token = (await client.service_accounts.create_token("builder")).status.token
     for one in (token, token[:-4], token.replace(".", ".x", 1)):
         await fault(server, one)
     assert token[:-40] not in caplog.text

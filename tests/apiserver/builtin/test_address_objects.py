@@ -9,6 +9,7 @@ import pytest
 from kubeloop.api.core.v1 import Service, ServicePort, ServiceSpec
 from kubeloop.api.networking.v1 import IPAddress, IPAddressSpec, ParentReference, ServiceCIDR, ServiceCIDRSpec
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.meta import ObjectMeta
 from kubeloop.meta.errors import InternalError, Invalid
 from kubeloop.testing import HandlerServer
@@ -52,7 +53,7 @@ async def test_a_tiny_range_is_given_out_once_and_again_when_services_go() -> No
             # One is that of the service kubernetes.
             given = [one for one in await asyncio.gather(*(attempt(f"s{number}") for number in range(12))) if one]
             assert sorted(given) == [f"10.9.0.{number}" for number in range(2, 7)]
-            for one in await client.list(Service):
+            for one in await client.list(Service, namespace=ALL_NAMESPACES):
                 if one.metadata.name != "kubernetes":
                     await client.delete(Service, one.metadata.name)
         assert [one.metadata.name for one in await client.list(IPAddress)] == ["10.9.0.1"]

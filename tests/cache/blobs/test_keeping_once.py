@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import informers_of
 from tests.cache.source import Source, status, until
@@ -25,12 +25,12 @@ async def test_a_transform_runs_once_for_each_state_never_for_a_tombstone_a_resy
     source.put("a", k="1")
     source.put("vanishing", k="1")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, transform=note)
+        maps = informers.of(ConfigMap, transform=note, namespace=ALL_NAMESPACES)
         maps.on_event(
             resync=10,
-            added=lambda event: told.append(f"added {event.object().data['k']}"),
-            updated=lambda event: told.append(f"{event.type.value} {event.object().data['k']}"),
-            deleted=lambda event: told.append(f"deleted {event.object().data['k']} {event.tombstone}"),
+            added=lambda event: told.append(f"ADDED {event.object.data['k']}"),
+            updated=lambda event: told.append(f"{event.type.value} {event.object.data['k']}"),
+            deleted=lambda event: told.append(f"DELETED {event.object.data['k']} {event.tombstone}"),
         )
         await until(lambda: source.watches == 1 and len(told) == 2)
         assert calls == ["a", "vanishing"]
@@ -43,6 +43,6 @@ async def test_a_transform_runs_once_for_each_state_never_for_a_tombstone_a_resy
         source.error_event(status(410, "Expired"))
         await until(lambda: source.watches == 0)
         await clock.advance(5)
-        await until(lambda: "deleted 1! True" in told)
+        await until(lambda: "DELETED 1! True" in told)
         assert calls == ["a", "vanishing", "b"]
-        assert [line for line in told if line.startswith("resync")] == ["resync 1!", "resync 1!", "resync 2!"]
+        assert [line for line in told if line.startswith("RESYNC")] == ["RESYNC 1!", "RESYNC 1!", "RESYNC 2!"]

@@ -34,7 +34,7 @@ async def test_objects_without_their_managed_fields_are_updated_and_the_server_k
     await make(client)
     before = await managers(client)
     async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, labels="app=web")
+        maps = informers.of(ConfigMap, namespace=namespace, label_selector="app=web")
         await informers.wait_synced(30)
         for turn in range(2):  # as listed, and as watched
             found = maps.lister.get("a")
@@ -68,19 +68,21 @@ async def test_of_metadata_alone_that_is_all_that_the_server_sends_in_lists_and_
     assert msgspec.json.decode(sent.body)["kind"] == "PartialObjectMetadataList"
     events: list[str] = []
     async with Informers(client) as informers:
-        maps = informers.metadata(ConfigMap, namespace=namespace, labels="app=web", indexes={"note": 'metadata.annotations["note"]'})
+        maps = informers.metadata(
+            ConfigMap, namespace=namespace, label_selector="app=web", indexes={"note": 'metadata.annotations["note"]'}
+        )
         maps.on_event(
-            added=lambda event: events.append(f"added {event.key.name}"),
-            updated=lambda event: events.append(f"updated {event.object().metadata.annotations['note']}"),
+            added=lambda event: events.append(f"ADDED {event.key.name}"),
+            updated=lambda event: events.append(f"MODIFIED {event.object.metadata.annotations['note']}"),
         )
         await informers.wait_synced(30)
-        (found,) = maps.lister.list(labels="app=web")
+        (found,) = maps.lister.list(label_selector="app=web")
         assert isinstance(found, PartialObject)
         assert (found.metadata.name, found.metadata.annotations, found.metadata.managed_fields) == ("a", {"note": "x"}, [])
         await client.patch(ConfigMap, "a", {"metadata": {"annotations": {"note": "y"}}})
         await make(client, "b")
         await until(lambda: len(events) == 3)
-        assert events == ["added a", "updated y", "added b"]
+        assert events == ["ADDED a", "MODIFIED y", "ADDED b"]
         assert [each.metadata.name for each in maps.lister.by_index("note", "y")] == ["a"]
         assert b'"data"' not in maps.lister.heads()[0].document()
         with pytest.raises(IncompleteObject, match=r"only the metadata.*Get the object"):
@@ -93,7 +95,7 @@ async def test_only_the_fields_asked_for_are_stored_and_an_update_with_the_rest_
 ) -> None:
     await make(client)
     async with Informers(client) as informers:
-        maps = informers.of(kind, namespace=namespace, labels="app=web", fields=["data.k"], indexes={"k": "data.k"})
+        maps = informers.of(kind, namespace=namespace, label_selector="app=web", fields=["data.k"], indexes={"k": "data.k"})
         await informers.wait_synced(30)
         await client.patch(ConfigMap, "a", {"data": {"k": "2"}})
         await until(lambda: bool(maps.lister.by_index("k", "2")))
@@ -113,7 +115,9 @@ async def test_a_transform_runs_once_for_each_state_also_while_the_first_state_s
     await make(client, "b")
     # Shown as an own write, a state is made once more.
     async with Informers(client, read_your_writes=False) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, labels="app=web", transform=lambda tree: calls.append(tree["metadata"]["name"]))
+        maps = informers.of(
+            ConfigMap, namespace=namespace, label_selector="app=web", transform=lambda tree: calls.append(tree["metadata"]["name"])
+        )
         await informers.wait_synced(30)
         assert sorted(calls) == ["a", "b"]
         await make(client, "c")
@@ -131,8 +135,8 @@ async def test_what_a_transform_made_is_what_store_and_handlers_see_from_the_fir
     await make(client)
     seen: list[dict[str, str]] = []
     async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, labels="app=web", transform=shorten, indexes={"big": "data.big"})
-        maps.on_event(added=lambda event: seen.append(event.object().data), updated=lambda event: seen.append(event.object().data))
+        maps = informers.of(ConfigMap, namespace=namespace, label_selector="app=web", transform=shorten, indexes={"big": "data.big"})
+        maps.on_event(added=lambda event: seen.append(event.object.data), updated=lambda event: seen.append(event.object.data))
         await informers.wait_synced(30)
         await client.patch(ConfigMap, "a", {"data": {"k": "22"}})
         await until(lambda: len(seen) == 2)

@@ -8,7 +8,7 @@ from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import Informers, Sorted
 from kubeloop.cache.blobs.retention import warn_of_unknown
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import Resource, Unstructured
 
 
@@ -58,7 +58,9 @@ def test_nothing_is_said_of_a_path_that_may_be(caplog: pytest.LogCaptureFixture,
 async def test_each_is_told_once_whatever_it_is_for(api: Client, caplog: pytest.LogCaptureFixture) -> None:
     informers = Informers(api)
     for _ in range(2):
-        informers.of(Pod, fields=["spec.nodName"], indexes={"node": "spec.nodName"})
-        informers.of(Pod, indexes={"phase": "status.fase", "host": Sorted("status.hostIp")}, paths=["spec.hostnam"])
+        informers.of(Pod, fields=["spec.nodName"], indexes={"node": "spec.nodName"}, namespace=ALL_NAMESPACES)
+        informers.of(
+            Pod, indexes={"phase": "status.fase", "host": Sorted("status.hostIp")}, paths=["spec.hostnam"], namespace=ALL_NAMESPACES
+        )
     told = [record.getMessage().partition(" did you mean ")[2] for record in caplog.records]
     assert sorted(told) == ['"spec.hostname"?', '"spec.nodeName"?', '"status.hostIP"?', '"status.phase"?']

@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DecodeError
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import informers_of
@@ -24,7 +24,7 @@ async def test_an_object_that_does_not_fit_its_type_is_kept_reported_once_for_ea
     events: list[Event[ConfigMap]] = []
     caplog.set_level(logging.ERROR, "kubeloop.cache")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"k": "data.k"})
+        maps = informers.of(ConfigMap, indexes={"k": "data.k"}, namespace=ALL_NAMESPACES)
         maps.on_event(added=events.append, updated=events.append)
         await informers.wait_synced()
         await until(lambda: len(events) == 2)
@@ -33,7 +33,7 @@ async def test_an_object_that_does_not_fit_its_type_is_kept_reported_once_for_ea
                 maps.lister.get("odd", "default")
         odd = next(event for event in events if event.head.name == "odd")
         with pytest.raises(DecodeError):
-            odd.object()
+            _ = odd.object
         (said,) = [record.getMessage() for record in caplog.records]
         assert 'ConfigMap "default/odd": data: ' in said
         assert said.endswith("it stays in the cache: read it with lister.unstructured(...) or event.unstructured()")

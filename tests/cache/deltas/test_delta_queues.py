@@ -63,10 +63,10 @@ class Line:
         kind, now = change.type, change.head
         shown = self.store.get(now.namespace, now.name)
         seen = (
-            shown is None if kind == "deleted" else shown is not None and int(shown.resource_version or 0) >= int(now.resource_version or 0)
+            shown is None if kind == "DELETED" else shown is not None and int(shown.resource_version or 0) >= int(now.resource_version or 0)
         )
         assert seen, "the store shows that state or a later one before it is told [E58]"
-        if kind == "resync":
+        if kind == "RESYNC":
             self.resynced.append(change.handler)
         self.told.append((kind.value, f"{now.name}@{now.resource_version}", change.tombstone))
 
@@ -85,52 +85,52 @@ class Line:
         pytest.param(
             (),
             [Upserted(head("a", 1)), Upserted(head("a", 2)), Removed(head("a", 3))],
-            ["added a@1", "updated a@2", "deleted a@3"],
+            ["ADDED a@1", "MODIFIED a@2", "DELETED a@3"],
             id="add, update and delete of one object are three deltas, none merged [D44]",
         ),
         pytest.param(
             ("a@1",),
             [Removed(head("a", 2)), Upserted(head("a", 3))],
-            ["deleted a@2", "added a@3"],
+            ["DELETED a@2", "ADDED a@3"],
             id="an object made again after its deletion is both",
         ),
         pytest.param(
             ("a@1", "b@2"),
             [Replaced((head("b", 2),), "5")],
-            ["deleted a@1 tombstone"],
+            ["DELETED a@1 tombstone"],
             id="a list deletes what the store has and it lacks, with the state of the store [D46]",
         ),
         pytest.param(
             (),
             [Upserted(head("a", 1)), Upserted(head("a", 2)), Replaced((), "5")],
-            ["added a@1", "updated a@2", "deleted a@2 tombstone"],
+            ["ADDED a@1", "MODIFIED a@2", "DELETED a@2 tombstone"],
             id="a list deletes what only waited in the queue, with its newest state [D46]",
         ),
         pytest.param(
             ("a@1", "b@2", "c@3"),
             [Replaced((head("d", 9), head("c", 8), head("b", 2)), "9")],
-            ["deleted a@1 tombstone", "added d@9", "updated c@8"],
+            ["DELETED a@1 tombstone", "ADDED d@9", "MODIFIED c@8"],
             id="of a list the deletions come first, then its objects in its order [D47, E60]",
         ),
         pytest.param(
             ("a@1",),
             [Removed(head("a", 4)), Replaced((), "5")],
-            ["deleted a@4"],
+            ["DELETED a@4"],
             id="what is deleted already gets no second deletion from a list [D48]",
         ),
-        pytest.param(("a@1", "b@2"), [Resync("h")], ["resync a@1", "resync b@2"], id="a resync tells of each object in the store [D49]"),
+        pytest.param(("a@1", "b@2"), [Resync("h")], ["RESYNC a@1", "RESYNC b@2"], id="a resync tells of each object in the store [D49]"),
         pytest.param((), [Resync("h")], [], id="a resync of an empty store tells of nothing [D49]"),
         pytest.param(
             ("a@1", "b@2"),
             [Replaced((), "7", scope="other"), Replaced((head("c", 8, "other"), head("d", 8)), "8", scope="other")],
-            ["added c@8"],
+            ["ADDED c@8"],
             id="a list of one namespace touches no other",
         ),
         pytest.param((), [Replaced((), "3")], [], id="an empty list is a list: it sets the version"),
         pytest.param(
             (),
             [Upserted(head("a", 1)), Replaced((head("a", 2), head("a", 3)), "5")],
-            ["added a@1", "updated a@2", "updated a@3"],
+            ["ADDED a@1", "MODIFIED a@2", "MODIFIED a@3"],
             id="an object that a list names twice has its last state",
         ),
     ],
@@ -178,7 +178,7 @@ def test_a_tombstone_does_not_take_the_version_back(queue: Make) -> None:
     line = Line(queue)
     line.push(Replaced((head("a", 1),), "5")).drain()
     line.push(Removed(head("a", 1), tombstone=True)).drain()
-    assert (line.store.version, line.told[-1]) == ("5", ("deleted", "a@1", True))
+    assert (line.store.version, line.told[-1]) == ("5", ("DELETED", "a@1", True))
 
 
 @BOTH
@@ -210,7 +210,7 @@ def test_in_order_nothing_overtakes_over_all_objects() -> None:
 
 def test_in_order_a_deletion_of_an_object_that_nobody_knows_is_told() -> None:
     """[D45]"""
-    assert Line(DeltaQueue).push(Removed(head("ghost", 4))).drain() == [("deleted", "ghost@4", False)]
+    assert Line(DeltaQueue).push(Removed(head("ghost", 4))).drain() == [("DELETED", "ghost@4", False)]
 
 
 def test_in_order_a_list_a_resync_and_a_bookmark_are_one_delta_each() -> None:
@@ -267,7 +267,7 @@ def test_by_object_a_resync_leaves_out_what_has_news_waiting() -> None:
     line = Line(DeltaFifo)
     line.push(Replaced((head("a", 1), head("b", 2)), "2")).drain()
     told = line.push(Upserted(head("a", 3)), Resync("handler")).drain()
-    assert told == [("updated", "a@3", False), ("resync", "b@2", False)]
+    assert told == [("MODIFIED", "a@3", False), ("RESYNC", "b@2", False)]
     assert line.resynced == ["handler"]
 
 
@@ -277,10 +277,10 @@ def test_by_object_what_is_on_its_way_out_is_known() -> None:
     first = line.queue.pop()
     line.push(Replaced((), "5"))
     line.apply(first)
-    assert line.drain() == [("updated", "a@2", False), ("deleted", "a@2", True)]
+    assert line.drain() == [("MODIFIED", "a@2", False), ("DELETED", "a@2", True)]
     line.push(Upserted(head("a", 6)), Removed(head("a", 7)))
     line.apply(line.queue.pop())
-    assert line.push(Replaced((), "8")).drain() == [("deleted", "a@7", False)], "its deletion is on its way: no second one"
+    assert line.push(Replaced((), "8")).drain() == [("DELETED", "a@7", False)], "its deletion is on its way: no second one"
 
 
 @pytest.mark.parametrize("last", [Removed(head("a", 4)), Upserted(head("a", 4))])
@@ -288,7 +288,7 @@ def test_by_object_a_resync_leaves_out_what_is_on_its_way_out(last: Delta) -> No
     line = Line(DeltaFifo)
     line.push(Upserted(head("a", 3)), last)
     line.apply(line.queue.pop())
-    assert [kind for kind, _, _ in line.push(Resync(None)).drain()] == ["deleted" if isinstance(last, Removed) else "updated"]
+    assert [kind for kind, _, _ in line.push(Resync(None)).drain()] == ["DELETED" if isinstance(last, Removed) else "MODIFIED"]
 
 
 def test_by_object_the_version_comes_when_nothing_is_left_behind_it() -> None:
@@ -307,7 +307,7 @@ STEPS = st.one_of(
     st.tuples(st.just("change"), NAMES),
     st.tuples(st.just("remove"), NAMES),
     st.tuples(st.just("replace"), st.lists(NAMES, max_size=3, unique=True)),
-    st.tuples(st.just("resync"), st.none()),
+    st.tuples(st.just("RESYNC"), st.none()),
     st.tuples(st.just("bookmark"), st.none()),
     st.tuples(st.just("drain"), st.integers(min_value=1, max_value=6)),
 )
@@ -340,7 +340,7 @@ def test_whatever_happens_both_end_with_the_same_store_and_tell_each_object_a_hi
             model = dict.fromkeys(argument, version)
             delta = Replaced(tuple(head(name, version) for name in argument), str(version))
         else:
-            delta = Resync(None) if what == "resync" else VersionBookmark(str(version))
+            delta = Resync(None) if what == "RESYNC" else VersionBookmark(str(version))
         for line in lines:
             line.push(delta)
     for line in lines:
@@ -350,12 +350,12 @@ def test_whatever_happens_both_end_with_the_same_store_and_tell_each_object_a_hi
         alive: dict[str, int] = {}
         for kind, text, _ in line.told:
             name, _, at = text.partition("@")
-            if kind == "added":
+            if kind == "ADDED":
                 assert name not in alive
             else:
                 assert name in alive, f"{kind} of what was never added"
                 assert alive[name] <= int(at)
-            if kind == "deleted":
+            if kind == "DELETED":
                 del alive[name]
             else:
                 alive[name] = int(at)
@@ -372,10 +372,10 @@ def test_a_list_gives_the_same_events_and_the_same_store_as_one_delta_and_as_man
     lines = [Line(DeltaQueue), Line(DeltaFifo)]
     stored: dict[str, int] = {}
     for version, shown in enumerate(lists, start=10):
-        expected = [("deleted", f"{name}@{at}", True) for name, at in stored.items() if name not in dict(shown)]
+        expected = [("DELETED", f"{name}@{at}", True) for name, at in stored.items() if name not in dict(shown)]
         for name, at in shown:
             if stored.get(name) != at:
-                expected.append(("updated" if name in stored else "added", f"{name}@{at}", False))
+                expected.append(("MODIFIED" if name in stored else "ADDED", f"{name}@{at}", False))
         stored = {name: at for name, at in stored.items() if name in dict(shown)} | dict(shown)
         for line in lines:
             assert line.push(Replaced(tuple(head(name, at) for name, at in shown), str(version))).drain() == expected
@@ -387,4 +387,4 @@ def test_a_sync_that_was_overtaken_by_a_list_shows_no_object_that_is_gone() -> N
     line = Line(DeltaFifo)
     line.push(Replaced((head("a", 1),), "1")).drain()
     line.push(Resync("h"), Replaced((), "2"))
-    assert line.drain() == [("resync", "a@1", False), ("deleted", "a@1", True)]
+    assert line.drain() == [("RESYNC", "a@1", False), ("DELETED", "a@1", True)]

@@ -12,7 +12,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informers
 from kubeloop.cache.leaks import MANY, UNUSED_AFTER, DuplicateInformerCheck, UsageMonitor
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until
 
@@ -38,7 +38,7 @@ async def test_a_plain_handler_that_blocks_the_loop_is_named_with_its_object_onc
 ) -> None:
     clock = HandClock()
     informers = Informers(api, clock=clock, rng=random.Random(1))
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     async with informers:
         maps.on_event(added=lambda _: clock.jump(0.25), name="slow")
         maps.on_event(added=lambda _: clock.jump(0.01), name="quick")
@@ -66,7 +66,7 @@ async def test_an_async_handler_may_take_its_time_and_the_limit_may_be_moved(
         clock.jump(5)
 
     informers = Informers(api, clock=clock, rng=random.Random(1))
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     async with informers:
         maps.on_event(added=waits)
         unlimited = maps.on_event(added=lambda _: clock.jump(5))
@@ -83,7 +83,7 @@ async def test_an_async_handler_may_take_its_time_and_the_limit_may_be_moved(
 async def test_handlers_that_are_added_again_and_again_and_never_removed_are_told_at_each_doubling(
     api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    maps = Informers(api, clock=clock).of(ConfigMap)
+    maps = Informers(api, clock=clock).of(ConfigMap, namespace=ALL_NAMESPACES)
 
     def on_request(event: Event[ConfigMap]) -> None: ...
 
@@ -99,7 +99,7 @@ async def test_handlers_that_are_added_again_and_again_and_never_removed_are_tol
 
 
 async def test_handlers_that_are_removed_are_no_leak(api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
-    maps = Informers(api, clock=clock).of(ConfigMap)
+    maps = Informers(api, clock=clock).of(ConfigMap, namespace=ALL_NAMESPACES)
     for _ in range(3 * MANY):
         maps.on_event(added=print, name="on_request").remove()
     assert warned(caplog) == []
@@ -147,7 +147,7 @@ async def test_it_is_looked_at_when_the_watch_opens_again(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Informers(api, clock=clock, rng=random.Random(1)) as informers:
-        informers.of(ConfigMap)
+        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: source.watches == 1)
         await clock.advance(UNUSED_AFTER / 2)
         source.close_watches()
@@ -162,7 +162,7 @@ async def test_it_is_looked_at_when_the_watch_opens_again(
 
 async def test_informers_that_were_never_ended_say_so(api: Client, clock: FakeClock) -> None:
     informers = Informers(api, clock=clock)
-    informers.of(ConfigMap)
+    informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         unused = Informers(api, clock=clock)

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informers
 from kubeloop.cache.diagnostics.metrics import InformerMetrics
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, status, until
 
@@ -56,7 +56,7 @@ async def test_a_scrape_shows_what_the_informer_has_and_did(
         source.put(name, x="1" * 100)
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     assert value(registry, "kubeloop_informer_synced") == 0
     assert value(registry, "kubeloop_informer_lag_seconds") is None, "before the first list nothing is known"
     async with informers:
@@ -80,9 +80,9 @@ async def test_a_scrape_shows_what_the_informer_has_and_did(
         assert value(registry, "kubeloop_informer_objects") == 1
         assert value(registry, "kubeloop_informer_raw_bytes") == maps.stats.raw_bytes > 100
         assert value(registry, "kubeloop_informer_stored_bytes") == maps.stats.stored_bytes
-        assert value(registry, "kubeloop_informer_events_total", type="added") == 2
-        assert value(registry, "kubeloop_informer_events_total", type="updated") == 1
-        assert value(registry, "kubeloop_informer_events_total", type="deleted") == 1
+        assert value(registry, "kubeloop_informer_events_total", type="ADDED") == 2
+        assert value(registry, "kubeloop_informer_events_total", type="MODIFIED") == 1
+        assert value(registry, "kubeloop_informer_events_total", type="DELETED") == 1
         assert value(registry, "kubeloop_informer_reads_total") == 1
         assert value(registry, "kubeloop_informer_watches_open") == 1
         assert value(registry, "reflector_lists_total", reason="first") == 1
@@ -98,7 +98,7 @@ async def test_lag_is_the_time_since_the_server_last_showed_that_the_cache_is_cu
 ) -> None:
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     async with informers:
         await until(lambda: source.watches == 1)
         assert value(registry, "kubeloop_informer_lag_seconds") == 0
@@ -133,7 +133,7 @@ async def test_failures_lists_and_restarts_are_counted_by_their_reason(
 ) -> None:
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    informers.of(ConfigMap)
+    informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     source.list_faults.append(status(500, "InternalError"))
     async with informers:
         while source.watches == 0:
@@ -161,7 +161,7 @@ async def test_a_handler_shows_what_waits_for_it_and_what_it_is_at(
 
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     for name in "abc":
         source.put(name)
     async with informers:
@@ -188,9 +188,9 @@ async def test_names_are_unique_and_not_empty_and_free_again_when_their_informer
         informers_of(api, clock).metrics(registry, name="")
     async with informers_of(api, clock) as first:
         first.metrics(registry)
-        first.of(ConfigMap)
+        first.of(ConfigMap, namespace=ALL_NAMESPACES)
         async with informers_of(api, clock) as second:
-            second.of(ConfigMap)
+            second.of(ConfigMap, namespace=ALL_NAMESPACES)
             with pytest.raises(ValueError, match=r'named "kubeloop" of cluster "test".*another name'):
                 second.metrics(registry)
             second.metrics(registry, name="second")
@@ -205,7 +205,7 @@ async def test_clusters_are_told_apart(api: Client, clock: FakeClock, registry: 
     async with informers_of(api, clock, cluster="east") as east, informers_of(api, clock, cluster="west") as west:
         for each in (east, west):
             each.metrics(registry)
-            each.of(ConfigMap)
+            each.of(ConfigMap, namespace=ALL_NAMESPACES)
         assert [labels["cluster"] for labels, _ in scrape(registry)["kubeloop_informer_objects"]] == ["east", "west"]
 
 
@@ -218,17 +218,17 @@ async def test_informers_of_one_kind_are_told_apart_by_scope_whatever_makes_the_
     options: list[dict[str, Any]] = [
         {},
         {"namespace": ["shop", "ops"]},
-        {"labels": "app=web", "field_selector": "metadata.name=a"},
-        {"labels": long},
-        {"labels": f"{long},x=y"},
+        {"label_selector": "app=web", "field_selector": "metadata.name=a"},
+        {"label_selector": long},
+        {"label_selector": f"{long},x=y"},
         {"transform": lambda tree: None},
         {"transform": lambda tree: None},
         {"fields": ["data"]},
         {"managed_fields": True},
     ]
     for each in options:
-        informers.of(ConfigMap, **each)
-    informers.metadata(ConfigMap)
+        informers.of(ConfigMap, **{"namespace": ALL_NAMESPACES, **each})
+    informers.metadata(ConfigMap, namespace=ALL_NAMESPACES)
     found = [(labels["namespace"], labels["selector"]) for labels, _ in scrape(registry)["kubeloop_informer_objects"]]
     assert len(set(found)) == len(found) == 10
     assert found[1] == ("ops,shop", "")
@@ -240,7 +240,7 @@ async def test_informers_of_one_kind_are_told_apart_by_scope_whatever_makes_the_
 async def test_a_removed_informer_is_shown_no_longer(api: Client, clock: FakeClock, registry: CollectorRegistry) -> None:
     async with informers_of(api, clock) as informers:
         informers.metrics(registry)
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         assert value(registry, "kubeloop_informer_objects") == 0
         await informers.remove(maps)
         assert value(registry, "kubeloop_informer_objects") is None
@@ -251,7 +251,7 @@ async def test_another_thread_may_scrape_while_events_come(
 ) -> None:
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     async with informers:
         maps.on_event(added=lambda _: None, coalesce=True)
         await until(lambda: source.watches == 1)
@@ -286,7 +286,7 @@ def test_each_metric_is_declared_once_and_documented() -> None:
 async def test_version(api: Client, clock: FakeClock, registry: CollectorRegistry, version: str, shown: float | None) -> None:
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     if version:
         maps._runner.feeds[0].replace([], version)
     assert value(registry, "informer_store_resource_version") == shown

@@ -9,14 +9,14 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informers, InformerStopped
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until
 
 
 async def test_its_numbers_follow_what_it_caches(source: Source, api: Client, clock: FakeClock) -> None:
     informers = Informers(api, clock=clock, rng=random.Random(1))
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     source.put("a")
     source.put("b")
     assert (maps.stats.objects, maps.stats.synced, maps.stats.stored_bytes) == (0, False, 0)
@@ -35,7 +35,7 @@ async def test_a_removed_informer_watches_no_more_and_tells_its_handlers_nothing
     """S227: and another informer of the kind may take its place."""
     told: list[Event[ConfigMap]] = []
     informers = Informers(api, clock=clock, rng=random.Random(1))
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     maps.on_event(added=told.append)
     async with informers:
         await until(lambda: source.watches == 1)
@@ -48,7 +48,7 @@ async def test_a_removed_informer_watches_no_more_and_tells_its_handlers_nothing
         assert len(asyncio.all_tasks()) < len(before)
         with pytest.raises(InformerStopped):
             maps.on_event(added=told.append)
-        again = informers.of(ConfigMap)
+        again = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         assert again is not maps
         await informers.wait_synced()
         assert again.lister.head("late", "default") is not None

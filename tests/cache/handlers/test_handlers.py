@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informer, Informers, InformerStopped, OutsideScope, UnknownIndex
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until
 
@@ -41,13 +41,13 @@ async def test_when_a_handler_runs_the_lister_shows_that_state_or_a_later_one(so
     stale: list[str] = []
     told = 0
     informers = informers_of(api, clock)
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
 
     def compare(event: Event[ConfigMap]) -> None:
         nonlocal told
         told += 1
         head = maps.lister.head(event.key.name, event.key.namespace)
-        if event.type == "deleted":
+        if event.type == "DELETED":
             if head is not None and int(head.resource_version) < int(event.head.resource_version):
                 stale.append(event.key.name)
         elif head is not None and int(head.resource_version) < int(event.head.resource_version):
@@ -69,22 +69,22 @@ async def test_added_or_updated_is_decided_by_the_store_not_by_the_events_type(s
     """[E59]"""
     source.put("a")
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap))
+        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         source.send({"type": "ADDED", "object": source.put("a", n="1", hide=True)})
         source.send({"type": "MODIFIED", "object": source.put("b", hide=True)})
         await until(lambda: len(seen.events) == 3)
-    assert seen.lines == ["initial added a", "updated a", "added b"]
+    assert seen.lines == ["initial ADDED a", "MODIFIED a", "ADDED b"]
 
 
 async def test_a_deletion_is_told_also_of_an_object_that_was_not_known(source: Source, api: Client, clock: FakeClock) -> None:
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap))
+        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         source.put("ghost", hide=True)
         source.delete("ghost")
         await until(lambda: seen.events)
-    assert seen.lines == ["deleted ghost"]
+    assert seen.lines == ["DELETED ghost"]
 
 
 async def test_a_late_handler_first_sees_everything_as_added_then_changes_without_a_gap(
@@ -94,7 +94,7 @@ async def test_a_late_handler_first_sees_everything_as_added_then_changes_withou
     source.put("a")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         await until(lambda: source.watches == 1)
         source.put("c")
@@ -104,8 +104,8 @@ async def test_a_late_handler_first_sees_everything_as_added_then_changes_withou
         await registration.wait_synced()
         source.put("a", n="1")
         await until(lambda: len(late.events) >= 4)
-    assert sorted(late.lines[:2]) == ["initial added a", "initial added b"]
-    assert late.lines[2:] == ["added c", "updated a"]
+    assert sorted(late.lines[:2]) == ["initial ADDED a", "initial ADDED b"]
+    assert late.lines[2:] == ["ADDED c", "MODIFIED a"]
 
 
 async def test_a_handler_has_synced_only_when_it_has_returned_from_every_initial_event(
@@ -120,7 +120,7 @@ async def test_a_handler_has_synced_only_when_it_has_returned_from_every_initial
         await go.wait()
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         slow, fast = maps.on_event(added=wait), maps.on_event(added=lambda _: None)
         await informers.wait_synced()
         await fast.wait_synced()
@@ -143,7 +143,7 @@ async def test_a_slow_handler_delays_nobody(source: Source, api: Client, clock: 
         handled += 1
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         behind = maps.on_event(added=slow, updated=slow, name="slow-one")
         seen = everything(maps)
         await behind.wait_synced()
@@ -174,15 +174,15 @@ async def test_a_handler_that_raises_is_logged_with_the_key_and_goes_on(
     source.put("a2")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         broken = maps.on_event(added=fragile, name="fragile")
         other = maps.on_event(added=lambda _: None)
         await other.wait_synced()
         await until(lambda: names == ["a", "a2", "b"])
         told = [(record.getMessage(), record.exc_info is not None) for record in caplog.records if "fragile failed" in record.getMessage()]
         assert told == [
-            ("handler fragile failed on added default/a: RuntimeError: boom; going on with the next event", True),
-            ("handler fragile failed on added default/a2: RuntimeError: boom (failed 2 times); going on with the next event", False),
+            ("handler fragile failed on ADDED default/a: RuntimeError: boom; going on with the next event", True),
+            ("handler fragile failed on ADDED default/a2: RuntimeError: boom (failed 2 times); going on with the next event", False),
         ]
         assert not broken.synced
 
@@ -194,15 +194,15 @@ async def test_a_resync_tells_each_object_to_the_handlers_that_asked_each_in_its
     source.put("a")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         seen = [Seen() for _ in range(3)]
         for each, period in zip(seen, (0, 2, 3), strict=True):
             await maps.on_event(updated=each, resync=period).wait_synced()
         await clock.advance(6.5)
-        assert [each.lines.count("resync a") for each in seen] == [0, 3, 2]
+        assert [each.lines.count("RESYNC a") for each in seen] == [0, 3, 2]
         event = seen[1].events[0]
         assert event.old is event.head
-        assert event.object().metadata.name == "a"
+        assert event.object.metadata.name == "a"
 
 
 async def test_the_same_handler_registered_twice_is_told_twice_and_removing_one_leaves_the_other(
@@ -211,7 +211,7 @@ async def test_the_same_handler_registered_twice_is_told_twice_and_removing_one_
     """[F76]"""
     seen = Seen()
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         first, second = maps.on_event(added=seen), maps.on_event(added=seen)
         await until(lambda: source.watches == 1)
         source.put("a")
@@ -242,7 +242,7 @@ async def test_at_stop_waiting_events_are_dropped_and_nothing_is_left_running(so
     source.put("a")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=never, resync=5)
         await until(lambda: calls == 1 and source.watches == 1)
     assert cancelled
@@ -255,13 +255,13 @@ async def test_at_stop_waiting_events_are_dropped_and_nothing_is_left_running(so
     with pytest.raises(InformerStopped):
         maps.on_event(added=never)
     with pytest.raises(InformerStopped):
-        informers.of(ConfigMap)
+        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
 
 
 async def test_an_error_in_the_block_leaves_it_as_it_is(api: Client, clock: FakeClock) -> None:
     async def block() -> None:
         async with informers_of(api, clock) as informers:
-            informers.of(ConfigMap)
+            informers.of(ConfigMap, namespace=ALL_NAMESPACES)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -273,7 +273,7 @@ async def test_a_defect_in_a_background_task_ends_the_block_with_its_error(api: 
 
     async def block() -> None:
         async with informers_of(api, clock) as informers:
-            informers.of(ConfigMap)._runner.feeds[0].listwatch._rng = None  # type: ignore[assignment]  # the defect
+            informers.of(ConfigMap, namespace=ALL_NAMESPACES)._runner.feeds[0].listwatch._rng = None  # type: ignore[assignment]  # the defect
             await asyncio.Event().wait()
 
     with pytest.raises(AttributeError):
@@ -284,10 +284,12 @@ async def test_who_asks_for_the_same_shares_one_list_and_watch(source: Source, a
     """[F70] [G99]"""
     source.put("a")
     async with informers_of(api, clock) as informers:
-        first = informers.of(ConfigMap)
-        assert informers.of(ConfigMap) is first
-        assert informers.of(ConfigMap, labels="app=web") is not first
-        assert informers.of(ConfigMap, labels={"app": "web"}) is informers.of(ConfigMap, labels="app=web")
+        first = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        assert informers.of(ConfigMap, namespace=ALL_NAMESPACES) is first
+        assert informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES) is not first
+        assert informers.of(ConfigMap, label_selector={"app": "web"}, namespace=ALL_NAMESPACES) is informers.of(
+            ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES
+        )
         await informers.wait_synced()
         await until(lambda: source.watches == 2)
     assert sorted(source.asked("list", "labelSelector")) == ["", "app=web"]
@@ -296,7 +298,7 @@ async def test_who_asks_for_the_same_shares_one_list_and_watch(source: Source, a
 async def test_a_read_decodes_a_fresh_object_that_the_caller_owns(source: Source, api: Client, clock: FakeClock) -> None:
     source.put("a", k="1")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         mine = maps.lister.get("a", "default")
         assert mine is not None
@@ -312,10 +314,12 @@ async def test_lists_select_by_namespace_labels_and_index(source: Source, api: C
     source.put("b", label_app="db", team="x")
     source.put("c", label_app="web")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"team": "data.team", "length": lambda each: str(len(each.metadata.name))})
+        maps = informers.of(
+            ConfigMap, indexes={"team": "data.team", "length": lambda each: str(len(each.metadata.name))}, namespace=ALL_NAMESPACES
+        )
         await informers.wait_synced()
         lister = maps.lister
-        assert [each.metadata.name for each in lister.list(labels="app=web")] == ["a", "c"]
+        assert [each.metadata.name for each in lister.list(label_selector="app=web")] == ["a", "c"]
         assert [each.metadata.name for each in lister.each("default", {"app": "db"})] == ["b"]
         assert [head.name for head in lister.heads("elsewhere")] == []
         assert [each.metadata.name for each in lister.by_index("team", "x")] == ["a", "b"]
@@ -334,14 +338,14 @@ async def test_lists_select_by_namespace_labels_and_index(source: Source, api: C
 async def test_an_index_added_later_is_complete_at_once(source: Source, api: Client, clock: FakeClock) -> None:
     source.put("a", team="x")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
-        assert informers.of(ConfigMap, indexes={"team": "data.team"}) is maps
+        assert informers.of(ConfigMap, indexes={"team": "data.team"}, namespace=ALL_NAMESPACES) is maps
         assert [head.name for head in maps.lister.heads_by_index("team", "x")] == ["a"]
         await until(lambda: source.watches == 1)
         seen = everything(maps)
         source.put("b", team="x")
-        await until(lambda: "added b" in seen.lines)
+        await until(lambda: "ADDED b" in seen.lines)
         assert [head.name for head in maps.lister.heads_by_index("team", "x")] == ["a", "b"]
         with pytest.raises(ValueError, match='index "team" exists already'):
             maps.add_indexes({"team": "data.group"})
@@ -353,7 +357,7 @@ async def test_an_index_function_that_raises_costs_the_object_only_its_place_in_
     source.put("good", team="x")
     source.put("bad")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"team": lambda each: each.data["team"]})
+        maps = informers.of(ConfigMap, indexes={"team": lambda each: each.data["team"]}, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         assert [head.name for head in maps.lister.heads_by_index("team", "x")] == ["good"]
         assert maps.lister.get("bad", "default") is not None
@@ -367,7 +371,7 @@ async def test_a_question_about_a_namespace_that_is_not_watched_is_an_error(api:
 
 
 async def test_an_object_of_a_namespaced_kind_needs_its_namespace(api: Client, clock: FakeClock) -> None:
-    maps = informers_of(api, clock).of(ConfigMap)
+    maps = informers_of(api, clock).of(ConfigMap, namespace=ALL_NAMESPACES)
     with pytest.raises(ValueError, match="a namespace is needed"):
         maps.lister.get("a")
 

@@ -85,7 +85,7 @@ async def test_a_handler_that_raises_is_named_and_hears_of_the_next_event(error:
             registration.deliver(at_once=True)
         assert told == ["a", "b"]
         assert registration.meter.failures == 1
-    assert "handler one failed on added ns/a" in caplog.text
+    assert "handler one failed on ADDED ns/a" in caplog.text
 
 
 async def test_an_async_handler_is_called_in_its_task() -> None:

@@ -10,7 +10,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, InformerStopped, Registration
 from kubeloop.cache.tasks.progress import all_synced
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DeadlineError, Forbidden
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import everything, informers_of
@@ -26,7 +26,7 @@ async def test_handlers_added_in_the_middle_of_a_storm_see_everything_once_and_i
     for number in range(150):
         source.put(f"m{number}")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         await until(lambda: source.watches == 1)
         registrations: list[Registration[ConfigMap]] = []
@@ -54,10 +54,10 @@ async def test_handlers_added_in_the_middle_of_a_storm_see_everything_once_and_i
             versions = [int(event.head.resource_version) for event in events]
             assert versions == sorted(set(versions)), "each state once, in order"
             for event in events:
-                assert known is (event.type != "added")
-                known = event.type != "deleted"
+                assert known is (event.type != "ADDED")
+                known = event.type != "DELETED"
             assert known is (name in source.objects)
-        assert {name for name, events in history.items() if events[-1].type != "deleted"} == set(source.objects)
+        assert {name for name, events in history.items() if events[-1].type != "DELETED"} == set(source.objects)
 
 
 async def test_the_replay_of_a_large_cache_to_a_late_handler_does_not_hold_up_the_loop(
@@ -67,7 +67,7 @@ async def test_the_replay_of_a_large_cache_to_a_late_handler_does_not_hold_up_th
     for number in range(3000):
         source.put(f"m{number}")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         told = 0
 
@@ -89,7 +89,10 @@ async def test_removing_a_handler_twice_or_after_its_informer_ended_does_nothing
 ) -> None:
     """[F77] [F80]"""
     async with informers_of(api, clock) as informers:
-        maps, others = informers.of(ConfigMap), informers.of(ConfigMap, labels="app=web")
+        maps, others = (
+            informers.of(ConfigMap, namespace=ALL_NAMESPACES),
+            informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES),
+        )
         seen = everything(maps)
         mine = maps.on_event(added=lambda _: None)
         foreign = others.on_event(added=lambda _: None)
@@ -100,7 +103,7 @@ async def test_removing_a_handler_twice_or_after_its_informer_ended_does_nothing
         assert len(maps.registrations) == 1
         assert others.registrations == []
         source.put("a")
-        await until(lambda: seen.lines == ["added a"])
+        await until(lambda: seen.lines == ["ADDED a"])
         (left,) = maps.registrations
     left.remove()
     left.remove()
@@ -120,7 +123,7 @@ async def test_a_callback_in_flight_may_finish_after_its_removal_and_can_be_wait
     source.put("a")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        registration = informers.of(ConfigMap).on_event(added=slow, name="slow")
+        registration = informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=slow, name="slow")
         await until(lambda: registration.meter.key == "default/a")
         registration.remove()
         waiting = asyncio.create_task(registration.wait_removed(10))
@@ -136,7 +139,7 @@ async def test_a_callback_in_flight_may_finish_after_its_removal_and_can_be_wait
 async def test_waiting_for_the_end_of_a_handler_that_never_began_returns_at_once(source: Source, api: Client, clock: FakeClock) -> None:
     """[F79]"""
     informers = informers_of(api, clock)
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     before = maps.on_event(added=lambda _: None)
     before.remove()
     await before.wait_removed()
@@ -160,7 +163,7 @@ async def test_a_handler_cannot_wait_for_its_own_end(source: Source, api: Client
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        registration = informers.of(ConfigMap).on_event(added=handler, name="selfish")
+        registration = informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=handler, name="selfish")
         await until(lambda: bool(errors))
         await registration.wait_removed()
     assert errors == ["handler selfish waits for its own end; let it return, and wait elsewhere"]
@@ -171,7 +174,7 @@ async def test_a_removed_informer_answers_from_its_last_state_and_a_wait_for_its
 ) -> None:
     source.put("a")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         await informers.remove(maps)
         with pytest.raises(InformerStopped, match="of configmaps in all namespaces has stopped; its lister stays as it was"):
@@ -185,15 +188,15 @@ async def test_a_stopped_informer_takes_no_handler_cannot_start_again_and_says_s
 ) -> None:
     """[F80] [F81] [X7]"""
     informers = informers_of(api, clock)
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     states = [maps.stopped]
     async with informers:
         await informers.wait_synced()
         states.append(maps.stopped)
-        assert informers.of(ConfigMap) is maps, "asking again starts nothing again"
+        assert informers.of(ConfigMap, namespace=ALL_NAMESPACES) is maps, "asking again starts nothing again"
         with pytest.raises(InformerStopped, match="live for one block"):
             await informers.__aenter__()
-        other = informers.of(ConfigMap, labels="app=web")
+        other = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
         await maps.wait_synced()
         await informers.remove(other)
         await informers.remove(other)
@@ -211,7 +214,7 @@ async def test_a_stopped_informer_takes_no_handler_cannot_start_again_and_says_s
 
 async def test_an_informer_that_was_never_started_stops_at_once(api: Client, clock: FakeClock) -> None:
     """[F82]"""
-    maps = informers_of(api, clock).of(ConfigMap)
+    maps = informers_of(api, clock).of(ConfigMap, namespace=ALL_NAMESPACES)
     maps.on_event(added=lambda _: None, resync=5)
     await maps._runner.stop()
     assert maps.stopped
@@ -229,7 +232,7 @@ async def test_a_handler_that_raises_costs_no_pause_and_no_other_handler_an_even
         raise RuntimeError("boom")
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(added=broken)
         seen = everything(maps)
         await registration.wait_synced()
@@ -248,9 +251,9 @@ async def test_another_transform_is_another_informer(api: Client, clock: FakeClo
     def strip(tree: dict[str, object]) -> None:
         tree.pop("data", None)
 
-    plain, stripped = informers.of(ConfigMap), informers.of(ConfigMap, transform=strip)
+    plain, stripped = informers.of(ConfigMap, namespace=ALL_NAMESPACES), informers.of(ConfigMap, transform=strip, namespace=ALL_NAMESPACES)
     assert plain is not stripped
-    assert informers.of(ConfigMap, transform=strip) is stripped
+    assert informers.of(ConfigMap, transform=strip, namespace=ALL_NAMESPACES) is stripped
 
 
 async def test_a_hundred_adders_and_removers_of_handlers_under_ten_thousand_events(source: Source, api: Client, clock: FakeClock) -> None:
@@ -266,7 +269,7 @@ async def test_a_hundred_adders_and_removers_of_handlers_under_ten_thousand_even
             known: set[str] = set()
 
             def told(event: Event[ConfigMap], known: set[str] = known) -> None:
-                if event.type == "added":
+                if event.type == "ADDED":
                     assert event.key.name not in known
                     known.add(event.key.name)
                 else:
@@ -285,7 +288,7 @@ async def test_a_hundred_adders_and_removers_of_handlers_under_ten_thousand_even
             await asyncio.sleep(0.01)
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         seen = everything(maps)
         await informers.wait_synced()
         await until(lambda: source.watches == 1)
@@ -310,10 +313,10 @@ async def test_nobody_can_change_what_is_cached(source: Source, api: Client, clo
     """[F87] There is nothing to detect: handlers and readers own what they decode, and heads are frozen."""
     source.put("a", k="1", label_app="web")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
 
         def vandal(event: Event[ConfigMap]) -> None:
-            mine = event.object()
+            mine = event.object
             mine.data["k"] = "spoilt"
             mine.metadata.labels["app"] = "spoilt"
             for change in (
@@ -329,7 +332,7 @@ async def test_nobody_can_change_what_is_cached(source: Source, api: Client, clo
         second = everything(maps)
         await first.wait_synced()
         await until(lambda: len(second.events) == 1)
-        for seen in (second.events[0].object(), maps.lister.get("a", "default")):
+        for seen in (second.events[0].object, maps.lister.get("a", "default")):
             assert seen is not None
             assert (seen.data, dict(seen.metadata.labels)) == ({"k": "1"}, {"app": "web"})
 
@@ -339,18 +342,18 @@ async def test_a_deletion_that_was_not_seen_is_an_ordinary_event_with_a_flag(sou
     source.put("a", k="1")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap))
+        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         source.delete("a", hide=True)
         source.error_event({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "x"})
         await until(lambda: source.watches == 0)
         await clock.advance(3)
-        await until(lambda: seen.lines[-1] == "deleted a")
+        await until(lambda: seen.lines[-1] == "DELETED a")
         source.delete("b")
-        await until(lambda: seen.lines[-1] == "deleted b")
+        await until(lambda: seen.lines[-1] == "DELETED b")
         missed, known = seen.events[-2:]
         assert (missed.tombstone, known.tombstone) == (True, False)
-        assert missed.object().data == {"k": "1"}
+        assert missed.object.data == {"k": "1"}
         assert missed.old is missed.head
 
 
@@ -360,7 +363,7 @@ async def test_an_object_deleted_and_made_again_between_two_lists_is_one_update_
     """[X1] [T238] Its generation may be the same: who compares generations must compare uids first."""
     source.put("a")
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap))
+        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         source.delete("a", hide=True)
         source.put("a", hide=True)
@@ -369,7 +372,7 @@ async def test_an_object_deleted_and_made_again_between_two_lists_is_one_update_
         await clock.advance(3)
         await until(lambda: len(seen.events) == 2)
         event = seen.events[1]
-        assert event.type == "updated"
+        assert event.type == "MODIFIED"
         assert event.old is not None
         assert event.old.uid != event.head.uid
         assert event.old.generation == event.head.generation
@@ -384,7 +387,7 @@ async def test_several_parts_are_waited_for_together_and_what_is_late_is_named(s
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         quick, late = maps.on_event(added=lambda _: None), maps.on_event(added=slow, name="late")
         await all_synced(informers, maps, quick)
         waiting = asyncio.create_task(all_synced(informers, quick, late, timeout=10))
@@ -410,7 +413,7 @@ async def test_who_waits_for_a_handler_is_told_at_once_that_the_server_refuses_i
     source.stream_faults = [refusal] * 9
     source.list_faults = [refusal] * 9
     async with informers_of(api, clock) as informers:
-        registration = informers.of(ConfigMap).on_event(added=lambda _: None)
+        registration = informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=lambda _: None)
         with pytest.raises(Forbidden):
             await asyncio.wait_for(registration.wait_synced(), 5)
 
@@ -426,21 +429,23 @@ async def test_no_two_informers_and_no_two_handlers_of_one_have_the_same_name(ap
         return [strip]
 
     names = [
-        informers.of(ConfigMap).description,
-        informers.of(ConfigMap, labels="app=web").description,
+        informers.of(ConfigMap, namespace=ALL_NAMESPACES).description,
+        informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES).description,
         informers.of(ConfigMap, namespace=["shop", "ops", "shop"]).description,
-        informers.of(ConfigMap, fields=["data.k"]).description,
-        informers.of(ConfigMap, managed_fields=True).description,
-        *(informers.of(ConfigMap, transform=transforms()[0]).description for _ in range(2)),  # type: ignore[arg-type]  # it is never called
+        informers.of(ConfigMap, fields=["data.k"], namespace=ALL_NAMESPACES).description,
+        informers.of(ConfigMap, managed_fields=True, namespace=ALL_NAMESPACES).description,
+        *(informers.of(ConfigMap, transform=transforms()[0], namespace=ALL_NAMESPACES).description for _ in range(2)),  # type: ignore[arg-type]  # it is never called
     ]
     assert len(set(names)) == len(names)
     assert all(names)
     assert names[2] == 'configmaps in namespaces "ops", "shop"'
-    again = informers.of(ConfigMap, managed_fields=True)
+    again = informers.of(ConfigMap, managed_fields=True, namespace=ALL_NAMESPACES)
     await informers.remove(again)
-    assert informers.of(ConfigMap, managed_fields=True).description == again.description, "a name is free again when its informer has gone"
+    assert informers.of(ConfigMap, managed_fields=True, namespace=ALL_NAMESPACES).description == again.description, (
+        "a name is free again when its informer has gone"
+    )
 
-    maps = informers.of(ConfigMap)
+    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     first, second = maps.on_event(added=print), maps.on_event(added=print)
     assert (first.name, second.name) == ("print", "print#2")
     first.remove()

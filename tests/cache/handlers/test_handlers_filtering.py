@@ -14,13 +14,13 @@ from kubeloop.cache import Event, HandlerFailed, Head
 from kubeloop.cache.handlers.event import EventFilter, EventType
 from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Store
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import Seen, informers_of
 from tests.cache.heads import head
 from tests.cache.source import Source, until
 
-ADDED, UPDATED, DELETED, RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
+ADDED, MODIFIED, DELETED, RESYNC = EventType.ADDED, EventType.MODIFIED, EventType.DELETED, EventType.RESYNC
 VIEW: CacheView[Pod] = CacheView(Store(), Pod, "test")
 
 
@@ -34,15 +34,15 @@ OUT, IN, IN_LATER = head("a", 1, node="n1"), head("a", 2, node="mine"), head("a"
 @pytest.mark.parametrize(
     ("history", "told"),
     [
-        pytest.param([event(ADDED, IN, initial=True)], ["initial added 2"], id="what matches is told as it is"),
-        pytest.param([event(ADDED, OUT), event(UPDATED, OUT, OUT), event(DELETED, OUT, OUT)], [], id="what never matches is not told of"),
-        pytest.param([event(ADDED, OUT, initial=True), event(UPDATED, IN, OUT)], ["added 2"], id="out to in is added, not initial [E69]"),
-        pytest.param([event(ADDED, IN), event(UPDATED, OUT, IN)], ["added 2", "deleted 2"], id="in to out is deleted, as it was [E69]"),
-        pytest.param([event(ADDED, IN), event(UPDATED, IN_LATER, IN)], ["added 2", "updated 3"], id="in to in is updated"),
+        pytest.param([event(ADDED, IN, initial=True)], ["initial ADDED 2"], id="what matches is told as it is"),
+        pytest.param([event(ADDED, OUT), event(MODIFIED, OUT, OUT), event(DELETED, OUT, OUT)], [], id="what never matches is not told of"),
+        pytest.param([event(ADDED, OUT, initial=True), event(MODIFIED, IN, OUT)], ["ADDED 2"], id="out to in is added, not initial [E69]"),
+        pytest.param([event(ADDED, IN), event(MODIFIED, OUT, IN)], ["ADDED 2", "DELETED 2"], id="in to out is deleted, as it was [E69]"),
+        pytest.param([event(ADDED, IN), event(MODIFIED, IN_LATER, IN)], ["ADDED 2", "MODIFIED 3"], id="in to in is updated"),
         pytest.param(
-            [event(ADDED, IN), event(UPDATED, OUT, IN), event(DELETED, OUT, OUT)], ["added 2", "deleted 2"], id="an end is told once"
+            [event(ADDED, IN), event(MODIFIED, OUT, IN), event(DELETED, OUT, OUT)], ["ADDED 2", "DELETED 2"], id="an end is told once"
         ),
-        pytest.param([event(ADDED, OUT), event(RESYNC, IN, IN)], ["added 2"], id="a resync shows what has come to match"),
+        pytest.param([event(ADDED, OUT), event(RESYNC, IN, IN)], ["ADDED 2"], id="a resync shows what has come to match"),
         pytest.param([event(DELETED, IN, IN)], [], id="no end of what was not known"),
     ],
 )
@@ -52,7 +52,7 @@ def test_a_predicate_turns(history: list[Event[Pod]], told: list[str]) -> None:
     assert [f"{'initial ' if one.initial else ''}{one.type.value} {one.head.resource_version}" for one in answers] == told
 
 
-@given(st.lists(st.tuples(st.sampled_from(["put", "delete", "resync"]), st.sampled_from([True, False, None])), max_size=30))
+@given(st.lists(st.tuples(st.sampled_from(["put", "delete", "RESYNC"]), st.sampled_from([True, False, None])), max_size=30))
 def test_a_predicate_that_changes_its_mind_or_raises_never_adds_twice_nor_ends_what_it_did_not_show(
     steps: list[tuple[str, bool | None]],
 ) -> None:
@@ -70,7 +70,7 @@ def test_a_predicate_that_changes_its_mind_or_raises_never_adds_twice_nor_ends_w
         opinion = says
         if step == "put":
             old, now = now, head("a", version)
-            one = event(UPDATED if old else ADDED, now, old)
+            one = event(MODIFIED if old else ADDED, now, old)
         elif now is None:
             continue
         else:
@@ -99,7 +99,7 @@ async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_
     for name in ("web-1", "db-1"):
         source.put(name, label_app=name[:-2], team="x")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, paths=["data.team"])
+        maps = informers.of(ConfigMap, paths=["data.team"], namespace=ALL_NAMESPACES)
         monkeypatch.setattr(CacheView, "decode", decode)
         web, team = Seen(), Seen()
         maps.on_event(added=web, updated=web, deleted=web, where=lambda each: each.labels.get("app") == "web")
@@ -111,13 +111,13 @@ async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_
         source.delete("db-1")
         source.delete("web-1")
         source.put("last", label_app="web", team="x")
-        await until(lambda: web.lines[-1:] == team.lines[-1:] == ["added last"])
-        assert web.lines == ["initial added web-1", "added db-1", "deleted web-1", "deleted db-1", "added last"]
-        assert sorted(team.lines[:2]) == ["initial added db-1", "initial added web-1"]
-        assert team.lines[2:] == ["deleted db-1", "updated web-1", "deleted web-1", "added last"]
+        await until(lambda: web.lines[-1:] == team.lines[-1:] == ["ADDED last"])
+        assert web.lines == ["initial ADDED web-1", "ADDED db-1", "DELETED web-1", "DELETED db-1", "ADDED last"]
+        assert sorted(team.lines[:2]) == ["initial ADDED db-1", "initial ADDED web-1"]
+        assert team.lines[2:] == ["DELETED db-1", "MODIFIED web-1", "DELETED web-1", "ADDED last"]
         late = Seen()
         await maps.on_event(added=late, where=lambda each: each.name == "last").wait_synced()
-        assert late.lines == ["initial added last"]
+        assert late.lines == ["initial ADDED last"]
 
 
 async def test_a_predicate_that_raises_costs_nobody_else_anything(
@@ -134,7 +134,7 @@ async def test_a_predicate_that_raises_costs_nobody_else_anything(
     source.put("good")
     source.put("bad")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         behind, other = Seen(), Seen()
         registration = maps.on_event(added=behind, updated=behind, where=fragile, name="picky")
         maps.on_event(added=other, updated=other)
@@ -142,9 +142,9 @@ async def test_a_predicate_that_raises_costs_nobody_else_anything(
             await registration.wait_synced()
         await until(lambda: source.watches == 1)
         source.put("good", k="2")
-        await until(lambda: behind.lines[-1:] == other.lines[-1:] == ["updated good"])
-        assert behind.lines == ["initial added good", "updated good"]
-        assert "handler picky failed on added default/bad" in caplog.text
+        await until(lambda: behind.lines[-1:] == other.lines[-1:] == ["MODIFIED good"])
+        assert behind.lines == ["initial ADDED good", "MODIFIED good"]
+        assert "handler picky failed on ADDED default/bad" in caplog.text
 
 
 async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_is_left_to_tell(
@@ -155,11 +155,11 @@ async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_i
 
     async def slow(event: Event[ConfigMap]) -> None:
         await go.wait()
-        told.append(f"{event.type.value} {event.key.name} {event.object().data.get('n', '')}".rstrip())
+        told.append(f"{event.type.value} {event.key.name} {event.object.data.get('n', '')}".rstrip())
 
     source.put("first", label_app="web")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(
             added=slow, updated=slow, deleted=slow, coalesce=True, where=lambda each: each.labels.get("app") == "web"
         )
@@ -176,4 +176,4 @@ async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_i
         assert registration.merged == 399
         go.set()
         await until(lambda: registration.pending == 0 and registration.meter.key == "")
-    assert told == ["added first", "added busy 199"]
+    assert told == ["ADDED first", "ADDED busy 199"]

@@ -16,7 +16,7 @@ from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Store
 from tests.cache.heads import head
 
-ADDED, UPDATED, DELETED, RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
+ADDED, MODIFIED, DELETED, RESYNC = EventType.ADDED, EventType.MODIFIED, EventType.DELETED, EventType.RESYNC
 VIEW: CacheView[Pod] = CacheView(Store(), Pod, "test")
 ONE, TWO, THREE, OTHER = head("a", 1), head("a", 2), head("a", 3), head("a", 4, uid="another")
 
@@ -35,30 +35,30 @@ def shown(events: tuple[Event[Pod], ...] | list[Event[Pod]]) -> list[str]:
 @pytest.mark.parametrize(
     ("first", "second", "left"),
     [
-        pytest.param((ADDED, ONE), (UPDATED, TWO, ONE), ["added 2 u"], id="added and updated is added, with the new state"),
+        pytest.param((ADDED, ONE), (MODIFIED, TWO, ONE), ["ADDED 2 u"], id="added and updated is added, with the new state"),
         pytest.param((ADDED, ONE), (DELETED, TWO, ONE), [], id="added and deleted is nothing, as it was never seen"),
-        pytest.param((ADDED, ONE), (RESYNC, ONE, ONE), ["added 1 u"], id="a resync adds nothing to what is about to be told"),
+        pytest.param((ADDED, ONE), (RESYNC, ONE, ONE), ["ADDED 1 u"], id="a resync adds nothing to what is about to be told"),
         pytest.param(
-            (UPDATED, TWO, ONE),
-            (UPDATED, THREE, TWO),
-            ["updated 1 3 u"],
+            (MODIFIED, TWO, ONE),
+            (MODIFIED, THREE, TWO),
+            ["MODIFIED 1 3 u"],
             id="two updates are one, from first to last",
         ),
-        pytest.param((UPDATED, TWO, ONE), (DELETED, THREE, TWO), ["deleted 1 3 u"], id="updated and deleted is deleted"),
-        pytest.param((UPDATED, TWO, ONE), (RESYNC, TWO, TWO), ["updated 1 2 u"], id="a resync gives way to an update before it"),
-        pytest.param((RESYNC, ONE, ONE), (UPDATED, TWO, ONE), ["updated 1 2 u"], id="a resync gives way to an update after it"),
-        pytest.param((RESYNC, ONE, ONE), (DELETED, TWO, ONE), ["deleted 1 2 u"], id="a resync gives way to a deletion"),
+        pytest.param((MODIFIED, TWO, ONE), (DELETED, THREE, TWO), ["DELETED 1 3 u"], id="updated and deleted is deleted"),
+        pytest.param((MODIFIED, TWO, ONE), (RESYNC, TWO, TWO), ["MODIFIED 1 2 u"], id="a resync gives way to an update before it"),
+        pytest.param((RESYNC, ONE, ONE), (MODIFIED, TWO, ONE), ["MODIFIED 1 2 u"], id="a resync gives way to an update after it"),
+        pytest.param((RESYNC, ONE, ONE), (DELETED, TWO, ONE), ["DELETED 1 2 u"], id="a resync gives way to a deletion"),
         pytest.param(
             (DELETED, TWO, ONE),
             (ADDED, OTHER),
-            ["deleted 1 2 u", "added 4 another"],
+            ["DELETED 1 2 u", "ADDED 4 another"],
             id="deleted and made again stays two",
         ),
-        pytest.param((DELETED, TWO, ONE), (ADDED, THREE), ["deleted 1 2 u", "added 3 u"], id="one that left and came back stays two"),
+        pytest.param((DELETED, TWO, ONE), (ADDED, THREE), ["DELETED 1 2 u", "ADDED 3 u"], id="one that left and came back stays two"),
         pytest.param(
-            (UPDATED, TWO, ONE),
-            (UPDATED, OTHER, TWO),
-            ["updated 1 2 u", "updated 2 4 another"],
+            (MODIFIED, TWO, ONE),
+            (MODIFIED, OTHER, TWO),
+            ["MODIFIED 1 2 u", "MODIFIED 2 4 another"],
             id="updates of two objects of one name stay two [X1]",
         ),
     ],
@@ -68,17 +68,17 @@ def test_of_two_changes_of_one_object(first: tuple[EventType, Head], second: tup
 
 
 def test_a_merged_change_keeps_the_age_of_the_first() -> None:
-    (merged,) = merge(event(UPDATED, TWO, ONE, received=5.0), event(UPDATED, THREE, TWO, received=9.0))
+    (merged,) = merge(event(MODIFIED, TWO, ONE, received=5.0), event(MODIFIED, THREE, TWO, received=9.0))
     assert merged.received == 5.0
 
 
 def test_changes_of_other_objects_are_not_merged_and_keep_their_places() -> None:
     buffer: Buffer[Pod] = Buffer(merging=True)
     other = head("b", 5)
-    for one in (event(ADDED, ONE), event(ADDED, other), event(UPDATED, TWO, ONE)):
+    for one in (event(ADDED, ONE), event(ADDED, other), event(MODIFIED, TWO, ONE)):
         buffer.put(one)
     assert (len(buffer), buffer.changes, buffer.merged) == (2, 2, 1)
-    assert shown([_taken(buffer), _taken(buffer)]) == ["added 2 u", "added 5 u"]
+    assert shown([_taken(buffer), _taken(buffer)]) == ["ADDED 2 u", "ADDED 5 u"]
     with pytest.raises(IndexError):
         buffer.take()
 
@@ -88,17 +88,17 @@ def test_what_came_to_nothing_is_not_counted_and_the_change_before_it_can_merge_
     for one in (event(DELETED, TWO, ONE), event(ADDED, OTHER), event(DELETED, OTHER, OTHER), event(RESYNC, ONE, ONE)):
         buffer.put(one)
     assert len(buffer) == 2
-    assert shown([_taken(buffer), _taken(buffer)]) == ["deleted 1 2 u", "resync 1 1 u"]
+    assert shown([_taken(buffer), _taken(buffer)]) == ["DELETED 1 2 u", "RESYNC 1 1 u"]
     assert len(buffer) == 0
 
 
 def test_changes_are_not_merged_across_a_replay_which_would_then_show_the_older_state_last() -> None:
     buffer: Buffer[Pod] = Buffer(merging=True)
-    buffer.put(event(UPDATED, TWO, ONE))
+    buffer.put(event(MODIFIED, TWO, ONE))
     buffer.replay(Replay(RESYNC, [TWO], VIEW, 0.0))
-    buffer.put(event(UPDATED, THREE, TWO))
+    buffer.put(event(MODIFIED, THREE, TWO))
     assert buffer.resyncing
-    assert shown([_taken(buffer) for _ in range(3)]) == ["updated 1 2 u", "resync 2 2 u", "updated 2 3 u"]
+    assert shown([_taken(buffer) for _ in range(3)]) == ["MODIFIED 1 2 u", "RESYNC 2 2 u", "MODIFIED 2 3 u"]
     assert not buffer.resyncing
 
 
@@ -106,7 +106,7 @@ def test_a_replay_makes_its_events_when_their_turn_comes_and_what_came_after_it_
     heads = [head(name, number) for number, name in enumerate("abc")]
     buffer: Buffer[Pod] = Buffer()
     buffer.replay(Replay(ADDED, heads, VIEW, 3.0))
-    buffer.put(event(UPDATED, TWO, ONE, received=4.0))
+    buffer.put(event(MODIFIED, TWO, ONE, received=4.0))
     assert (len(buffer), buffer.changes, buffer.oldest()) == (4, 2, 3.0)
     first = _taken(buffer)
     assert (first.head, first.initial, first.old) == (heads[0], True, None)
@@ -123,7 +123,7 @@ def _taken(buffer: Buffer[Pod]) -> Event[Pod]:
 
 
 # What happens to one name on a server, and when the handler takes an event.
-STEPS = st.lists(st.sampled_from(["create", "update", "delete", "recreate unseen", "resync", "resync all", "take", "take"]), max_size=40)
+STEPS = st.lists(st.sampled_from(["create", "update", "delete", "recreate unseen", "RESYNC", "RESYNC all", "take", "take"]), max_size=40)
 
 
 @given(STEPS)
@@ -139,21 +139,21 @@ def test_whatever_happens_a_merging_buffer_tells_a_history_that_the_contract_all
             buffer.put(event(ADDED, now))
         elif step == "update" and now is not None:
             old, now = now, head("a", version, uid=str(uid))
-            buffer.put(event(UPDATED, now, old))
+            buffer.put(event(MODIFIED, now, old))
         elif step == "recreate unseen" and now is not None:
             uid += 1
             old, now = now, head("a", version, uid=str(uid))
-            buffer.put(event(UPDATED, now, old))
+            buffer.put(event(MODIFIED, now, old))
         elif step == "delete" and now is not None:
             buffer.put(event(DELETED, head("a", version, uid=str(uid)), now))
             now = None
-        elif step == "resync" and now is not None:
+        elif step == "RESYNC" and now is not None:
             buffer.put(event(RESYNC, now, now))
-        elif step == "resync all" and now is not None and not buffer.resyncing:
+        elif step == "RESYNC all" and now is not None and not buffer.resyncing:
             buffer.replay(Replay(RESYNC, [now], VIEW, 0.0))
         elif step == "take" and len(buffer):
             told.append(_taken(buffer))
-        if "recreate unseen" not in steps and "resync all" not in steps:
+        if "recreate unseen" not in steps and "RESYNC all" not in steps:
             most = max(most, len(buffer))
     assert len(buffer) == 0
     assert most <= 2

@@ -10,7 +10,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Registration
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import KubeloopError
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import everything, informers_of
@@ -30,14 +30,14 @@ async def test_a_handler_that_waits_for_something_cancelled_goes_on_with_the_nex
             await task
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(added=handler, name="waiter")
         await until(lambda: source.watches == 1)
         source.put("a")
         source.put("b")
         await until(lambda: names == ["a", "b"])
         assert registration.pending == 0
-        assert "handler waiter failed on added default/a" in caplog.text
+        assert "handler waiter failed on ADDED default/a" in caplog.text
 
 
 async def test_a_handler_may_remove_itself_and_is_told_nothing_more(source: Source, api: Client, clock: FakeClock) -> None:
@@ -51,7 +51,7 @@ async def test_a_handler_may_remove_itself_and_is_told_nothing_more(source: Sour
     for name in "abc":
         source.put(name)
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         registrations.append(maps.on_event(added=once, resync=3600))
         seen = everything(maps)
         await until(lambda: source.watches == 1)
@@ -72,14 +72,14 @@ async def test_a_handler_may_remove_its_informer(source: Source, api: Client, cl
             ended.set()
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=handler)
         await until(lambda: source.watches == 1)
         source.put("a")
         await asyncio.wait_for(ended.wait(), 5)
         await until(lambda: source.watches == 0)
         assert list(informers) == []
-        again = informers.of(ConfigMap)
+        again = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         assert len(again.lister) == 1
 
@@ -92,7 +92,7 @@ async def test_a_handler_may_add_another_one_which_sees_everything_once(source: 
             maps.on_event(added=lambda one: late.append(one.key.name), name="late")
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=first)
         await until(lambda: source.watches == 1)
         for name in "abcd":
@@ -108,7 +108,7 @@ async def test_a_handler_added_while_a_list_is_under_way_misses_nothing_and_sees
     for name in "abcd":
         source.put(name)
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         early = everything(maps)
         await until(lambda: source.watches == 1)
         source.put("b", k="2", hide=True)
@@ -123,8 +123,8 @@ async def test_a_handler_added_while_a_list_is_under_way_misses_nothing_and_sees
         source.lists.set()
         await until(lambda: source.watches == 1)
         source.put("f")
-        await until(lambda: late.lines[-1:] == ["added f"] and early.lines[-1:] == ["added f"])
-        assert late.lines == [*(f"initial added {name}" for name in "abcd"), "deleted c", "updated b", "added e", "added f"]
+        await until(lambda: late.lines[-1:] == ["ADDED f"] and early.lines[-1:] == ["ADDED f"])
+        assert late.lines == [*(f"initial ADDED {name}" for name in "abcd"), "DELETED c", "MODIFIED b", "ADDED e", "ADDED f"]
 
 
 async def test_waiting_for_a_handler_that_failed_on_an_initial_object_ends_at_once(source: Source, api: Client, clock: FakeClock) -> None:
@@ -133,7 +133,7 @@ async def test_waiting_for_a_handler_that_failed_on_an_initial_object_ends_at_on
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        broken = informers.of(ConfigMap).on_event(added=fragile, name="fragile")
+        broken = informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=fragile, name="fragile")
         with pytest.raises(KubeloopError, match="handler fragile failed on default/a: RuntimeError: boom"):
             await asyncio.wait_for(broken.wait_synced(), 5)
 
@@ -151,7 +151,7 @@ async def test_log_records_of_a_handler_carry_cluster_handler_and_key(
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        await informers.of(ConfigMap).on_event(added=handler, name="mine").wait_synced()
+        await informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=handler, name="mine").wait_synced()
     (record,) = [record for record in caplog.records if record.name == "test.of.handlers"]
     fields = record.kubeloop  # type: ignore[attr-defined]  # the filter put it there
     assert (fields["cluster"], fields["handler"], fields["key"]) == ("test", "mine", "default/a")
@@ -172,7 +172,7 @@ async def test_an_index_function_may_answer_differently_each_time_or_nonsense(
     caplog.set_level(logging.CRITICAL)
     source.put("a")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"odd": lambda _: answers()})  # type: ignore[operator]
+        maps = informers.of(ConfigMap, indexes={"odd": lambda _: answers()}, namespace=ALL_NAMESPACES)  # type: ignore[operator]
         seen = everything(maps)
         await until(lambda: source.watches == 1)
         for number in range(6):
@@ -181,9 +181,9 @@ async def test_an_index_function_may_answer_differently_each_time_or_nonsense(
         source.delete("a")
         source.delete("b")
         source.put("c")
-        await until(lambda: seen.lines[-1:] == ["added c"])
+        await until(lambda: seen.lines[-1:] == ["ADDED c"])
         source.delete("c")
-        await until(lambda: seen.lines[-1:] == ["deleted c"])
+        await until(lambda: seen.lines[-1:] == ["DELETED c"])
         assert maps.lister.index_values("odd") == []
 
 
@@ -196,7 +196,7 @@ async def test_an_index_function_is_called_once_for_each_state(source: Source, a
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"name": values})
+        maps = informers.of(ConfigMap, indexes={"name": values}, namespace=ALL_NAMESPACES)
         seen = everything(maps)
         await until(lambda: source.watches == 1)
         source.put("a", n="1")

@@ -8,6 +8,7 @@ import pytest
 
 from kubeloop import Client, Controller, Informers, Manager, Result
 from kubeloop.api.core.v1 import ConfigMap, Secret
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.meta import ObjectMeta
 from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport
@@ -31,7 +32,7 @@ async def test_nothing_is_reconciled_until_every_cache_is_complete_and_what_come
         one = await client.create(ConfigMap(metadata=ObjectMeta(name="one", namespace="default"), data={"n": "0"}))
         release = in_loop_server.faults.hold(matching=lambda request: request.path == "/api/v1/secrets")
         informers = Informers(client)
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         manager = Manager(client, [Mapper()], informers=informers)
         running = asyncio.create_task(_run(manager, informers))
         try:

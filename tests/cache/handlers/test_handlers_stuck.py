@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informers
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import everything, informers_of
 from tests.cache.source import Source, until
@@ -28,7 +28,7 @@ async def test_how_much_waits_for_a_handler_and_for_how_long_is_measured_and_war
         await go.wait()
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(added=slow, updated=slow, name="slow")
         seen = everything(maps)
         await until(lambda: source.watches == 1)
@@ -64,7 +64,7 @@ async def test_what_a_handler_begins_with_is_no_reason_to_call_it_slow(
     for number in range(50):
         source.put(f"m{number}")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await maps.on_event(added=lambda _: None, updated=lambda _: None, resync=5).wait_synced()
         await maps.on_event(added=lambda _: None).wait_synced()
         await clock.advance(5)
@@ -80,7 +80,7 @@ async def test_a_handler_that_never_returns_is_named_with_its_object_and_delays_
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(added=hangs, updated=hangs, name="hanging")
         seen = everything(maps)
         await registration.wait_synced()
@@ -121,7 +121,7 @@ async def test_a_handler_that_goes_on_although_it_was_cancelled_holds_up_the_end
     source.put("a")
     source.put("b")
     async with Informers(api, clock=clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=stubborn, name="stubborn")
         await until(lambda: events == ["a"])
         (task,) = [task for task in asyncio.all_tasks() if "stubborn" in task.get_name()]
@@ -158,7 +158,7 @@ async def test_others_have_their_turn_between_the_calls_of_a_plain_handler_that_
         working.work(0.003)
 
     async with informers_of(api, working) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         registration = maps.on_event(added=long)
         most, before = 0, 0

@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informers, InformerStopped
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DeadlineError, ObjectMeta
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import informers_of
@@ -88,7 +88,7 @@ async def test_a_deadline_says_what_was_waited_for_and_where_the_cache_is() -> N
 
 async def test_an_informer_that_stops_ends_the_wait(source: Source, api: Client, clock: FakeClock) -> None:
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         waiting = await begun(asyncio.ensure_future(maps.lister.fresh("1000000")))
     with pytest.raises(InformerStopped, match="its cache changes no more"):
@@ -98,7 +98,7 @@ async def test_an_informer_that_stops_ends_the_wait(source: Source, api: Client,
 
 async def test_an_informer_wakes_the_waiter_when_its_watch_gets_there(source: Source, api: Client, clock: FakeClock) -> None:
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         await until(lambda: source.watches == 1)
         waiting = await begun(asyncio.ensure_future(maps.lister.fresh(str(source.version + 2))))

@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Namespace
 from kubeloop.cache import ByLabel, Informer, Informers, Lister, OutsideScope, Sorted, UnknownIndex, UnreadPath
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DecodeError, ObjectKey, ObjectMeta, Selector, Unstructured, parse_label_selector
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import informers_of
@@ -44,21 +44,21 @@ def names(objects: list[Any]) -> str:
         pytest.param({}, "abcd", id="everything"),
         pytest.param({"namespace": "default"}, "abcd", id="a namespace"),
         pytest.param({"namespace": "elsewhere"}, "", id="an empty namespace"),
-        pytest.param({"labels": "app=web,tier!=back"}, "a", id="a selector as kubectl takes it"),
-        pytest.param({"labels": {"app": "web"}}, "ab", id="equal pairs"),
-        pytest.param({"labels": parse_label_selector("app in (web,db)")}, "abc", id="a parsed selector"),
-        pytest.param({"labels": Selector()}, "abcd", id="a selector that selects everything returns all"),
-        pytest.param({"labels": Selector(nothing=True)}, "", id="a selector that selects nothing returns none"),
-        pytest.param({"labels": "!app"}, "d", id="a label that is not there"),
+        pytest.param({"label_selector": "app=web,tier!=back"}, "a", id="a selector as kubectl takes it"),
+        pytest.param({"label_selector": {"app": "web"}}, "ab", id="equal pairs"),
+        pytest.param({"label_selector": parse_label_selector("app in (web,db)")}, "abc", id="a parsed selector"),
+        pytest.param({"label_selector": Selector()}, "abcd", id="a selector that selects everything returns all"),
+        pytest.param({"label_selector": Selector(nothing=True)}, "", id="a selector that selects nothing returns none"),
+        pytest.param({"label_selector": "!app"}, "d", id="a label that is not there"),
         pytest.param({"where": {"data.x": "2"}}, "bc", id="a field that is indexed [S226]"),
         pytest.param({"where": {"data.x": "2", "metadata.name": "c"}}, "c", id="several fields must all match [S226]"),
         pytest.param({"where": {"data.x": "2", "metadata.labels.app": "web"}}, "b", id="a label as a field"),
         pytest.param({"where": {"data.x": None}}, "d", id="a field that is absent"),
         pytest.param({"where": {"data.x": ""}}, "d", id="absent and empty are one"),
         pytest.param({"where": lambda head: head.resource_version > "2"}, "cd", id="a predicate of the head"),
-        pytest.param({"labels": "app=web", "where": {"data.x": "2"}}, "b", id="labels and fields"),
-        pytest.param({"labels": "tier=front"}, "a", id="a label that is indexed"),
-        pytest.param({"labels": "tier=front", "namespace": "elsewhere"}, "", id="an indexed label, of a namespace"),
+        pytest.param({"label_selector": "app=web", "where": {"data.x": "2"}}, "b", id="labels and fields"),
+        pytest.param({"label_selector": "tier=front"}, "a", id="a label that is indexed"),
+        pytest.param({"label_selector": "tier=front", "namespace": "elsewhere"}, "", id="an indexed label, of a namespace"),
         pytest.param({"where": {"data.x": "2"}, "namespace": "elsewhere"}, "", id="an indexed field, of a namespace"),
     ],
 )
@@ -74,7 +74,7 @@ async def test_all_ways_to_ask_for_many_find(world: World, asked: dict[str, Any]
 def test_values_fields_ranges_and_keys(world: World) -> None:
     lister = world.lister
     assert lister.values("data.x") == ["1", "2", "2", None]
-    assert lister.values("metadata.name", labels="app=web") == ["a", "b"]
+    assert lister.values("metadata.name", label_selector="app=web") == ["a", "b"]
     assert lister.values('metadata.labels["app"]') == ["web", "web", "db", None]
     assert names(lister.by_field("data.x", "2")) == "bc"
     assert [each.metadata.name for each in lister.range("sorted", "2")] == ["b", "c"]
@@ -99,7 +99,7 @@ def test_values_fields_ranges_and_keys(world: World) -> None:
         pytest.param(lambda lister: lister.values("spec.nodeName"), UnreadPath, "is not read", id="values of such a path"),
         pytest.param(lambda lister: lister.by_index("nod", "n1"), UnknownIndex, "there are: data, sorted, tier", id="an unknown index"),
         pytest.param(lambda lister: lister.range("data"), UnknownIndex, "has no order", id="a range of an index without order"),
-        pytest.param(lambda lister: lister.heads(labels="a=b=c"), ValueError, "found '='", id="a malformed selector"),
+        pytest.param(lambda lister: lister.heads(label_selector="a=b=c"), ValueError, "found '='", id="a malformed selector"),
         pytest.param(lambda lister: lister.get("a"), ValueError, "a namespace is needed", id="a name without a namespace"),
         pytest.param(lambda lister: lister.list(continue_token="x"), TypeError, "continue_token", id="a continue token [S224]"),
     ],
@@ -112,14 +112,18 @@ def test_a_question_is_refused(world: World, ask: Callable[[Lister[ConfigMap]], 
 @pytest.mark.parametrize(
     ("ask", "text"),
     [
-        pytest.param(lambda lister: lister.list(labels=5), "labels=5 is no selector", id="labels are a selector"),
-        pytest.param(lambda lister: lister.each(labels=["app"]), "labels=a list of 1 item is no selector", id="a list of labels is none"),
+        pytest.param(lambda lister: lister.list(label_selector=5), "label_selector=5 is no selector", id="labels are a selector"),
+        pytest.param(
+            lambda lister: lister.each(label_selector=["app"]),
+            "label_selector=a list of 1 item is no selector",
+            id="a list of labels is none",
+        ),
         pytest.param(lambda lister: lister.list(where=5), "where=5 says nothing", id="where says what must hold"),
         pytest.param(
             lambda lister: lister.list(where={"data.x": ["1"]}), '"data.x" with a list of 1 item: give one text', id="a field has one value"
         ),
         pytest.param(lambda lister: lister.list(["ns"]), "namespace=a list of 1 item is no name", id="a list asks for one namespace"),
-        pytest.param(lambda lister: lister.heads(5, labels="app"), "namespace=5 is no name", id="a namespace is text"),
+        pytest.param(lambda lister: lister.heads(5, label_selector="app"), "namespace=5 is no name", id="a namespace is text"),
         pytest.param(lambda lister: lister.by_key("default/a"), "key='default/a' is no ObjectKey", id="a key is no text"),
         pytest.param(lambda lister: lister.by_index("data", None), 'value=None of index "data"', id="None is in no index"),
         pytest.param(lambda lister: lister.by_index("data", ["x"]), "value=a list of 1 item of", id="an index is asked for one value"),
@@ -193,8 +197,8 @@ async def test_each_informer_has_the_scope_that_it_was_asked_for_and_no_default_
 ) -> None:
     source.put("a", label_app="web")
     async with informers_of(api, clock) as informers:
-        everything = informers.of(ConfigMap)
-        selected = informers.of(ConfigMap, labels="app=db")
+        everything = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        selected = informers.of(ConfigMap, label_selector="app=db", namespace=ALL_NAMESPACES)
         of_one = informers.of(ConfigMap, namespace="default", field_selector="metadata.name=a")
         await until(lambda: len(source.requests) >= 2)
         assert len({id(each) for each in (everything, selected, of_one)}) == 3
@@ -208,12 +212,12 @@ async def test_who_asks_for_the_same_gets_the_same_informer_and_kinds_without_a_
 ) -> None:
     source.put("a", label_app="web")
     informers = informers_of(api, clock)
-    typed = informers.of(ConfigMap)
+    typed = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
     kind = Unstructured.of("v1", "ConfigMap", plural="configmaps", namespaced=True)
-    dynamic = informers.of(kind, labels="app=web")
-    assert informers.of(ConfigMap) is typed
-    assert informers.of(kind, labels={"app": "web"}) is dynamic
-    other: Informer[Any] = informers.of(kind, namespace="default", labels="app=web")
+    dynamic = informers.of(kind, label_selector="app=web", namespace=ALL_NAMESPACES)
+    assert informers.of(ConfigMap, namespace=ALL_NAMESPACES) is typed
+    assert informers.of(kind, label_selector={"app": "web"}, namespace=ALL_NAMESPACES) is dynamic
+    other: Informer[Any] = informers.of(kind, namespace="default", label_selector="app=web")
     assert other is not dynamic
     async with informers:
         await until(lambda: any(query.get("labelSelector") == "app=web" for _, query in source.requests))
@@ -227,18 +231,18 @@ async def test_fields_of_cluster_scoped_kinds_are_found_too_S226(client: Client,
         [found] = namespaces.lister.list(where={"status.phase": "Active", "metadata.name": namespace})
         assert found.metadata.name == namespace
         assert namespaces.lister.get(namespace) == found
-        assert names(namespaces.lister.heads(labels={"kubernetes.io/metadata.name": namespace})) == names([found])
+        assert names(namespaces.lister.heads(label_selector={"kubernetes.io/metadata.name": namespace})) == names([found])
 
 
 @pytest.mark.server
 async def test_an_index_is_used_in_order_and_by_label_on_a_server(client: Client, namespace: str) -> None:
     async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, labels="app", indexes={"x": Sorted("data.x"), "app": ByLabel("app")})
+        maps = informers.of(ConfigMap, namespace=namespace, label_selector="app", indexes={"x": Sorted("data.x"), "app": ByLabel("app")})
         await informers.wait_synced(10)
         for x in "312":
             await client.create(ConfigMap(metadata=ObjectMeta(name=f"m{x}", labels={"app": f"a{x}"}), data={"x": x}))
         assert [each.metadata.name for each in maps.lister.range("x", "2")] == ["m2", "m3"]
-        assert names(maps.lister.list(labels="app=a1")) == "m1"
+        assert names(maps.lister.list(label_selector="app=a1")) == "m1"
         assert sorted(maps.lister.index_values("app")) == ["a1", "a2", "a3"]
 
 
@@ -289,7 +293,7 @@ def test_threads_read_while_the_cache_changes_and_see_no_moment_that_never_was()
                 if int(head.resource_version) < newest.get(head.name, 0):
                     wrong.append(f"{head.name} went back to {head.resource_version}")
                 newest[head.name] = int(head.resource_version)
-            world.lister.list(labels="app=web", where={"data.x": "0"})
+            world.lister.list(label_selector="app=web", where={"data.x": "0"})
             world.lister.get("a0", "default")
             world.lister.index_values("data")
 

@@ -10,7 +10,7 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informer, Informers
-from kubeloop.client import Client, WriteOptions
+from kubeloop.client import ALL_NAMESPACES, Client, WriteOptions
 from kubeloop.meta import BadRequest, ObjectMeta, Status, Unstructured
 from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport
@@ -38,7 +38,7 @@ def shown(informer: Informer[ConfigMap]) -> dict[str, str]:
 @pytest.mark.server
 async def test_each_write_is_seen_by_the_very_next_read(client: Client, namespace: str) -> None:
     async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, labels="app=web", indexes={"x": "data.x"})
+        maps = informers.of(ConfigMap, namespace=namespace, label_selector="app=web", indexes={"x": "data.x"})
         await informers.wait_synced(10)
         for number in range(30):
             name = f"a{number}"
@@ -82,10 +82,10 @@ class TestBlind:
         async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
             for name in ("old", "changed", "deleted"):
                 await client.create(config_map(name, x="1"))
-            maps = informers.of(ConfigMap, labels="app in (web,db)", indexes={"x": "data.x"})
-            everywhere = informers.of(ConfigMap)
+            maps = informers.of(ConfigMap, label_selector="app in (web,db)", indexes={"x": "data.x"}, namespace=ALL_NAMESPACES)
+            everywhere = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
             other = informers.of(ConfigMap, namespace="kube-system")
-            bare = informers.of(Unstructured.of("v1", "ConfigMap"))
+            bare = informers.of(Unstructured.of("v1", "ConfigMap"), namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             before = maps.resource_version
             await client.patch(ConfigMap, "changed", {"data": {"x": "2"}, "metadata": {"labels": {"app": "db"}}})
@@ -93,10 +93,10 @@ class TestBlind:
             await client.delete(ConfigMap, "deleted")
             assert maps.resource_version == before, "the watch has brought nothing"
             assert shown(maps) == {"old": "1", "changed": "2", "new": "2"}
-            assert {head.name for head in maps.lister.heads(labels="app=db")} == {"changed"}
+            assert {head.name for head in maps.lister.heads(label_selector="app=db")} == {"changed"}
             assert {head.name for head in maps.lister.heads_by_index("x", "2")} == {"changed", "new"}
             assert maps.lister.index_values("x") == ["1", "2"]
-            assert [each.metadata.name async for each in maps.lister.stream(labels="app=web")] == ["old", "new"]
+            assert [each.metadata.name async for each in maps.lister.stream(label_selector="app=web")] == ["old", "new"]
             assert len(maps.lister) == 3
             assert maps.lister.get("deleted", "default") is None
             assert {head.name for head in everywhere.lister.heads("default")} == {"old", "changed", "new"}
@@ -111,21 +111,21 @@ class TestBlind:
     async def test_handlers_hear_the_watch_and_not_the_overlay(self, in_loop_server: TlsTestServer, blind: Callable[[], None]) -> None:
         heard: list[str] = []
         async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            maps = informers.of(ConfigMap, labels="app=web")
-            maps.on_event(added=lambda event: heard.append(f"added {event.key.name}"))
+            maps = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
+            maps.on_event(added=lambda event: heard.append(f"ADDED {event.key.name}"))
             await informers.wait_synced(10)
             await client.create(config_map("a"))
             late = maps.on_event(added=lambda event: heard.append(f"late {event.key.name}"))
             await late.wait_synced(10)
             assert heard == []
             blind()
-            await until(lambda: sorted(heard) == ["added a", "late a"])
+            await until(lambda: sorted(heard) == ["ADDED a", "late a"])
 
     async def test_a_deletion_that_a_finalizer_holds_shows_the_object_as_deleting_until_it_is_taken(
         self, in_loop_server: TlsTestServer, blind: Callable[[], None]
     ) -> None:
         async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            maps = informers.of(ConfigMap, labels="app=web", managed_fields=True)
+            maps = informers.of(ConfigMap, label_selector="app=web", managed_fields=True, namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             held = config_map("a")
             held.metadata.finalizers = [FINALIZER]
@@ -149,9 +149,9 @@ class TestBlind:
             tree.pop("data", None)
 
         async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            fields = informers.of(ConfigMap, fields=["data.x"])
-            metadata = informers.metadata(ConfigMap)
-            transformed = informers.of(ConfigMap, transform=without_data)
+            fields = informers.of(ConfigMap, fields=["data.x"], namespace=ALL_NAMESPACES)
+            metadata = informers.metadata(ConfigMap, namespace=ALL_NAMESPACES)
+            transformed = informers.of(ConfigMap, transform=without_data, namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             await client.create(config_map("a", x="1", y="2"))
             kept = fields.lister.get("a", "default")
@@ -170,7 +170,7 @@ class TestBlind:
         template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
         spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
         async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            deployments = informers.of(Deployment)
+            deployments = informers.of(Deployment, namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             created = await client.create(msgspec.convert({"metadata": {"name": "web"}, "spec": spec}, Deployment))
             assert created.status is not None
@@ -188,7 +188,7 @@ class TestBlind:
 
     async def test_a_dry_run_is_not_shown(self, in_loop_server: TlsTestServer, blind: Callable[[], None]) -> None:
         async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            maps = informers.of(ConfigMap, labels="app=web")
+            maps = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             await client.create(config_map("a"), options=WriteOptions(dry_run=True))
             assert len(maps.lister) == 0
@@ -198,7 +198,7 @@ class TestBlind:
             Client(Transport(in_loop_server.config), namespace="default") as client,
             Informers(client, read_your_writes=False) as informers,
         ):
-            maps = informers.of(ConfigMap, labels="app=web")
+            maps = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             await client.create(config_map("a"))
             assert maps.lister.list() == []
@@ -206,7 +206,7 @@ class TestBlind:
     async def test_after_the_block_nobody_listens_to_the_client(self, in_loop_server: TlsTestServer, blind: Callable[[], None]) -> None:
         async with Client(Transport(in_loop_server.config), namespace="default") as client:
             async with Informers(client) as informers:
-                maps = informers.of(ConfigMap, labels="app=web")
+                maps = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
                 await informers.wait_synced(10)
             await client.create(config_map("a"))
             assert maps.lister.list() == []
@@ -215,7 +215,7 @@ class TestBlind:
         self, in_loop_server: TlsTestServer, blind: Callable[[], None]
     ) -> None:
         async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
-            maps = informers.of(ConfigMap, namespace=["default", "kube-system"], labels="app=web")
+            maps = informers.of(ConfigMap, namespace=["default", "kube-system"], label_selector="app=web")
             await informers.wait_synced(10)
             for namespace in ("default", "kube-system", "kube-public"):
                 await client.create(config_map("a", x=namespace), namespace=namespace)

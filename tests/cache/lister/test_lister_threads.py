@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import ByLabel, Informers, Sorted
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until
 
@@ -19,7 +19,9 @@ async def test_readers_in_other_threads_get_whole_answers_while_events_arrive(so
         source.put(f"map-{number}", label_team="red", rank="0")
     async with Informers(api, clock=clock) as informers:
         maps = informers.of(
-            ConfigMap, indexes={"team": ByLabel("team"), "rank": Sorted("data.rank"), "name": lambda each: each.metadata.name}
+            ConfigMap,
+            indexes={"team": ByLabel("team"), "rank": Sorted("data.rank"), "name": lambda each: each.metadata.name},
+            namespace=ALL_NAMESPACES,
         )
         lister = maps.lister
         await informers.wait_synced()

@@ -90,8 +90,8 @@ class ContractChecker:
                 if before is not None:
                     self._violation(key, f"added {now}, but {before} is there")
                 if event.old is not None:
-                    self._violation(key, "added with an old state")
-            case EventType.UPDATED:
+                    self._violation(key, "ADDED with an old state")
+            case EventType.MODIFIED:
                 self._check_update(key, before, now, event.old)
             case EventType.DELETED:
                 self._check_deletion(key, before, now, event)
@@ -111,7 +111,7 @@ class ContractChecker:
         if old is None or Seen.of(old) != before:
             self._violation(key, f"updated from {old and Seen.of(old)}, but the last state told is {before}")
         if now.version <= before.version and (now.uid == before.uid or not self.server_forgets):
-            self._violation(key, f"updated from {before} to {now}: versions must rise")
+            self._violation(key, f"MODIFIED from {before} to {now}: versions must rise")
 
     def _check_deletion(self, key: Key, before: Seen | None, now: Seen, event: Event[Any]) -> None:
         self.tombstones += event.tombstone

@@ -10,7 +10,7 @@ import pytest
 from kubeloop.cache import Event, EventType
 from tests.cache.model.contract import ContractChecker, Seen
 
-ADDED, UPDATED, DELETED, RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
+ADDED, MODIFIED, DELETED, RESYNC = EventType.ADDED, EventType.MODIFIED, EventType.DELETED, EventType.RESYNC
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ ONE, TWO, THREE, AGAIN = State(1), State(2), State(3), State(9, "v")
 @pytest.mark.parametrize(
     ("events", "end"),
     [
-        pytest.param([told(ADDED, ONE), told(UPDATED, TWO, ONE), told(DELETED, THREE, TWO)], {}, id="a life"),
+        pytest.param([told(ADDED, ONE), told(MODIFIED, TWO, ONE), told(DELETED, THREE, TWO)], {}, id="a life"),
         pytest.param([told(ADDED, ONE, initial=True), told(RESYNC, ONE, ONE)], {KEY: Seen("u", 1)}, id="a resync of the last state"),
         pytest.param(
             [told(ADDED, ONE), told(DELETED, ONE, ONE, tombstone=True), told(ADDED, AGAIN)],
             {KEY: Seen("v", 9)},
             id="a tombstone and a new life",
         ),
-        pytest.param([told(ADDED, ONE), told(UPDATED, AGAIN, ONE)], {KEY: Seen("v", 9)}, id="a missed deletion, seen as another uid"),
+        pytest.param([told(ADDED, ONE), told(MODIFIED, AGAIN, ONE)], {KEY: Seen("v", 9)}, id="a missed deletion, seen as another uid"),
     ],
 )
 def test_nothing_is_found_in(events: list[Event[Any]], end: dict[tuple[str, str], Seen]) -> None:
@@ -60,16 +60,16 @@ def test_nothing_is_found_in(events: list[Event[Any]], end: dict[tuple[str, str]
     ("events", "what"),
     [
         pytest.param([told(ADDED, ONE), told(ADDED, TWO)], "is there", id="what is there is added"),
-        pytest.param([told(ADDED, ONE, ONE)], "added with an old state", id="an addition has an old state"),
-        pytest.param([told(UPDATED, TWO, ONE)], "it was never added", id="what was never added is updated"),
+        pytest.param([told(ADDED, ONE, ONE)], "ADDED with an old state", id="an addition has an old state"),
+        pytest.param([told(MODIFIED, TWO, ONE)], "it was never added", id="what was never added is updated"),
         pytest.param([told(DELETED, TWO, ONE)], "it was never added", id="what was never added is deleted"),
-        pytest.param([told(ADDED, TWO), told(UPDATED, ONE, TWO)], "versions must rise", id="a version falls"),
-        pytest.param([told(ADDED, TWO), told(UPDATED, TWO, TWO)], "versions must rise", id="a state is told twice"),
-        pytest.param([told(ADDED, ONE), told(UPDATED, THREE, TWO)], "the last state told is", id="an old state was never told"),
-        pytest.param([told(ADDED, ONE), told(RESYNC, TWO, TWO)], "resync shows", id="a resync shows what was not told"),
+        pytest.param([told(ADDED, TWO), told(MODIFIED, ONE, TWO)], "versions must rise", id="a version falls"),
+        pytest.param([told(ADDED, TWO), told(MODIFIED, TWO, TWO)], "versions must rise", id="a state is told twice"),
+        pytest.param([told(ADDED, ONE), told(MODIFIED, THREE, TWO)], "the last state told is", id="an old state was never told"),
+        pytest.param([told(ADDED, ONE), told(RESYNC, TWO, TWO)], "RESYNC shows", id="a resync shows what was not told"),
         pytest.param([told(ADDED, ONE), told(DELETED, TWO, ONE, tombstone=True)], "tombstone", id="a tombstone is not the last state"),
         pytest.param([told(ADDED, THREE), told(DELETED, TWO, THREE)], "is newer", id="a deletion is older than what was told"),
-        pytest.param([told(ADDED, ONE), told(UPDATED, TWO, ONE, initial=True)], "said to be initial", id="an update is initial"),
+        pytest.param([told(ADDED, ONE), told(MODIFIED, TWO, ONE, initial=True)], "said to be initial", id="an update is initial"),
         pytest.param([told(ADDED, ONE)], "is there", id="the end is another"),
     ],
 )
@@ -91,7 +91,7 @@ def test_silence_is_owed_to_a_handler_that_was_removed() -> None:
 def test_a_server_that_forgot_may_begin_with_lower_versions_but_not_for_the_same_object() -> None:
     checker = ContractChecker("handler")
     checker.server_forgets = True
-    for event in (told(ADDED, AGAIN), told(UPDATED, TWO, AGAIN), told(UPDATED, ONE, TWO)):
+    for event in (told(ADDED, AGAIN), told(MODIFIED, TWO, AGAIN), told(MODIFIED, ONE, TWO)):
         checker(event)
     assert len(checker.violations) == 1
     assert "versions must rise" in checker.violations[0]

@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import ByLabel, Informer, Informers, Sorted, WatchPolicy
 from kubeloop.cache.handlers.registration import Registration
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import ClusterConfig
 from kubeloop.serving.request import Request
 from kubeloop.testing import TlsTestServer
@@ -152,14 +152,23 @@ class World:
         of, first, second = self._informers.of, self._namespaces[0], self._namespaces[1]
         path: dict[str, Any] = {"color": "data.color"}
         others: dict[str, Any] = {"mark": _mark, "app": ByLabel("app"), "sorted": Sorted("data.color")}
-        of_web = of(ConfigMap, labels="app=web", indexes=path)
+        of_web = of(ConfigMap, label_selector="app=web", indexes=path, namespace=ALL_NAMESPACES)
         return [
-            View("all", of(ConfigMap, indexes=path | others), lambda key, _: True, ("color", "mark", "app", "sorted")),
+            View(
+                "all",
+                of(ConfigMap, indexes=path | others, namespace=ALL_NAMESPACES),
+                lambda key, _: True,
+                ("color", "mark", "app", "sorted"),
+            ),
             View("web", of_web, lambda _, one: one.labels.get("app") == "web", ("color",)),
             View("one namespace", of(ConfigMap, namespace=first, page_size=3), lambda key, _: key[0] == first),
             View("two namespaces", of(ConfigMap, namespace=[first, second]), lambda key, _: key[0] in (first, second)),
-            View("metadata", self._informers.metadata(ConfigMap, labels="app"), lambda _, one: "app" in one.labels),
-            View("a field", of(ConfigMap, fields=["data.color"], indexes=path), lambda key, _: True, ("color",)),
+            View(
+                "metadata",
+                self._informers.metadata(ConfigMap, label_selector="app", namespace=ALL_NAMESPACES),
+                lambda _, one: "app" in one.labels,
+            ),
+            View("a field", of(ConfigMap, fields=["data.color"], indexes=path, namespace=ALL_NAMESPACES), lambda key, _: True, ("color",)),
         ]
 
     async def _begin_second_life(self) -> None:
@@ -169,10 +178,17 @@ class World:
         self._lasting = Informers(
             self._client, clock=self._clock, rng=rng, policy=policy, persist=self._folder.name, persist_every=60 * rng.randrange(3)
         )
-        of: dict[str, Any] = {"indexes": {"color": "data.color", "app": ByLabel("app"), "sorted": Sorted("data.color")}}
+        of: dict[str, Any] = {
+            "namespace": ALL_NAMESPACES,
+            "indexes": {"color": "data.color", "app": ByLabel("app"), "sorted": Sorted("data.color")},
+        }
         views = [
             View("listed", self._lasting.of(ConfigMap, **of), lambda key, _: True, ("color", "app", "sorted")),
-            View("web listed", self._lasting.of(ConfigMap, labels="app=web"), lambda _, one: one.labels.get("app") == "web"),
+            View(
+                "web listed",
+                self._lasting.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES),
+                lambda _, one: one.labels.get("app") == "web",
+            ),
         ]
         self._add_handlers(views)
         self.views += views

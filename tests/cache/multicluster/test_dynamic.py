@@ -140,7 +140,7 @@ async def test_kinds_that_come_are_informed_of_and_kinds_that_go_are_forgotten_a
         await dynamic.wait_synced(30)
         await until(lambda: bool(dynamic.kinds))  # a real server's first state may be a moment old
         await registration.wait_synced(30)
-        assert (seen.lines, log) == (["added Thing before"], ["started Thing"])
+        assert (seen.lines, log) == (["ADDED Thing before"], ["started Thing"])
         assert list(dynamic.kinds) == [GroupVersionKind(group, "v1", "Thing")]
 
         await install(client, definition(group, "widgets", "Widget", "Cluster"))
@@ -148,14 +148,14 @@ async def test_kinds_that_come_are_informed_of_and_kinds_that_go_are_forgotten_a
         assert sorted(kind.kind for kind in registration.kinds) == ["Thing", "Widget"]
         await make(client, widgets, "w", None)
         async with asyncio.timeout(20):  # the first list may have come before a real server knew the kind: it is tried again
-            while "added Widget w" not in seen.lines:
+            while "ADDED Widget w" not in seen.lines:
                 await asyncio.sleep(0.02)
 
         await client.delete(CustomResourceDefinition, f"things.{group}")
         async with asyncio.timeout(30):
             while "stopped Thing" not in log:
                 await asyncio.sleep(0.02)
-        assert [line.removesuffix(" (tombstone)") for line in seen.lines[2:]] == ["deleted Thing before"]
+        assert [line.removesuffix(" (tombstone)") for line in seen.lines[2:]] == ["DELETED Thing before"]
         assert list(dynamic.kinds) == [GroupVersionKind(group, "v1", "Widget")]
         assert things not in {informer.kind for informer in informers}
         assert not [task for task in asyncio.all_tasks() if f"things.{group}" in task.get_name()]
@@ -164,7 +164,7 @@ async def test_kinds_that_come_are_informed_of_and_kinds_that_go_are_forgotten_a
         await until(lambda: log[-1] == "started Thing")
         await make(client, things, "again", namespace)
         async with asyncio.timeout(20):
-            while seen.lines[-1] != "added Thing again":
+            while seen.lines[-1] != "ADDED Thing again":
                 await asyncio.sleep(0.02)
         registration.remove()
         assert registration.pending == 0
@@ -183,7 +183,7 @@ async def test_a_kind_whose_version_is_served_no_more_is_read_in_another(client:
         ((gvk, _),) = dynamic.kinds.items()
         assert gvk.version == "v1alpha1"
         await make(client, Unstructured.of(f"{group}/v1", "Thing", plural="things", namespaced=True), "one", namespace)
-        await until(lambda: seen.lines == ["added Thing one"])
+        await until(lambda: seen.lines == ["ADDED Thing one"])
         patch = [
             {"op": "replace", "path": "/spec/versions/0/storage", "value": False},
             {"op": "replace", "path": "/spec/versions/1/storage", "value": True},
@@ -193,7 +193,7 @@ async def test_a_kind_whose_version_is_served_no_more_is_read_in_another(client:
         async with asyncio.timeout(20):
             while len(seen.events) < 3:
                 await asyncio.sleep(0.02)
-        assert seen.lines == ["added Thing one", "deleted Thing one (tombstone)", "added Thing one"]
+        assert seen.lines == ["ADDED Thing one", "DELETED Thing one (tombstone)", "ADDED Thing one"]
         assert [event.view.kind.api_version for event in seen.events] == [f"{group}/{v}" for v in ("v1alpha1", "v1alpha1", "v1")]
 
 
@@ -251,7 +251,7 @@ async def test_a_kind_that_comes_back_during_its_farewell_waits_for_its_end_and_
             stopped=lambda informer: log.append(f"stopped {informer.kind.kind}"),
         )
         dynamic.on_event(added=hangs, deleted=hangs)
-        await until(lambda: log == ["started Thing", "added one"])
+        await until(lambda: log == ["started Thing", "ADDED one"])
         assert "things." in caplog.text
         assert "started failed; going on" in caplog.text
         await client.delete(CustomResourceDefinition, f"things.{group}")

@@ -52,10 +52,10 @@ async def test_one_handler_hears_of_all_clusters_and_keys_and_listers_tell_them_
         await clients["east"].delete(ConfigMap, "one", namespace="default")
         await until(lambda: len(told) == 4)
         assert told == [
-            ("added", ObjectKey("east", "default", "one")),
-            ("added", ObjectKey("west", "default", "one")),
-            ("added", ObjectKey("west", "default", "two")),
-            ("deleted", ObjectKey("east", "default", "one")),
+            ("ADDED", ObjectKey("east", "default", "one")),
+            ("ADDED", ObjectKey("west", "default", "one")),
+            ("ADDED", ObjectKey("west", "default", "two")),
+            ("DELETED", ObjectKey("east", "default", "one")),
         ]
         lister = maps.lister
         assert [(cluster, each.metadata.name) for cluster, each in lister.list()] == [("west", "one"), ("west", "two")]

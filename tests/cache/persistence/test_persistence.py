@@ -15,7 +15,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.cache import Informers
 from kubeloop.cache.persistence import FolderInUse
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
@@ -33,7 +33,7 @@ def persistent(api: Client, folder: Path, clock: FakeClock | None = None, **opti
 async def session(api: Client, folder: Path, **options: Any) -> None:
     """A program that syncs and ends."""
     async with persistent(api, folder) as informers:
-        informers.of(ConfigMap, **options)
+        informers.of(ConfigMap, **{"namespace": ALL_NAMESPACES, **options})
         await informers.wait_synced(5)
 
 
@@ -47,20 +47,20 @@ async def test_a_restart_resumes_the_watch_from_the_saved_version_and_lists_noth
     source.requests.clear()
     seen: list[str] = []
     async with persistent(api, folder) as informers:
-        maps = informers.of(ConfigMap, indexes={"k": "data.k"})
+        maps = informers.of(ConfigMap, indexes={"k": "data.k"}, namespace=ALL_NAMESPACES)
         maps.on_event(
-            added=lambda event: seen.append(f"{'initial ' if event.initial else ''}added {event.key.name}"),
-            updated=lambda event: seen.append(f"updated {event.key.name} {event.old and event.old.value('data.k')}"),
-            deleted=lambda event: seen.append(f"deleted {event.key.name}"),
+            added=lambda event: seen.append(f"{'initial ' if event.initial else ''}ADDED {event.key.name}"),
+            updated=lambda event: seen.append(f"MODIFIED {event.key.name} {event.old and event.old.value('data.k')}"),
+            deleted=lambda event: seen.append(f"DELETED {event.key.name}"),
         )
         await informers.wait_synced(5)
         await until(lambda: len(seen) == 6)
-        assert seen == ["initial added a", "initial added b", "initial added c", "updated a a", "deleted b", "added d"]
+        assert seen == ["initial ADDED a", "initial ADDED b", "initial ADDED c", "MODIFIED a a", "DELETED b", "ADDED d"]
         assert source.asked("list") == []
         assert [query["resourceVersion"] for kind, query in source.requests if kind == "watch"] == ["13"]
         assert sorted(each.metadata.name for each in maps.lister.list()) == ["a", "c", "d"]
         assert [each.metadata.name for each in maps.lister.by_index("k", "c")] == ["c"]
-        assert [each.data["k"] for each in maps.lister.list(labels="app=web")] == ["c"]
+        assert [each.data["k"] for each in maps.lister.list(label_selector="app=web")] == ["c"]
         found = maps.lister.get("c", "default")
         assert found is not None
         assert (found.metadata.uid, found.metadata.labels) == (source.objects["c"]["metadata"]["uid"], {"app": "web"})
@@ -73,7 +73,7 @@ async def test_nothing_is_shown_before_the_server_has_accepted_the_watch(
     await session(api, folder)
     source.watch_faults = [status(503, "ServiceUnavailable")] * 3
     async with persistent(api, folder, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: maps.failure is not None)
         assert not maps.synced
         assert maps.lister.list() == []
@@ -97,8 +97,8 @@ async def test_a_version_that_the_server_has_forgotten_leads_to_a_full_list(
     source.requests.clear()
     seen: list[str] = []
     async with persistent(api, folder) as informers:
-        maps = informers.of(ConfigMap)
-        maps.on_event(added=lambda event: seen.append(event.key.name), deleted=lambda event: seen.append(f"deleted {event.key.name}"))
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps.on_event(added=lambda event: seen.append(event.key.name), deleted=lambda event: seen.append(f"DELETED {event.key.name}"))
         await until(lambda: (source.watches == 0 and maps.failure is not None) or maps.synced)
         source.short = None
         await informers.wait_synced(5)
@@ -113,7 +113,7 @@ async def test_the_state_is_saved_while_it_runs_so_that_a_kill_costs_only_what_c
 ) -> None:
     source.put("a", k="1")
     async with persistent(api, folder, clock, persist_every=60) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: maps.synced)
         before = set(folder.glob("*.state"))
         assert before == set()
@@ -125,7 +125,7 @@ async def test_the_state_is_saved_while_it_runs_so_that_a_kill_costs_only_what_c
     for name, content in copy.items():
         (folder / name).write_bytes(content)  # as a kill would have left it
     async with persistent(api, folder) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced(5)
         assert maps.lister.get("a", "default").data == {"k": "2"}  # type: ignore[union-attr]  # it is there
 
@@ -168,7 +168,7 @@ async def test_a_damaged_file_is_discarded_with_its_reason_and_everything_is_lis
     ("options", "listed"),
     [
         pytest.param({}, False, id="the same informer resumes"),
-        pytest.param({"labels": "app=web"}, True, id="another selector is another state"),
+        pytest.param({"label_selector": "app=web"}, True, id="another selector is another state"),
         pytest.param({"managed_fields": True}, True, id="another choice of what is kept is another state"),
         pytest.param({"fields": ["data.k"]}, True, id="other fields are another state"),
         pytest.param({"indexes": {"k": "data.k"}}, True, id="another index is another state"),
@@ -245,8 +245,8 @@ async def test_secrets_are_not_saved_unless_that_is_asked_for_and_then_removed_w
         await client.create(Secret(metadata=ObjectMeta(name="a", namespace="default"), data={"password": b"hidden"}))
         for keep in (False, True, False):
             async with persistent(client, folder, persist_secrets=keep) as informers:
-                informers.of(Secret)
-                informers.metadata(Secret)
+                informers.of(Secret, namespace=ALL_NAMESPACES)
+                informers.metadata(Secret, namespace=ALL_NAMESPACES)
                 await informers.wait_synced(5)
             assert len(list(folder.glob("*.state"))) == (2 if keep else 0)
 
@@ -268,7 +268,7 @@ async def test_an_informer_that_never_synced_saves_nothing_and_keeps_the_older_f
     before = path.read_bytes()
     source.watch_faults = [status(503, "ServiceUnavailable")] * 3
     async with persistent(api, folder, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: maps.failure is not None)
     assert path.read_bytes() == before
 
@@ -281,7 +281,7 @@ async def test_which_cluster_it_is_must_be_known_before_a_state_is_used(
     source.identity_faults = [status(503, "ServiceUnavailable")]
     source.requests.clear()
     async with persistent(api, folder, clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: maps.failure is not None)
         assert source.requests == []
         assert maps.lister.heads() == []

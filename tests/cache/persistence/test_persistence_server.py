@@ -25,21 +25,21 @@ async def test_a_restart_resumes_where_it_ended_and_objects_that_were_loaded_are
     for name in "abc":
         await make(client, name)
     async with Informers(client, persist=folder) as informers:
-        informers.of(ConfigMap, namespace=namespace, labels="app=web")
+        informers.of(ConfigMap, namespace=namespace, label_selector="app=web")
         await informers.wait_synced(30)
     await client.delete(ConfigMap, "b")
     await make(client, "d")
     seen: list[str] = []
     async with Informers(client, persist=folder) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, labels="app=web")
+        maps = informers.of(ConfigMap, namespace=namespace, label_selector="app=web")
         maps.on_event(
-            added=lambda event: seen.append(f"{'initial ' if event.initial else ''}added {event.key.name}"),
-            deleted=lambda event: seen.append(f"deleted {event.key.name}"),
+            added=lambda event: seen.append(f"{'initial ' if event.initial else ''}ADDED {event.key.name}"),
+            deleted=lambda event: seen.append(f"DELETED {event.key.name}"),
         )
         await informers.wait_synced(30)
         await until(lambda: len(seen) == 5)
-        assert sorted(seen[:3]) == ["initial added a", "initial added b", "initial added c"]
-        assert seen[3:] == ["deleted b", "added d"]
+        assert sorted(seen[:3]) == ["initial ADDED a", "initial ADDED b", "initial ADDED c"]
+        assert seen[3:] == ["DELETED b", "ADDED d"]
         assert not maps._runner.feeds[0].listwatch.lists, "nothing was listed"
         found = maps.lister.get("a")
         assert found is not None

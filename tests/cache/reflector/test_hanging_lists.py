@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informers, WatchPolicy
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import ClusterConfig
 from kubeloop.meta import DeadlineError
 from kubeloop.timing import FakeClock
@@ -54,7 +54,7 @@ async def hanging(answer: bytes, scheme: str, clock: FakeClock) -> AsyncIterator
         Client(Transport(config, clock=clock), clock=clock) as client,
         Informers(client, clock=clock, policy=policy) as informers,
     ):
-        informers.of(ConfigMap)
+        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await asyncio.wait_for(server.served.wait(), 10)
         await asyncio.sleep(0.05)  # what was sent arrives
         yield informers

@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.cache import Informers
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import Pem
 from kubeloop.meta import DeadlineError, Forbidden, Unauthorized, UntrustedCertificate
 from kubeloop.pki import CertificateAuthority
@@ -74,7 +74,7 @@ async def test_a_page_that_expires_midway_is_followed_by_one_full_list_A4(source
         pass
     asked = source.asked("list", "resourceVersion", "limit", "continue")
     assert asked[:3] == [("0", "500", ""), ("", "500", "2"), ("0", "", "")]
-    assert seen.lines == [f"added {name}" for name in "abcdef"], "nothing of the broken list is told twice"
+    assert seen.lines == [f"ADDED {name}" for name in "abcdef"], "nothing of the broken list is told twice"
 
 
 async def test_a_list_in_pages_arrives_as_one_replacement_A8_A9(source: Source, api: Client, clock: FakeClock) -> None:
@@ -151,7 +151,7 @@ async def test_a_restarted_server_that_forgot_everything_is_listed_anew(source: 
         await paused(source, clock)
         await clock.advance(2)
         await until(lambda: len(seen.events) == 3)
-        assert seen.lines[1:] == ["deleted a (tombstone)", "added b"]
+        assert seen.lines[1:] == ["DELETED a (tombstone)", "ADDED b"]
         assert source.asked("list", "resourceVersion") == ["0", "11", ""]
         assert maps.resource_version == "3"
         assert [head.name for head in maps.lister.heads()] == ["b"]
@@ -209,8 +209,8 @@ async def test_what_vanished_while_the_watch_was_down_is_told_as_a_tombstone_fir
         await paused(source, clock)
         await clock.advance(2)
         await until(lambda: len(seen.events) == 5)
-        assert seen.lines[2:] == ["deleted a (tombstone)", "updated b", "added c"]
-        assert seen.events[2].object().data == {"k": "1"}, "with the last state known"
+        assert seen.lines[2:] == ["DELETED a (tombstone)", "MODIFIED b", "ADDED c"]
+        assert seen.events[2].object.data == {"k": "1"}, "with the last state known"
         assert not any(event.initial for event in seen.events[2:])
         assert {head.name for head in maps.lister.heads()} == {"b", "c"}
 
@@ -228,7 +228,7 @@ async def test_an_object_deleted_and_made_again_between_two_lists_is_one_update_
         await clock.advance(2)
         await until(lambda: len(seen.events) == 2)
         event = seen.events[1]
-        assert event.type == "updated"
+        assert event.type == "MODIFIED"
         assert event.old is not None
         assert event.old.uid != event.head.uid
 
@@ -283,7 +283,7 @@ async def test_an_object_of_another_kind_is_skipped_and_does_not_move_the_versio
         )
         source.put("a")
         await until(lambda: seen.events)
-        assert seen.lines == ["added a"]
+        assert seen.lines == ["ADDED a"]
         assert maps.resource_version == "11"
         assert "skipped an object of meta.k8s.io/v1, Kind=Table" in caplog.text
 
@@ -311,7 +311,7 @@ async def test_waiting_ends_at_once_with(
 ) -> None:
     source.list_faults = [answer] * 3
     async with Informers(api, clock=clock) as informers:
-        informers.of(ConfigMap)
+        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         with pytest.raises(error):
             await informers.wait_synced()
         await until(lambda: "configmaps in all namespaces: cannot list" in caplog.text)
@@ -329,7 +329,7 @@ async def test_waiting_ends_at_once_with_an_untrusted_certificate(clock: FakeClo
         Client(Transport(server.config(ca=other))) as client,
         Informers(client, clock=clock) as informers,
     ):
-        informers.of(ConfigMap)
+        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         with pytest.raises(UntrustedCertificate, match="certificate signed by unknown authority"):
             await informers.wait_synced()
 
@@ -339,7 +339,7 @@ async def test_the_deadline_names_each_unsynced_informer_and_its_last_reason(
 ) -> None:
     caplog.set_level(logging.INFO)
     async with Informers(api, clock=clock) as informers:
-        informers.of(ConfigMap)
+        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         secrets = informers.of(Secret, namespace="shop")
         await until(lambda: secrets.failure is not None)
         waiting = asyncio.create_task(informers.wait_synced(30))

@@ -84,7 +84,7 @@ async def test_of_an_event(
         assert maps.resource_version == "10"
         source.put("good")
         await until(lambda: seen.events)
-        assert seen.lines == ["added good"]
+        assert seen.lines == ["ADDED good"]
         assert len(source.asked("watch", "limit")) == 1, "the stream goes on"
         assert all(record.levelname == "ERROR" for record in caplog.records if "skipped" in record.getMessage())
 
@@ -109,7 +109,7 @@ async def test_of_an_object_of_the_first_state(
     source.objects["b"] = obj
     source.whole = True
     async with informed(api, clock, policy(source, way)) as (_, seen):
-        assert seen.lines == ["added a", "added c"]
+        assert seen.lines == ["ADDED a", "ADDED c"]
         assert said in caplog.text
 
 
@@ -119,7 +119,7 @@ async def test_a_table_in_place_of_a_list_is_refused_A11(
     source.list_faults = [{"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "5"}, "rows": [], "code": 200}]
     async with informed_later(source, api, clock) as seen:
         assert "asked for a list, the server answered with a Table" in caplog.text
-        assert seen.lines == ["added a"]
+        assert seen.lines == ["ADDED a"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def test_a_list_answer_that_is_no_list_is_a_failure_and_asked_for_again(
     source.list_faults = [body]
     async with informed_later(source, api, clock) as seen:
         assert "cannot list: " in caplog.text
-        assert seen.lines == ["added a"]
+        assert seen.lines == ["ADDED a"]
 
 
 @WAYS
@@ -189,12 +189,12 @@ async def test_an_event_nested_too_deeply_is_skipped_or_its_object_is_refused_wh
     async with informed(api, clock) as (maps, seen):
         source.send(deep % b"d")
         source.put("b")
-        await until(lambda: "added b" in seen.lines)
+        await until(lambda: "ADDED b" in seen.lines)
         if not READS_ANY_DEPTH:
-            assert seen.lines == ["added a", "added b"]
+            assert seen.lines == ["ADDED a", "ADDED b"]
             assert caplog.text.count("skipped an event whose object is nested too deeply") == 2
             return
-        assert sorted(seen.lines) == ["added a", "added b", "added c", "added d"]
+        assert sorted(seen.lines) == ["ADDED a", "ADDED b", "ADDED c", "ADDED d"]
         with pytest.raises(NestedTooDeeply, match="the document is nested too deeply for Python to read it"):
             maps.lister.get("c", namespace="")
 
@@ -240,7 +240,7 @@ async def test_a_garbage_frame_before_the_end_of_the_initial_events_is_followed_
     source.stream_frames = [event(source.put("a")), b"<html>\n"]
     async with informed(api, clock) as (_, seen):
         assert [kind for kind, _ in source.requests][:2] == ["stream", "list"]
-        assert seen.lines == ["added a"]
+        assert seen.lines == ["ADDED a"]
 
 
 @WAYS

@@ -14,7 +14,7 @@ from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informers, WatchPolicy
 from kubeloop.cache.reflector.reporter import diagnosis, is_too_large, trouble_of, wait_of
 from kubeloop.cache.reflector.steps import FailureClass
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ApiError, ConnectionRefused, Forbidden, NotFound, Status, TransportError
 from kubeloop.timing import Backoff, FakeClock
 from tests.cache.informing import informed, informing, passing, paused, resumed
@@ -129,7 +129,7 @@ async def test_pauses_between_failures_grow_from_800_ms_to_30_s_and_are_forgotte
     source.list_faults = [status(500, "InternalError")] * 9
     told: list[Exception] = []
     async with Informers(api, clock=clock, rng=Fixed(1), policy=WatchPolicy(watch_list=False, on_error=told.append)) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         for number, pause in enumerate([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0], start=1):
             await until(lambda n=number: len(told) == n and clock.waiting == 1)
             await clock.advance(pause - 0.2)

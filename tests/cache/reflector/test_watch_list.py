@@ -10,7 +10,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import InconsistentState, Informers, WatchPolicy
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DeadlineError
 from kubeloop.timing import FakeClock
 from tests.cache.informing import informed, informing, passing, paused
@@ -47,7 +47,7 @@ async def test_a_later_state_is_streamed_at_the_last_version_seen_C31(source: So
         await paused(source, clock)
         await clock.advance(2)
         await until(lambda: len(seen.events) == 3)
-        assert seen.lines == ["added a", "deleted a (tombstone)", "added b"]
+        assert seen.lines == ["ADDED a", "DELETED a (tombstone)", "ADDED b"]
         assert source.asked("stream", *ASKED)[1] == ("true", "NotOlderThan", "11", "true")
         assert maps.resource_version == "13"
 
@@ -100,7 +100,7 @@ async def test_changes_before_the_end_are_folded_into_one_replacement_at_the_boo
         source.end(version="50"),
     ]
     async with informed(api, clock) as (maps, seen):
-        assert sorted(seen.lines) == ["added a", "added a2", "added b"]
+        assert sorted(seen.lines) == ["ADDED a", "ADDED a2", "ADDED b"]
         found = maps.lister.get("b", "default")
         assert found is not None
         assert found.data == {"k": "2"}
@@ -113,7 +113,7 @@ async def test_after_the_end_the_same_stream_goes_on_as_the_watch_C35(source: So
         source.put("b")
         source.delete("a")
         await until(lambda: len(seen.events) == 3)
-        assert seen.lines == ["added a", "added b", "deleted a"]
+        assert seen.lines == ["ADDED a", "ADDED b", "DELETED a"]
         assert [kind for kind, _ in source.requests] == ["stream"], "one request, no list"
         assert maps._runner.feeds[0].listwatch.lists == {"first": 1}
 
@@ -140,7 +140,7 @@ async def test_a_stream_closed_before_its_end_is_asked_for_from_scratch_C36(sour
         await until(lambda: maps.synced)
         assert source.asked("stream", *ASKED) == [("true", "NotOlderThan", "", "true")] * 2
         await until(lambda: seen.events)
-        assert seen.lines == ["added a"], "what the first stream brought is forgotten"
+        assert seen.lines == ["ADDED a"], "what the first stream brought is forgotten"
 
 
 async def test_a_stream_closed_after_its_end_is_followed_by_an_ordinary_watch_C37(source: Source, api: Client, clock: FakeClock) -> None:
@@ -189,7 +189,7 @@ async def test_a_refused_stream_is_listed_in_the_same_round_C39(
     async with informed(api, clock) as (maps, seen):
         await until(lambda: source.watches == 1)
         assert [kind for kind, _ in source.requests] == ["stream", "list", "watch"]
-        assert seen.lines == ["added a"]
+        assert seen.lines == ["ADDED a"]
         source.error_event(status(500, "StoreReadError"))
         await paused(source, clock)
         await clock.advance(2)
@@ -203,7 +203,7 @@ async def test_while_the_end_is_missing_a_warning_comes_every_10_seconds_and_the
 ) -> None:
     source.stream_frames = [added(source.put("a"))]
     async with Informers(api, clock=clock) as informers:
-        maps = informers.of(ConfigMap)
+        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: source.watches == 1)
 
         def warnings() -> list[str]:

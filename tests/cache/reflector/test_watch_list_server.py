@@ -28,7 +28,7 @@ async def test_the_first_state_comes_as_one_stream_that_goes_on_as_the_watch_C31
     for name in "abc":
         await client.create(config_map(name))
     async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, labels=OURS)
+        maps = informers.of(ConfigMap, namespace=namespace, label_selector=OURS)
         await informers.wait_synced(30)
         assert sorted(head.name for head in maps.lister.heads()) == ["a", "b", "c"]
         await client.delete(ConfigMap, "a", namespace=namespace)
@@ -41,8 +41,8 @@ async def test_the_first_state_comes_as_one_stream_that_goes_on_as_the_watch_C31
 async def test_a_stream_of_metadata_and_of_nothing_ends_too_C33(client: Client, namespace: str) -> None:
     await client.create(config_map("a", color="red"))
     async with Informers(client) as informers:
-        metadata = informers.metadata(ConfigMap, namespace=namespace, labels={"color": "red"})
-        nothing = informers.of(ConfigMap, namespace=namespace, labels={"color": "blue"})
+        metadata = informers.metadata(ConfigMap, namespace=namespace, label_selector={"color": "red"})
+        nothing = informers.of(ConfigMap, namespace=namespace, label_selector={"color": "blue"})
         await informers.wait_synced(30)
         assert [head.name for head in metadata.lister.heads()] == ["a"]
         assert len(nothing.lister) == 0

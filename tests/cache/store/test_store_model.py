@@ -92,10 +92,10 @@ class Against(RuleBasedStateMachine):
     def apply(self, delta: Delta) -> None:
         for change in apply(self.store, delta):
             key = (change.head.namespace, change.head.name)
-            if change.type == "deleted":
+            if change.type == "DELETED":
                 assert self.alive.pop(key) is not None
             else:
-                assert (change.type == "added") == (key not in self.alive)
+                assert (change.type == "ADDED") == (key not in self.alive)
                 self.alive[key] = change.head.resource_version
 
     @rule(key=KEYS, facts=FACTS)

@@ -50,7 +50,7 @@ async def test_after_any_writes_each_index_finds_what_the_server_has(
         await until(lambda: {head.name: head.resource_version for head in maps.lister.heads()} == versions)
         for team in ("red", "blue"):
             assert {each.metadata.name for each in maps.lister.by_index("team", team)} == {
-                each.metadata.name async for each in client.list(ConfigMap, namespace=namespace, labels=f"team={team}")
+                each.metadata.name async for each in client.list(ConfigMap, namespace=namespace, label_selector=f"team={team}")
             }
         ranked = [each for each in listed if "rank" in each.data]
         assert [each.metadata.name for each in maps.lister.range("rank")] == [

@@ -38,7 +38,7 @@ from tests.servers import ServerUnderTest
 # Projects are made, and their tests and tools run, in separate processes.
 pytestmark = pytest.mark.timeout(300)
 
-STRICT = WriteOptions(field_manager="test", validation="Strict")
+STRICT = WriteOptions(field_manager="test", field_validation="Strict")
 
 
 @pytest.mark.embedded

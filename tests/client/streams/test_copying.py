@@ -60,11 +60,11 @@ def _folder(path: Path) -> Path:
 
 async def test_a_folder_goes_in_and_out_as_it_is(client: Client, cluster: Cluster, pod: str, inside: Path, tmp_path: Path) -> None:
     source = _folder(tmp_path / "source")
-    result = await client.copy_to(pod, source, "there")
+    result = await client.pods.copy_to(pod, source, "there")
     assert (result.files, result.bytes, result.skipped) == (4, 4 + 5000 + 10, ())
     assert _tree(inside / "there") == _tree(source)
     assert os.access(inside / "there" / "runs.sh", os.X_OK)
-    back = await client.copy_from(pod, "there", tmp_path / "back")
+    back = await client.pods.copy_from(pod, "there", tmp_path / "back")
     assert (back.files, back.bytes, back.skipped) == (4, 4 + 5000 + 10, ())
     assert _tree(tmp_path / "back") == _tree(source)
     assert os.access(tmp_path / "back" / "runs.sh", os.X_OK)
@@ -75,16 +75,16 @@ async def test_a_folder_goes_in_and_out_as_it_is(client: Client, cluster: Cluste
 async def test_what_goes_into_a_folder_keeps_its_name(client: Client, cluster: Cluster, pod: str, inside: Path, tmp_path: Path) -> None:
     (inside / "folder").mkdir()
     (tmp_path / "file.txt").write_text("content")
-    await client.copy_to(pod, tmp_path / "file.txt", "folder")
-    await client.copy_to(pod, tmp_path / "file.txt", "renamed.txt")
+    await client.pods.copy_to(pod, tmp_path / "file.txt", "folder")
+    await client.pods.copy_to(pod, tmp_path / "file.txt", "renamed.txt")
     (inside / "theirs").mkdir()
     assert (await cluster.kubectl("cp", str(tmp_path / "file.txt"), "web:theirs")).code == 0
     assert _tree(inside / "folder") == _tree(inside / "theirs") == {"file.txt": "content"}
     assert (inside / "renamed.txt").read_text() == "content"
-    await client.copy_from(pod, "folder/file.txt", tmp_path / "new" / "name.txt")
+    await client.pods.copy_from(pod, "folder/file.txt", tmp_path / "new" / "name.txt")
     assert (tmp_path / "new" / "name.txt").read_text() == "content"
     with pytest.raises(CopyError, match=r"new is a folder; name the file that is to be written, for example .*new/file.txt"):
-        await client.copy_from(pod, "folder/file.txt", tmp_path / "new")
+        await client.pods.copy_from(pod, "folder/file.txt", tmp_path / "new")
 
 
 async def test_links_go_in_as_links_and_are_left_out_on_the_way_back(
@@ -97,11 +97,11 @@ async def test_links_go_in_as_links_and_are_left_out_on_the_way_back(
     (source / "hard").hardlink_to(source / "file")
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(source / "socket"))
-        result = await client.copy_to(pod, source, "there")
+        result = await client.pods.copy_to(pod, source, "there")
     assert result.skipped == (f"{source / 'socket'}: neither file, folder nor link",)
     assert _tree(inside / "there") == {"file": "content", "hard": "content", "link": "-> file"}
     (inside / "there" / "second").hardlink_to(inside / "there" / "file")
-    back = await client.copy_from(pod, "there", tmp_path / "back")
+    back = await client.pods.copy_from(pod, "there", tmp_path / "back")
     assert back.skipped == ("there/link: a symbolic link to file",)
     assert _tree(tmp_path / "back") == {"file": "content", "hard": "content", "second": "content"}
 
@@ -109,11 +109,11 @@ async def test_links_go_in_as_links_and_are_left_out_on_the_way_back(
 async def test_progress_is_told_to_the_last_byte(client: Client, pod: str, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 3_000_001)
     told: list[CopyProgress] = []
-    await client.copy_to(pod, tmp_path / "big", "big", progress=told.append)
+    await client.pods.copy_to(pod, tmp_path / "big", "big", progress=told.append)
     assert told[-1] == CopyProgress("big", 3_000_001, 3_000_001, 3_000_001)
     assert [one.done for one in told] == sorted(one.done for one in told)
     told.clear()
-    await client.copy_from(pod, "big", tmp_path / "back", progress=told.append)
+    await client.pods.copy_from(pod, "big", tmp_path / "back", progress=told.append)
     assert told[-1] == CopyProgress("back", 3_000_001, 3_000_001, 3_000_001)
     assert (tmp_path / "back").read_bytes() == b"x" * 3_000_001
 
@@ -125,20 +125,20 @@ async def test_what_progress_raises_ends_the_copy(client: Client, pod: str, tmp_
         raise LookupError("enough")
 
     with pytest.raises(LookupError, match="enough"):
-        await client.copy_to(pod, tmp_path / "big", "big", progress=refuse)
-    await client.copy_to(pod, tmp_path / "big", "big")
+        await client.pods.copy_to(pod, tmp_path / "big", "big", progress=refuse)
+    await client.pods.copy_to(pod, tmp_path / "big", "big")
     with pytest.raises(LookupError, match="enough"):
-        await client.copy_from(pod, "big", tmp_path / "back", progress=refuse)
+        await client.pods.copy_from(pod, "big", tmp_path / "back", progress=refuse)
 
 
 async def test_tars_own_complaint_is_the_error(client: Client, pod: str, inside: Path, tmp_path: Path) -> None:
     with pytest.raises(CopyError, match=r'copy: exec in container "main" of pod "web" .* exit code 2: tar: none: Cannot stat'):
-        await client.copy_from(pod, "none", tmp_path / "back")
+        await client.pods.copy_from(pod, "none", tmp_path / "back")
     (tmp_path / "file").write_text("x" * 1_000_000)
     with pytest.raises(CopyError, match=r"exit code 2: tar: no/such: Cannot open"):
-        await client.copy_to(pod, tmp_path / "file", "no/such/file")
+        await client.pods.copy_to(pod, tmp_path / "file", "no/such/file")
     with pytest.raises(CopyError, match="none is not there"):
-        await client.copy_to(pod, tmp_path / "none", "x")
+        await client.pods.copy_to(pod, tmp_path / "none", "x")
 
 
 async def test_a_file_that_changes_while_it_is_copied_is_named(client: Client, pod: str, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_a_file_that_changes_while_it_is_copied_is_named(client: Client, p
         os.truncate(tmp_path / "file", 600_000)
 
     with pytest.raises(CopyError, match=r"file became shorter while it was copied: \d+ of 1000000 bytes"):
-        await client.copy_to(pod, tmp_path / "file", "there", progress=cut)
+        await client.pods.copy_to(pod, tmp_path / "file", "there", progress=cut)
 
 
 async def test_a_cancelled_copy_writes_no_more(client: Client, kubelet: ScriptedKubelet, pod: str, tmp_path: Path) -> None:
@@ -163,14 +163,14 @@ async def test_a_cancelled_copy_writes_no_more(client: Client, kubelet: Scripted
             begun.set()
 
     kubelet.command = command
-    copying = asyncio.ensure_future(client.copy_from(pod, "src", tmp_path / "back"))
+    copying = asyncio.ensure_future(client.pods.copy_from(pod, "src", tmp_path / "back"))
     async with asyncio.timeout(30):
         await begun.wait()
         copying.cancel()
         with pytest.raises(asyncio.CancelledError):
             await copying
     (tmp_path / "back").unlink(missing_ok=True)
-    await client.logs(pod)
+    await client.pods.logs(pod)
     assert not (tmp_path / "back").exists()
 
 
@@ -182,12 +182,12 @@ async def test_a_connection_that_breaks_off_is_the_error(client: Client, kubelet
 
     kubelet.command = command
     with pytest.raises(TransportError, match='pod "web"'):
-        await client.copy_from(pod, "src", tmp_path / "back")
+        await client.pods.copy_from(pod, "src", tmp_path / "back")
 
 
 async def test_a_name_that_looks_like_an_option_is_a_name(client: Client, pod: str, inside: Path, tmp_path: Path) -> None:
     (inside / "--version").write_text("1")
-    result = await client.copy_from(pod, "--version", tmp_path / "back")
+    result = await client.pods.copy_from(pod, "--version", tmp_path / "back")
     assert (result.files, (tmp_path / "back").read_text()) == (1, "1")
 
 

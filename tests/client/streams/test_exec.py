@@ -20,30 +20,30 @@ pytestmark = pytest.mark.server
 async def test_a_command_gives_output_errors_and_exit_code_apart(client: Client, cluster: Cluster, node: str) -> None:
     await cluster.pod("web", node)
     command = ["sh", "-c", "echo out; echo err >&2; exit 3"]
-    result = await client.exec("web", command)
+    result = await client.pods.exec("web", command)
     assert (result.exit_code, result.stdout, result.stderr, result.ok) == (3, b"out\n", b"err\n", False)
     beside = await cluster.kubectl("exec", "web", "--", *command)
     assert (beside.code, beside.out) == (result.exit_code, result.text)
     with pytest.raises(CommandFailed, match=r'container "main" of pod "web" in namespace .* exit code 3: err'):
         result.check()
-    assert (await client.exec("web", ["true"])).check().ok
+    assert (await client.pods.exec("web", ["true"])).check().ok
 
 
 async def test_input_is_fed_to_its_end_while_output_comes(client: Client, cluster: Cluster, node: str) -> None:
     await cluster.pod("web", node)
     text = b"line\n" * 500_000
-    result = await client.exec("web", ["cat"], stdin=text)
+    result = await client.pods.exec("web", ["cat"], stdin=text)
     assert (result.exit_code, result.stdout == text) == (0, True)
 
 
 async def test_a_command_that_does_not_read_its_input_ends_all_the_same(client: Client, cluster: Cluster, one_node: str) -> None:
     await cluster.pod("web", one_node)
-    assert (await client.exec("web", ["true"], stdin=b"x" * 4_000_000)).exit_code == 0
+    assert (await client.pods.exec("web", ["true"], stdin=b"x" * 4_000_000)).exit_code == 0
 
 
 async def test_an_interactive_session_answers_to_what_is_written(client: Client, cluster: Cluster, node: str) -> None:
     await cluster.pod("web", node)
-    async with client.exec_stream("web", ["sh"], stdin=True) as session:
+    async with client.pods.exec_stream("web", ["sh"], stdin=True) as session:
         await session.write(b"echo one\n")
         assert (await anext(session)).data == b"one\n"
         await session.write(b"echo two >&2\n")
@@ -55,7 +55,7 @@ async def test_an_interactive_session_answers_to_what_is_written(client: Client,
 
 async def test_input_that_ends_lets_output_go_on(client: Client, cluster: Cluster, node: str) -> None:
     await cluster.pod("web", node)
-    async with client.exec_stream("web", ["sh", "-c", "cat; echo after"], stdin=True) as session:
+    async with client.pods.exec_stream("web", ["sh", "-c", "cat; echo after"], stdin=True) as session:
         await session.write(b"before ")
         await session.close_stdin()
         assert b"".join([output.data async for output in session]) == b"before after\n"
@@ -73,7 +73,7 @@ async def test_a_terminal_has_one_output_and_is_told_its_size(
 
     await cluster.pod("web", node)
     kubelet.command = command
-    async with client.exec_stream("web", ["x"], stdin=True, tty=True) as session:
+    async with client.pods.exec_stream("web", ["x"], stdin=True, tty=True) as session:
         await session.resize(80, 24)
         assert json.loads(b"".join([output.data async for output in session])) == {"Width": 80, "Height": 24}
     assert set(kubelet.last.query) >= {"input", "output", "tty"}
@@ -96,7 +96,7 @@ async def test_leaving_the_block_ends_the_command_at_the_other_end(
 
     await cluster.pod("web", node)
     kubelet.command = command
-    async with client.exec_stream("web", ["x"], stdin=True) as session:
+    async with client.pods.exec_stream("web", ["x"], stdin=True) as session:
         assert (await anext(session)).data == b"begun"
     async with asyncio.timeout(20):
         await ended.wait()
@@ -116,11 +116,11 @@ async def test_a_cancelled_exec_ends_at_the_other_end(client: Client, cluster: C
 
     await cluster.pod("web", one_node)
     kubelet.command = command
-    running = asyncio.ensure_future(client.exec("web", ["x"], stdin=b""))
+    running = asyncio.ensure_future(client.pods.exec("web", ["x"], stdin=b""))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    async with client.exec_stream("web", ["x"], stdin=True) as session:
+    async with client.pods.exec_stream("web", ["x"], stdin=True) as session:
         waiting = asyncio.ensure_future(session.wait())
         async with asyncio.timeout(20):
             await begun.wait()
@@ -139,13 +139,13 @@ async def test_a_deadline_ends_the_waiting_and_says_so(client: Client, cluster: 
     await cluster.pod("web", one_node)
     kubelet.command = command
     with pytest.raises(DeadlineError, match=r"exec of 'sleep' in web: not ended within 0.2 s; it may still be running"):
-        await client.exec("web", ["sleep", "60"], timeout=0.2)
+        await client.pods.exec("web", ["sleep", "60"], timeout=0.2)
 
 
 async def test_output_is_bounded_and_the_error_says_the_way_out(client: Client, cluster: Cluster, one_node: str) -> None:
     await cluster.pod("web", one_node)
     with pytest.raises(OutputTooLarge, match=r'pod "web".* more than 1000 bytes to stdout; raise max_output='):
-        await client.exec("web", ["sh", "-c", "while :; do echo yes; done"], max_output=1000)
+        await client.pods.exec("web", ["sh", "-c", "while :; do echo yes; done"], max_output=1000)
 
 
 async def test_a_kubelets_refusal_names_pod_and_container(
@@ -154,7 +154,7 @@ async def test_a_kubelets_refusal_names_pod_and_container(
     await cluster.pod("web", one_node)
     kubelet.refusal = Answer(500, body=b"container not running")
     with pytest.raises(ApiError, match=r'container not running.*exec in container "main" of pod "web"'):
-        await client.exec("web", ["true"])
+        await client.pods.exec("web", ["true"])
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ async def test_what_cannot_be_reached_is_named(
     await cluster.pod("waits", schedulingGates=[{"name": "example.com/wait"}])
     await cluster.pod("two", containers=[{"name": "main", "image": "none"}, {"name": "side", "image": "none"}])
     with pytest.raises(error, match=says):
-        await client.exec(pod, ["true"], container=container)
+        await client.pods.exec(pod, ["true"], container=container)
 
 
 async def test_the_default_container_is_that_of_the_annotation_else_the_first(
@@ -179,13 +179,13 @@ async def test_the_default_container_is_that_of_the_annotation_else_the_first(
 ) -> None:
     containers = [{"name": "main", "image": "none"}, {"name": "side", "image": "none"}]
     path = await cluster.pod("two", one_node, containers=containers)
-    await client.exec("two", ["true"])
+    await client.pods.exec("two", ["true"])
     assert kubelet.last.path.endswith("/main")
     note = {"metadata": {"annotations": {"kubectl.kubernetes.io/default-container": "side"}}}
     await cluster.request("PATCH", path, note, headers={"Content-Type": "application/merge-patch+json"})
-    await client.exec("two", ["true"])
+    await client.pods.exec("two", ["true"])
     assert kubelet.last.path.endswith("/side")
-    await client.exec("two", ["true"], container="main")
+    await client.pods.exec("two", ["true"], container="main")
     assert kubelet.last.path.endswith("/main")
 
 
@@ -195,12 +195,12 @@ async def test_a_completed_pod_is_refused_before_anything_is_asked(client: Clien
         "PATCH", f"{path}/status", {"status": {"phase": "Succeeded"}}, headers={"Content-Type": "application/merge-patch+json"}
     )
     with pytest.raises(StreamError, match=r"exec is not possible in Pod .done.* it has completed"):
-        await client.exec("done", ["true"])
+        await client.pods.exec("done", ["true"])
 
 
 async def test_attach_shares_the_streams_of_a_container(client: Client, cluster: Cluster, node: str) -> None:
     await cluster.pod("web", node, containers=[{"name": "main", "image": "none", "stdin": True}])
-    async with client.attach("web", stdin=True) as session:
+    async with client.pods.attach("web", stdin=True) as session:
         assert (await anext(session)).data == b"attached\n"
         await session.write(b"hello\n")
         assert (await anext(session)).data == b"HELLO\n"
@@ -213,26 +213,26 @@ async def test_attach_shares_the_streams_of_a_container(client: Client, cluster:
 async def test_attach_asks_for_no_input_where_the_container_takes_none(client: Client, cluster: Cluster, one_node: str) -> None:
     await cluster.pod("web", one_node)
     with pytest.raises(StreamError, match=r"made without stdin: true"):
-        async with client.attach("web", stdin=True):
+        async with client.pods.attach("web", stdin=True):
             pass
 
 
 async def test_a_command_given_as_one_string_is_refused(client: Client) -> None:
     with pytest.raises(ValueError, match=r"give a list of words"):
-        await client.exec("web", "ls -l")
+        await client.pods.exec("web", "ls -l")
 
 
 async def test_an_internal_error_on_the_error_channel_is_an_api_error(client: Client, cluster: Cluster) -> None:
     await cluster.pod("web", await cluster.node(1))
     with pytest.raises(InternalError, match=r'connection refused.*exec in container "main" of pod "web"'):
-        await client.exec("web", ["true"])
+        await client.pods.exec("web", ["true"])
 
 
 async def test_q201_where_websockets_are_refused_spdy_does_all_of_it(client: Client, cluster: Cluster, kubelet: ScriptedKubelet) -> None:
     await cluster.pod("web", await cluster.node(kubelet, features=[WEBSOCKETS]))
     kubelet.refuses_websockets = True
     text = b"line\n" * 100_000
-    result = await client.exec("web", ["sh", "-c", "cat; echo err >&2; exit 3"], stdin=text)
+    result = await client.pods.exec("web", ["sh", "-c", "cat; echo err >&2; exit 3"], stdin=text)
     assert (result.exit_code, result.stdout == text, result.stderr) == (3, True, b"err\n")
     assert {one.headers["upgrade"].lower() for one in kubelet.requests} == {"websocket", "spdy/3.1"}
 
@@ -241,6 +241,6 @@ async def test_q201_where_websockets_are_refused_spdy_does_all_of_it(client: Cli
         return 0
 
     kubelet.command = command
-    async with client.exec_stream("web", ["x"], stdin=True, tty=True) as session:
+    async with client.pods.exec_stream("web", ["x"], stdin=True, tty=True) as session:
         await session.resize(80, 24)
         assert json.loads(b"".join([output.data async for output in session])) == {"Width": 80, "Height": 24}

@@ -46,7 +46,7 @@ async def _echoed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, se
 
 async def test_connections_to_a_local_socket_reach_the_port_of_the_pod(client: Client, cluster: Cluster, node: str) -> None:
     await cluster.pod("web", node)
-    async with echo_server() as port, client.port_forward("web", f":{port}") as forward:
+    async with echo_server() as port, client.pods.port_forward("web", f":{port}") as forward:
         assert [(one.address, one.remote, one.pod_port) for one in forward.ports] == [("127.0.0.1", str(port), port)]
         opened = [await asyncio.open_connection("127.0.0.1", forward.local(port)) for _ in range(3)]
         assert await asyncio.gather(*(_echoed(*one) for one in opened)) == [SENT.upper()] * 3
@@ -55,7 +55,7 @@ async def test_connections_to_a_local_socket_reach_the_port_of_the_pod(client: C
 
 async def test_kubectl_forwards_the_same(client: Client, cluster: Cluster, node: str) -> None:
     await cluster.pod("web", node)
-    async with echo_server() as port, client.port_forward("web", f":{port}") as forward:
+    async with echo_server() as port, client.pods.port_forward("web", f":{port}") as forward:
         process = await cluster.start_kubectl("port-forward", "web", f":{port}")
         assert process.stdout is not None
         try:
@@ -71,7 +71,7 @@ async def test_kubectl_forwards_the_same(client: Client, cluster: Cluster, node:
 
 async def test_a_connection_within_the_process_needs_no_socket(client: Client, cluster: Cluster, node: str) -> None:
     await cluster.pod("web", node)
-    async with echo_server() as port, client.port_forward("web") as forward:
+    async with echo_server() as port, client.pods.port_forward("web") as forward:
         assert forward.ports == ()
         assert await _echoed(*await forward.connect(port)) == SENT.upper()
         first, second = [await forward.connect(port) for _ in range(2)]
@@ -94,7 +94,7 @@ async def test_connections_that_are_left_unread_hold_nobody_back(client: Client,
     await cluster.pod("web", await cluster.node(kubelet))
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        async with client.port_forward("web") as forward, echo_server() as port, asyncio.timeout(30):
+        async with client.pods.port_forward("web") as forward, echo_server() as port, asyncio.timeout(30):
             for _ in range(5):
                 reader, writer = await forward.connect(server.sockets[0].getsockname()[1])
                 await reader.readexactly(1)
@@ -129,7 +129,7 @@ async def test_tls_runs_over_a_connection_within_the_process(client: Client, clu
     await cluster.pod("web", await cluster.node(kubelet))
     authority = CertificateAuthority.create("web-ca")
     trusting = ssl.create_default_context(cadata=authority.certificate.decode())
-    async with _https(authority) as port, client.port_forward("web") as forward:
+    async with _https(authority) as port, client.pods.port_forward("web") as forward:
         reader, writer = await forward.connect(port)
         await writer.start_tls(trusting, server_hostname="web.example")
         writer.write(b"GET / HTTP/1.1\r\nHost: web.example\r\n\r\n")
@@ -151,7 +151,7 @@ async def test_an_http_client_uses_the_local_socket(client: Client, cluster: Clu
     await site.start()
     port = runner.addresses[0][1]
     try:
-        async with client.port_forward("web", f":{port}") as forward, aiohttp.ClientSession() as session:
+        async with client.pods.port_forward("web", f":{port}") as forward, aiohttp.ClientSession() as session:
             for path in ("/one", "/two"):
                 async with session.get(f"http://127.0.0.1:{forward.local(port)}{path}") as response:
                     assert await response.text() == path
@@ -161,7 +161,7 @@ async def test_an_http_client_uses_the_local_socket(client: Client, cluster: Clu
 
 async def test_what_the_pods_node_cannot_connect_to_is_told(client: Client, cluster: Cluster, node: str, closed_port: int) -> None:
     await cluster.pod("web", node)
-    async with client.port_forward("web", f":{closed_port}") as forward:
+    async with client.pods.port_forward("web", f":{closed_port}") as forward:
         reader, writer = await forward.connect(closed_port)
         with pytest.raises(ForwardingError, match=rf'port {closed_port} of pod "web" in namespace .* an error occurred forwarding'):
             await reader.read()
@@ -186,11 +186,11 @@ async def test_q202_a_lost_connection_ends_with_an_error_and_a_stop_without(
         Client(Transport(msgspec.structs.replace(config, server=relay.url)), namespace=cluster.namespace) as through,
         echo_server() as port,
     ):
-        async with through.port_forward("web", f":{port}") as forward:
+        async with through.pods.port_forward("web", f":{port}") as forward:
             waiting = asyncio.ensure_future(forward.wait())
             forward.stop()
             await waiting
-        async with through.port_forward("web", f":{port}") as forward:
+        async with through.pods.port_forward("web", f":{port}") as forward:
             reader, writer = await forward.connect(port)
             by_socket, socket_writer = await asyncio.open_connection("127.0.0.1", forward.local(port))
             for one in (writer, socket_writer):
@@ -250,7 +250,7 @@ async def test_services_and_deployments_lead_to_their_best_pod(
         elif target == "Deployment":
             meant = await client.get(Deployment, "web")
         by_service = target.lower().startswith(("svc", "service"))
-        async with client.port_forward(meant, *([":80", ":main"] if by_service else [":http"])) as forward:
+        async with client.pods.port_forward(meant, *([":80", ":main"] if by_service else [":http"])) as forward:
             assert forward.pod == "runs"
             assert {one.pod_port for one in forward.ports} == {port}
             reader, writer = await asyncio.open_connection("127.0.0.1", forward.ports[0].local)
@@ -263,7 +263,7 @@ async def test_a_server_without_tunnels_is_spoken_to_by_spdy(client: Client, clu
     """201: an upgrade that is refused is tried once more by SPDY."""
     await cluster.pod("web", await cluster.node(kubelet, features=["ExtendWebSocketsToKubelet"]))
     kubelet.refuses_websockets = True
-    async with echo_server() as port, client.port_forward("web") as forward:
+    async with echo_server() as port, client.pods.port_forward("web") as forward:
         assert await _echoed(*await forward.connect(port)) == SENT.upper()
     assert [one.headers["upgrade"].lower() for one in kubelet.requests] == ["websocket", "spdy/3.1"]
 
@@ -285,7 +285,7 @@ async def test_what_cannot_be_forwarded_is_named(
     containers = [{"name": "main", "image": "none", "ports": [{"containerPort": 53, "protocol": "UDP"}]}]
     await cluster.pod("web", await cluster.node(kubelet), containers=containers)
     with pytest.raises(error, match=says):
-        async with client.port_forward(target, *ports):
+        async with client.pods.port_forward(target, *ports):
             pass
 
 
@@ -293,7 +293,7 @@ async def test_a_local_port_that_is_taken_is_named(client: Client, cluster: Clus
     await cluster.pod("web", await cluster.node(kubelet))
     async with echo_server() as port:
         with pytest.raises(StreamError, match=rf"the local port {port} at 127.0.0.1 cannot be had"):
-            async with client.port_forward("web", f"{port}:80"):
+            async with client.pods.port_forward("web", f"{port}:80"):
                 pass
 
 
@@ -301,7 +301,7 @@ async def test_a_kubelets_refusal_names_the_pod(client: Client, cluster: Cluster
     await cluster.pod("web", await cluster.node(kubelet))
     kubelet.refusal = Answer(500, body=b"no network")
     with pytest.raises(ApiError, match=r'no network.*port-forward to pod "web"'):
-        async with client.port_forward("web"):
+        async with client.pods.port_forward("web"):
             pass
 
 

@@ -114,7 +114,7 @@ async def test_200_connections_at_once_some_given_up_bring_what_is_theirs_and_le
 ) -> None:
     await cluster.pod("web", one_node)
     chance = random.Random(1)
-    async with program() as inside, client.port_forward("web", f":{inside.port}") as forward:
+    async with program() as inside, client.pods.port_forward("web", f":{inside.port}") as forward:
         async with asyncio.timeout(50), asyncio.TaskGroup() as group:
             for number in range(CONNECTIONS):
                 group.create_task(_one(forward, inside.port, chance, number))
@@ -130,7 +130,7 @@ async def test_a_local_side_that_breaks_off_ends_the_connection_in_the_pod_thoug
     client: Client, cluster: Cluster, one_node: str
 ) -> None:
     await cluster.pod("web", one_node)
-    async with program() as inside, client.port_forward("web", f":{inside.port}") as forward:
+    async with program() as inside, client.pods.port_forward("web", f":{inside.port}") as forward:
         _, writer = await asyncio.open_connection("127.0.0.1", forward.local(inside.port))
         await inside.until(1)
         _reset(writer)
@@ -143,7 +143,7 @@ async def test_a_connection_that_is_cancelled_while_it_opens_is_given_up_in_the_
     client: Client, cluster: Cluster, one_node: str
 ) -> None:
     await cluster.pod("web", one_node)
-    async with program() as inside, client.port_forward("web") as forward:
+    async with program() as inside, client.pods.port_forward("web") as forward:
         streams = forward._running.connection._streams
         for opened, turns in itertools.product((0, 1, 2), range(4)):
             opening = asyncio.ensure_future(forward.connect(inside.port))
@@ -171,7 +171,7 @@ async def test_a_node_that_takes_no_more_connections_is_named_and_the_others_go_
 ) -> None:
     await cluster.pod("web", one_node)
     monkeypatch.setattr("kubeloop.serving.spdy.connection._STREAMS", 3)
-    async with program() as inside, client.port_forward("web") as forward:
+    async with program() as inside, client.pods.port_forward("web") as forward:
         reader, writer = await forward.connect(inside.port)
         for _ in range(3):  # half of one is given up again, or the first would be the last
             with pytest.raises(ForwardingError, match=r"port \d+ of pod \"web\".*does not take the connection; are too many open\?"):
@@ -184,7 +184,7 @@ async def test_a_node_that_takes_no_more_connections_is_named_and_the_others_go_
 
 async def test_a_local_port_is_free_again_whenever_its_opening_is_cancelled(client: Client, cluster: Cluster, one_node: str) -> None:
     await cluster.pod("web", one_node)
-    async with client.port_forward("web") as forward:
+    async with client.pods.port_forward("web") as forward:
         for turns in range(6):
             opening = asyncio.ensure_future(forward.listen([parse_port(":80")], "127.0.0.1"))
             for _ in range(turns):
@@ -199,7 +199,7 @@ async def test_who_connects_while_a_forward_ends_is_not_left_hanging(client: Cli
     await cluster.pod("web", one_node)
     async with program() as inside:
         for turns in range(6):
-            async with client.port_forward("web", f":{inside.port}") as forward:
+            async with client.pods.port_forward("web", f":{inside.port}") as forward:
                 reader, writer = await asyncio.open_connection("127.0.0.1", forward.local(inside.port))
                 for _ in range(turns):
                     await asyncio.sleep(0)

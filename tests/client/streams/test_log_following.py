@@ -71,7 +71,7 @@ async def _follow(script: Script, **wanted: Any) -> list[str]:
     async with asyncio.timeout(30), Peer(script, clock) as peer:
         moving = asyncio.ensure_future(_move(clock))
         try:
-            async with peer.client.logs(POD, follow=True, **wanted) as log:
+            async with peer.client.pods.logs(POD, follow=True, **wanted) as log:
                 return [line async for line in log]
         finally:
             moving.cancel()

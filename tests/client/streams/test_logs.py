@@ -46,25 +46,25 @@ async def ended(cluster: Cluster, pod: str, restarts: int = 0) -> None:
 
 async def test_a_log_is_the_text_that_kubectl_prints(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str) -> None:
     await cluster.pod("web", node)
-    assert await client.logs("web", tail=5) == (await cluster.kubectl("logs", "web", "--tail=5")).out == "one\ntwo\n"
+    assert await client.pods.logs("web", tail=5) == (await cluster.kubectl("logs", "web", "--tail=5")).out == "one\ntwo\n"
     kubelet.log = [b"one\ntw", b"o\n", "drei \u00fc\n".encode(), b"\xff end"]
-    text = await client.logs("web")
+    text = await client.pods.logs("web")
     assert text == "one\ntwo\ndrei \u00fc\n\ufffd end"
-    async with client.logs("web") as log:
+    async with client.pods.logs("web") as log:
         assert [line async for line in log] == ["one", "two", "drei \u00fc", "\ufffd end"]
-    async with client.logs("web") as log:
+    async with client.pods.logs("web") as log:
         assert b"".join([chunk async for chunk in log.chunks()]) == b"".join(kubelet.log)
 
 
 async def test_what_of_a_log_is_wanted_reaches_the_kubelet(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str) -> None:
     await cluster.pod("web", node)
     moment = datetime(2026, 1, 1, tzinfo=UTC)
-    async with client.logs("web", tail=5, since=moment, timestamps=True, limit_bytes=1000):
+    async with client.pods.logs("web", tail=5, since=moment, timestamps=True, limit_bytes=1000):
         pass
     assert kubelet.last.path.endswith("/web/main")
     told = {name: values[0] for name, values in kubelet.last.query.items()}
     assert told == {"tailLines": "5", "sinceTime": "2026-01-01T00:00:00Z", "timestamps": "true", "limitBytes": "1000"}
-    async with client.logs("web", since=90, previous=True, follow=True):
+    async with client.pods.logs("web", since=90, previous=True, follow=True):
         pass
     assert {name: values[0] for name, values in kubelet.last.query.items()} == {"sinceSeconds": "90", "previous": "true", "follow": "true"}
 
@@ -72,7 +72,7 @@ async def test_what_of_a_log_is_wanted_reaches_the_kubelet(client: Client, clust
 async def test_a_followed_log_comes_line_by_line(client: Client, cluster: Cluster, log: KubeletLog, node: str) -> None:
     pod = await cluster.pod("web", node)
     await log.write("one", 0.1)
-    async with client.logs("web", follow=True) as lines:
+    async with client.pods.logs("web", follow=True) as lines:
         assert await anext(aiter(lines)) == "one"
         await log.write("two", 0.2)
         assert await anext(lines) == "two"
@@ -91,7 +91,7 @@ async def test_a_followed_log_that_is_cut_goes_on_without_loss_or_doubles(
     async with (
         Relay(client.transport.config.server) as relay,
         Client(Transport(_at(client, relay)), namespace=cluster.namespace) as through,
-        through.logs("web", follow=True, tail=4, timestamps=timestamps) as lines,
+        through.pods.logs("web", follow=True, tail=4, timestamps=timestamps) as lines,
     ):
         got = [await anext(aiter(lines)) for _ in range(4)]
         relay.cut()
@@ -138,7 +138,7 @@ async def test_a_log_that_ends_while_its_container_runs_is_asked_for_again(
             yield line
 
     kubelet.read_log = once
-    async with client.logs("web", follow=True) as lines:
+    async with client.pods.logs("web", follow=True) as lines:
         assert await anext(aiter(lines)) == "one"
         await log.write("half a line", 0.5)
         assert await anext(lines) == "half a line"
@@ -155,7 +155,7 @@ async def test_the_rest_of_a_container_that_was_started_again_comes_from_its_pre
     async with (
         Relay(client.transport.config.server) as relay,
         Client(Transport(_at(client, relay)), namespace=cluster.namespace) as through,
-        through.logs("web", follow=True) as lines,
+        through.pods.logs("web", follow=True) as lines,
     ):
         assert await anext(aiter(lines)) == "one"
         await ended(cluster, pod, restarts=1)
@@ -172,7 +172,7 @@ async def test_without_resume_a_cut_is_an_error(client: Client, cluster: Cluster
     async with (
         Relay(client.transport.config.server) as relay,
         Client(Transport(_at(client, relay)), namespace=cluster.namespace) as through,
-        through.logs("web", follow=True, resume=False) as lines,
+        through.pods.logs("web", follow=True, resume=False) as lines,
     ):
         assert await anext(aiter(lines)) == "one"
         relay.cut()
@@ -192,7 +192,7 @@ async def test_leaving_a_followed_log_frees_its_socket(client: Client, cluster: 
 
     kubelet.read_log = serve
     await cluster.pod("web", node)
-    async with client.logs("web", follow=True) as lines:
+    async with client.pods.logs("web", follow=True) as lines:
         assert await anext(aiter(lines)) == "one"
     async with asyncio.timeout(20):
         await left.wait()
@@ -201,7 +201,7 @@ async def test_leaving_a_followed_log_frees_its_socket(client: Client, cluster: 
 async def test_a_line_of_a_megabyte_is_one_line(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str) -> None:
     kubelet.log = [b"x" * (1 << 20), b"y\n", b"short\n"]
     await cluster.pod("web", node)
-    async with client.logs("web") as lines:
+    async with client.pods.logs("web") as lines:
         assert [len(line) async for line in lines] == [(1 << 20) + 1, 5]
 
 
@@ -212,7 +212,7 @@ async def test_a_log_that_is_too_large_for_one_text_says_the_way_out(
     kubelet.log = [b"x" * 60, b"y" * 60]
     await cluster.pod("web", node)
     with pytest.raises(OutputTooLarge, match='log of pod "web" is larger than 100 bytes; give tail='):
-        await client.logs("web")
+        await client.pods.logs("web")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ async def test_what_cannot_be_read_is_named(
 ) -> None:
     await cluster.pod("web", node)
     with pytest.raises(error, match=says):
-        await client.logs(**wanted)  # type: ignore[arg-type]  # a table of several types
+        await client.pods.logs(**wanted)  # type: ignore[arg-type]  # a table of several types
 
 
 async def test_logs_of_several_pods_come_with_their_names(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str) -> None:
@@ -236,10 +236,10 @@ async def test_logs_of_several_pods_come_with_their_names(client: Client, cluste
     for name in ("a", "b"):
         path = await cluster.pod(name, node, containers=containers)
         await cluster.request("PATCH", path, {"metadata": {"labels": {"app": "web"}}}, headers=MERGE)
-    async with client.merged_logs(labels="app=web") as lines:
+    async with client.pods.merged_logs(label_selector="app=web") as lines:
         one_each = [line async for line in lines]
     assert one_each == [LogLine(pod, "main", text) for pod in ("a", "b") for text in ("one", "two")]
-    async with client.merged_logs(labels={"app": "web"}, all_containers=True) as lines:
+    async with client.pods.merged_logs(label_selector={"app": "web"}, all_containers=True) as lines:
         told = [str(line) async for line in lines]
     beside = await cluster.kubectl("logs", "-l", "app=web", "--prefix", "--all-containers")
     assert sorted(told) == sorted(beside.out.splitlines())
@@ -251,10 +251,10 @@ async def test_several_logs_are_followed_at_once_but_not_too_many(
     pods = [await cluster.pod(name, node) for name in ("a", "b", "c")]
     await log.write("same", 0)
     with pytest.raises(StreamError, match="3 logs were to be followed at once, where 2 are allowed; raise max_sources="):
-        async with client.merged_logs("a", "b", "c", follow=True, max_sources=2):
+        async with client.pods.merged_logs("a", "b", "c", follow=True, max_sources=2):
             pass
     beside = await cluster.kubectl("logs", "-f", "-l", "", "--max-log-requests=2")
-    async with client.merged_logs("a", "b", "c", follow=True) as lines:
+    async with client.pods.merged_logs("a", "b", "c", follow=True) as lines:
         got = {(await anext(lines)).pod for _ in range(3)}
         assert got == {"a", "b", "c"}
         for pod in pods:
@@ -268,19 +268,19 @@ async def test_a_source_that_fails_ends_all_unless_it_is_to_be_ignored(client: C
     await cluster.pod("a", await cluster.node(1))
     await cluster.pod("b", node)
     for follow in (False, True):
-        async with client.merged_logs("a", "b", follow=follow) as lines:
+        async with client.pods.merged_logs("a", "b", follow=follow) as lines:
             with pytest.raises(ApiError, match='log of container "main" of pod "a"'):
                 await _read_all(lines)
-    async with client.merged_logs("a", "b", ignore_errors=True) as lines:
+    async with client.pods.merged_logs("a", "b", ignore_errors=True) as lines:
         assert [line.pod async for line in lines] == ["b", "b"]
 
 
 async def test_no_pods_have_no_logs(client: Client) -> None:
-    with pytest.raises(StreamError, match="no pods are selected by labels='app=none'"):
-        async with client.merged_logs(labels="app=none"):
+    with pytest.raises(StreamError, match="no pods are selected by label_selector='app=none'"):
+        async with client.pods.merged_logs(label_selector="app=none"):
             pass
     with pytest.raises(ValueError, match="give targets, or labels"):
-        async with client.merged_logs():
+        async with client.pods.merged_logs():
             pass
 
 

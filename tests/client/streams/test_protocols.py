@@ -45,7 +45,7 @@ async def test_q198_a_channel_byte_leads_each_frame_and_closing_stdin_is_a_close
         call.end()
         await call.message()
 
-    async with Peer(serve) as peer, peer.client.exec_stream(POD, ["cat"], stdin=True) as session:
+    async with Peer(serve) as peer, peer.client.pods.exec_stream(POD, ["cat"], stdin=True) as session:
         assert [((await anext(session)).name), ((await anext(session)).data)] == ["stdout", b"err"]
         await session.write(b"in")
         await session.write(b"x" * 40_000)
@@ -67,7 +67,7 @@ async def test_q198_the_end_of_input_is_a_close_signal() -> None:
         call.end()
 
     async with Peer(serve) as peer:
-        assert (await peer.client.exec(POD, ["cat"], stdin=b"all")).ok
+        assert (await peer.client.pods.exec(POD, ["cat"], stdin=b"all")).ok
     assert got == [b"\x00all", b"\xff\x00"]
 
 
@@ -101,7 +101,7 @@ def test_q199_what_is_no_exit_code_is_an_error_that_names_the_place(message: byt
 
 async def _pinged(serve: Callable[[Call], Awaitable[None]], then: Callable[[ExecSession, FakeClock], Awaitable[None]]) -> None:
     clock = FakeClock()
-    async with asyncio.timeout(30), Peer(serve, clock) as peer, peer.client.exec_stream(POD, ["x"]) as session:
+    async with asyncio.timeout(30), Peer(serve, clock) as peer, peer.client.pods.exec_stream(POD, ["x"]) as session:
         await then(session, clock)
 
 
@@ -156,7 +156,7 @@ async def test_pings_of_the_server_are_answered_while_a_write_waits() -> None:
                 call.send(b"\x03" + SUCCESS)
                 call.end()
 
-    async with asyncio.timeout(30), Peer(serve) as peer, peer.client.exec_stream(POD, ["x"], stdin=True) as session:
+    async with asyncio.timeout(30), Peer(serve) as peer, peer.client.pods.exec_stream(POD, ["x"], stdin=True) as session:
         writing = asyncio.ensure_future(session.write(b"x" * 20_000_000))
         assert await session.wait() == 0
         writing.cancel()
@@ -186,7 +186,7 @@ async def test_q201_an_upgrade_that_is_refused_falls_back_to_spdy_once(status: s
             await serve_spdy(call, 4, _said_by_spdy, V4)
 
     async with Peer(serve) as peer:
-        result = await peer.client.exec(POD, ["x"], stdin=b"abc")
+        result = await peer.client.pods.exec(POD, ["x"], stdin=b"abc")
         assert (result.stdout, result.exit_code) == (b"ABC", 3)
         assert [call.headers["upgrade"] for call in peer.calls] == ["websocket", "SPDY/3.1"]
 
@@ -209,7 +209,7 @@ async def test_streams_that_a_kubelet_resets_after_the_outcome_have_ended_in_ord
             await serve_spdy(call, 3, _reset_after_the_outcome, V4)
 
     async with Peer(serve) as peer:
-        result = await peer.client.exec(POD, ["x"])
+        result = await peer.client.pods.exec(POD, ["x"])
         assert (result.stdout, result.exit_code) == (b"out", 3)
 
 
@@ -219,7 +219,7 @@ async def test_q201_what_both_refuse_is_refused_with_the_last_answer() -> None:
 
     async with Peer(serve) as peer:
         with pytest.raises(Forbidden, match=f"last.*{WHERE}"):
-            await peer.client.exec(POD, ["x"])
+            await peer.client.pods.exec(POD, ["x"])
         assert len(peer.calls) == 2
 
 
@@ -235,10 +235,10 @@ async def test_q201_what_both_refuse_is_refused_with_the_last_answer() -> None:
 async def test_q201_nothing_else_falls_back(serve: Serve, error: type[Exception] | None, asked: int) -> None:
     async with Peer(serve) as peer:
         if error is None:
-            assert (await peer.client.exec(POD, ["x"])).exit_code == 9
+            assert (await peer.client.pods.exec(POD, ["x"])).exit_code == 9
         else:
             with pytest.raises(error):
-                await peer.client.exec(POD, ["x"])
+                await peer.client.pods.exec(POD, ["x"])
         assert len(peer.calls) == asked
 
 
@@ -257,7 +257,7 @@ async def test_q201_a_proxy_that_refuses_is_no_reason_to_fall_back() -> None:
         )
         async with Client(Transport(config)) as client:
             with pytest.raises(TransportError, match="refused: HTTP status 502 to CONNECT"):
-                await client.exec(POD, ["x"])
+                await client.pods.exec(POD, ["x"])
         assert [call.method for call in peer.calls] == ["CONNECT"]
 
 
@@ -267,7 +267,7 @@ async def test_v4_is_enough_where_no_input_has_to_end() -> None:
         call.accept(V4)
         await _outcome(call, SUCCESS, accept=False)
 
-    async with Peer(serve) as peer, peer.client.exec_stream(POD, ["sh"], stdin=True, tty=True) as session:
+    async with Peer(serve) as peer, peer.client.pods.exec_stream(POD, ["sh"], stdin=True, tty=True) as session:
         assert session.protocol == V4
         with pytest.raises(StreamError, match=r"speaks v4.channel.k8s.io, which cannot end the input"):
             await session.close_stdin()
@@ -343,7 +343,7 @@ async def test_a_server_that_breaks_the_protocol_is_told_apart_from_a_command_th
 ) -> None:
     async with asyncio.timeout(30), Peer(serve) as peer:
         with pytest.raises(error, match=rf"{WHERE}.*({says})"):
-            await peer.client.exec(POD, ["x"])
+            await peer.client.pods.exec(POD, ["x"])
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ async def test_a_handshake_may_not_choose_what_was_not_offered(headers: dict[str
 
     async with Peer(serve) as peer:
         with pytest.raises(StreamError, match=says):
-            await peer.client.exec(POD, ["x"])
+            await peer.client.pods.exec(POD, ["x"])
 
 
 async def test_a_reader_that_is_slow_holds_the_command_back() -> None:
@@ -374,7 +374,7 @@ async def test_a_reader_that_is_slow_holds_the_command_back() -> None:
             await call.writer.drain()
             sent += 64 * 1024
 
-    async with asyncio.timeout(30), Peer(serve) as peer, peer.client.exec_stream(POD, ["yes"]) as session:
+    async with asyncio.timeout(30), Peer(serve) as peer, peer.client.pods.exec_stream(POD, ["yes"]) as session:
         await anext(session)
         for _ in range(5_000):
             await asyncio.sleep(0)
@@ -392,7 +392,7 @@ async def test_a_message_in_fragments_is_one_message() -> None:
         await call.message()
 
     async with Peer(serve) as peer:
-        assert (await peer.client.exec(POD, ["x"])).stdout == b"abcd"
+        assert (await peer.client.pods.exec(POD, ["x"])).stdout == b"abcd"
 
 
 async def test_bytes_that_come_one_at_a_time_make_the_same_messages() -> None:
@@ -408,7 +408,7 @@ async def test_bytes_that_come_one_at_a_time_make_the_same_messages() -> None:
         await call.message()
 
     async with Peer(serve) as peer:
-        result = await peer.client.exec(POD, ["x"])
+        result = await peer.client.pods.exec(POD, ["x"])
         assert (result.stdout, result.exit_code) == (b"slow", 4)
 
 
@@ -425,7 +425,7 @@ async def test_a_spdy_connection_that_ends_before_the_outcome_is_an_error() -> N
 
     async with asyncio.timeout(30), Peer(serve) as peer:
         with pytest.raises(TransportError, match=f"{WHERE}.*before the command's outcome came"):
-            await peer.client.exec(POD, ["x"])
+            await peer.client.pods.exec(POD, ["x"])
 
 
 async def test_a_spdy_server_that_speaks_only_older_protocols_is_named() -> None:
@@ -438,7 +438,7 @@ async def test_a_spdy_server_that_speaks_only_older_protocols_is_named() -> None
 
     async with Peer(serve) as peer:
         with pytest.raises(StreamError, match=r'speaks "v2.channel.k8s.io" inside SPDY.*too old'):
-            await peer.client.exec(POD, ["x"])
+            await peer.client.pods.exec(POD, ["x"])
 
 
 async def test_a_refusal_is_raised_with_its_reason_and_place() -> None:
@@ -455,7 +455,7 @@ async def test_a_refusal_is_raised_with_its_reason_and_place() -> None:
 
     async with Peer(serve) as peer:
         with pytest.raises(BadRequest, match=f"pod web is odd.*{WHERE}"):
-            await peer.client.exec(POD, ["x"])
+            await peer.client.pods.exec(POD, ["x"])
 
 
 async def _turns() -> None:
@@ -485,6 +485,6 @@ async def test_what_goes_through_a_socket_is_never_logged(caplog: pytest.LogCapt
 
     with caplog.at_level("DEBUG"):
         async with Peer(serve) as peer:
-            await peer.client.exec(POD, ["login"], stdin=b"my-password")
+            await peer.client.pods.exec(POD, ["login"], stdin=b"my-password")
     ours = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
     assert not [message for message in ours if "my-password" in message]

@@ -38,23 +38,23 @@ async def web(cluster: Cluster, kubelet: ScriptedKubelet, backend: Backend) -> s
 
 
 async def test_a_pod_answers_a_request(client: Client, backend: Backend, web: str) -> None:
-    answer = await client.proxy(web, "/a b/\u00e4%", query={"x": "1&2", "y": ["1", "2"]}, headers={"X-Own": "1"})
+    answer = await client.pods.proxy(web, "/a b/\u00e4%", query={"x": "1&2", "y": ["1", "2"]}, headers={"X-Own": "1"})
     assert (answer.status, answer.body, answer.headers["X-From"]) == (200, b'{"b":1,"a":2}', "pod")
     method, path, headers, body = backend.requests[-1]
     assert (method, path, headers["x-own"], body) == ("GET", "/a b/\u00e4%?x=1%262&y=1&y=2", "1", b"")
 
 
 async def test_a_body_goes_with_it(client: Client, backend: Backend, web: str) -> None:
-    await client.proxy(web, "/in", method="POST", port=backend.port, body=b"x" * 300_000, content_type="text/plain")
+    await client.pods.proxy(web, "/in", method="POST", port=backend.port, body=b"x" * 300_000, content_type="text/plain")
     method, path, headers, body = backend.requests[-1]
     assert (method, path, headers["content-type"], len(body)) == ("POST", "/in", "text/plain", 300_000)
 
 
 @pytest.mark.parametrize("port", [80, "http"])
 async def test_a_service_leads_to_a_pod_of_its(client: Client, cluster: Cluster, backend: Backend, web: str, port: int | str) -> None:
-    assert (await client.proxy("svc/web", "/x", port=port)).status == 200
-    assert (await client.proxy(await client.get(Service, "web"), "/y", port=port)).status == 200
-    assert (await client.proxy(await client.get(Pod, "web"), "/z")).status == 200
+    assert (await client.pods.proxy("svc/web", "/x", port=port)).status == 200
+    assert (await client.pods.proxy(await client.get(Service, "web"), "/y", port=port)).status == 200
+    assert (await client.pods.proxy(await client.get(Pod, "web"), "/z")).status == 200
     assert [path for _, path, *_ in backend.requests] == ["/x", "/y", "/z"]
     beside = await cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{cluster.namespace}/services/web:{port}/proxy/raw")
     assert beside.out == '{"b":1,"a":2}'
@@ -71,7 +71,7 @@ async def test_an_answer_is_read_as_it_comes_and_left_when_one_likes(client: Cli
             left.set()
 
     backend.answer = StreamingResponse(endless(), content_type="text/plain")
-    async with client.proxy(web) as answer:
+    async with client.pods.proxy(web) as answer:
         assert (answer.status, answer.headers["Content-Type"]) == (200, "text/plain")
         assert await anext(aiter(answer.chunks())) == b"first"
     async with asyncio.timeout(20):
@@ -81,18 +81,18 @@ async def test_an_answer_is_read_as_it_comes_and_left_when_one_likes(client: Cli
 async def test_what_the_program_refuses_is_raised_with_its_code_and_words(client: Client, backend: Backend, web: str) -> None:
     backend.answer = Answer(404, body=b"no such page", content_type="text/plain")
     with pytest.raises(NotFound, match="no such page") as refused:
-        await client.proxy(web, "/none")
+        await client.pods.proxy(web, "/none")
     assert refused.value.status.code == 404
     backend.answer = Answer(503, body=b"busy", headers=[("Retry-After", "1")], content_type="text/plain")
     with pytest.raises(ServiceUnavailable, match="busy"):
-        await client.proxy(web, "/once", method="POST", body=b"")
+        await client.pods.proxy(web, "/once", method="POST", body=b"")
     assert [path for _, path, *_ in backend.requests] == ["/none", "/once"]
 
 
 async def test_a_large_answer_is_bounded(client: Client, backend: Backend, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxying_module, "MAX_BODY", 10)
     with pytest.raises(OutputTooLarge, match="GET /x through the API server: the answer is larger than 10 bytes"):
-        await client.proxy(web, "/x")
+        await client.pods.proxy(web, "/x")
 
 
 @pytest.mark.parametrize(
@@ -114,5 +114,5 @@ async def test_what_would_arrive_elsewhere_is_refused_before_it_is_sent(
 
     async with Peer(serve) as peer:
         with pytest.raises(error, match=says):
-            await peer.client.proxy(target, path, port=port)
+            await peer.client.pods.proxy(target, path, port=port)
         assert not peer.calls

@@ -58,7 +58,7 @@ async def test_an_archive_is_not_trusted(tmp_path: Path, archive: bytes, says: s
     (tmp_path / "back" / "there").symlink_to(tmp_path)
     async with sending(archive) as client:
         with pytest.raises(CopyError, match=says):
-            await client.copy_from(POD, "src", tmp_path / "back")
+            await client.pods.copy_from(POD, "src", tmp_path / "back")
     assert not list(tmp_path.rglob("evil"))
 
 
@@ -72,7 +72,7 @@ async def test_what_is_no_file_is_left_out_and_named(tmp_path: Path) -> None:
         (entry("src/link/file"), b"y"),
     )
     async with sending(archive) as client:
-        result = await client.copy_from(POD, "src", tmp_path / "back")
+        result = await client.pods.copy_from(POD, "src", tmp_path / "back")
     assert result.skipped == (
         "src/link: a symbolic link to ../..",
         "src/none: a link to src/nothing, which was not copied",
@@ -94,5 +94,5 @@ async def test_what_is_no_file_is_left_out_and_named(tmp_path: Path) -> None:
 )
 async def test_names_in_an_archive_are_what_tar_makes_of_what_was_asked_for(tmp_path: Path, asked: str, name: str) -> None:
     async with sending(archive_of((entry(name), b"content"))) as client:
-        await client.copy_from(POD, asked, tmp_path / "back")
+        await client.pods.copy_from(POD, asked, tmp_path / "back")
     assert (tmp_path / "back" / "x").read_text() == "content"

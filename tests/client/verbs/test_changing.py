@@ -13,7 +13,7 @@ from kubeloop.api.autoscaling.v2 import (
     HorizontalPodAutoscalerSpec,
 )
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import Changed, Client
+from kubeloop.client import Client, CreateOrUpdateResult
 from kubeloop.meta import Conflict, NotFound, ObjectMeta, Unstructured
 
 pytestmark = pytest.mark.server
@@ -45,12 +45,12 @@ class TestBoth:
     ) -> None:
         bring = getattr(client, verb)
         first = await bring(config_map(), wanted)
-        assert (first.did, first.object.data) == ("created", {"x": "1"})
+        assert (first.operation, first.object.data) == ("created", {"x": "1"})
         again = await bring(config_map(), wanted)
-        assert (again.did, again.object.metadata.resource_version) == ("unchanged", first.object.metadata.resource_version)
+        assert (again.operation, again.object.metadata.resource_version) == ("unchanged", first.object.metadata.resource_version)
         await client.patch(ConfigMap, "a", {"data": {"x": "2", "theirs": "1"}})
         mended = await bring(config_map(), wanted)
-        assert (mended.did, mended.object.data) == ("updated", {"x": "1", "theirs": "1"})
+        assert (mended.operation, mended.object.data) == ("updated", {"x": "1", "theirs": "1"})
 
     async def test_s229_a_mutation_that_renames_is_refused_existing_or_not(self, client: Client, namespace: str, verb: str) -> None:
         bring = getattr(client, verb)
@@ -65,7 +65,7 @@ class TestBoth:
 
         tree = {"metadata": {"name": "a", "namespace": namespace}}
         kind = Unstructured.of("v1", "ConfigMap")
-        did = [(await getattr(client, verb)(kind.from_dict({**tree}), set_x)).did for _ in range(2)]
+        did = [(await getattr(client, verb)(kind.from_dict({**tree}), set_x)).operation for _ in range(2)]
         assert did == ["created", "unchanged"]
 
 
@@ -75,7 +75,7 @@ async def test_a_patch_leaves_alone_what_others_wrote_meanwhile(client: Client, 
     def late(found: ConfigMap) -> None:
         found.data["x"] = "1"
 
-    result = assert_type(await client.create_or_patch(config_map(), late), Changed[ConfigMap])
+    result = assert_type(await client.create_or_patch(config_map(), late), CreateOrUpdateResult[ConfigMap])
     changed, did = result
     assert (assert_type(changed, ConfigMap).data, did) == ({"x": "1"}, "updated")
 
@@ -92,10 +92,10 @@ async def test_status_and_the_rest_are_patched_apart_and_told_apart(client: Clie
         found.status.desired_replicas = 2
 
     first = await client.create_or_patch(autoscaler(), both)
-    assert (first.did, first.object.spec.max_replicas, first.object.status.desired_replicas) == ("updated both", 5, 4)
+    assert (first.operation, first.object.spec.max_replicas, first.object.status.desired_replicas) == ("updatedStatus", 5, 4)
     second = await client.create_or_patch(autoscaler(), status)
-    assert (second.did, second.object.status.desired_replicas) == ("updated status", 2)
-    assert (await client.create_or_patch(autoscaler(), status)).did == "unchanged"
+    assert (second.operation, second.object.status.desired_replicas) == ("updatedStatusOnly", 2)
+    assert (await client.create_or_patch(autoscaler(), status)).operation == "unchanged"
 
 
 class TestChange:
@@ -115,12 +115,12 @@ class TestChange:
                 return found
 
         disturbed = Disturbed(client.transport, namespace=namespace)
-        changed = await disturbed.change(ConfigMap, "a", wanted)
+        changed = await disturbed.update_with_retry(ConfigMap, "a", wanted)
         assert (changed.data, len(calls)) == ({"theirs": "1", "x": "1"}, 2)
 
     async def test_nothing_is_written_where_nothing_changed(self, client: Client, namespace: str) -> None:
         created = await client.create(config_map(x="1"))
-        assert (await client.change(ConfigMap, "a", wanted)).metadata.resource_version == created.metadata.resource_version
+        assert (await client.update_with_retry(ConfigMap, "a", wanted)).metadata.resource_version == created.metadata.resource_version
 
     async def test_status_is_changed_apart(self, client: Client, namespace: str) -> None:
         await client.create(autoscaler())
@@ -128,12 +128,12 @@ class TestChange:
         def observe(found: HorizontalPodAutoscaler) -> None:
             found.status.desired_replicas = 7
 
-        changed = await client.change(HorizontalPodAutoscaler, "web", observe, subresource="status")
+        changed = await client.update_with_retry(HorizontalPodAutoscaler, "web", observe, subresource="status")
         assert changed.status.desired_replicas == 7
 
     async def test_what_is_not_there_is_not_made(self, client: Client, namespace: str) -> None:
         with pytest.raises(NotFound):
-            await client.change(ConfigMap, "a", wanted)
+            await client.update_with_retry(ConfigMap, "a", wanted)
 
     async def test_a_conflict_that_does_not_end_is_the_error(self, client: Client, namespace: str) -> None:
         created = await client.create(config_map())
@@ -144,4 +144,4 @@ class TestChange:
             found.data["x"] = "1"
 
         with pytest.raises(Conflict):
-            await client.change(ConfigMap, "a", stale)
+            await client.update_with_retry(ConfigMap, "a", stale)

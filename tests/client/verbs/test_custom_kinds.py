@@ -165,7 +165,7 @@ async def test_every_verb_knows_the_class(widgets: Client, kubectl: Kubectl, nam
     assert scaled.spec.replicas == 5
     assert kubectl("get", WIDGETS, "w", "-o", "jsonpath={.spec.replicas}") == "5"
 
-    listed = assert_type(await client.list(Widget, namespace=namespace, labels="app=web"), ObjectList[Widget])
+    listed = assert_type(await client.list(Widget, namespace=namespace, label_selector="app=web"), ObjectList[Widget])
     assert [one.spec.colour for one in listed] == ["blue"]
     async with asyncio.timeout(30), client.watch(Widget, namespace=namespace, resource_version=listed.resource_version) as events:
         kubectl("label", WIDGETS, "w", "tier=front")
@@ -225,7 +225,7 @@ async def test_what_is_of_another_type_is_never_sent(widgets: Client, namespace:
 async def test_unknown_fields_are_refused_if_asked_for(widgets: Client, namespace: str) -> None:
     odd = Unstructured.of(f"{GROUP}/v1", "Widget").from_dict({"metadata": {"name": "w"}, "spec": {"sice": 1}})
     with pytest.raises(BadRequest, match=r'unknown field "spec\.sice"'):
-        await widgets.create(odd, options=WriteOptions(validation="Strict"))
+        await widgets.create(odd, options=WriteOptions(field_validation="Strict"))
 
 
 async def test_a_strategic_patch_is_for_built_in_kinds_only(widgets: Client, namespace: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Container, Pod, PodSpec
 from kubeloop.client import Client, DeleteOptions, ListOptions, ObjectList
-from kubeloop.meta import Conflict, NotFound, ObjectMeta, Status
+from kubeloop.meta import Conflict, NotFound, ObjectMeta
 
 pytestmark = pytest.mark.server
 
@@ -38,20 +38,20 @@ async def test_propagation_is_a_finalizer_for_the_garbage_collector(
     held = config_map("a")
     held.metadata.finalizers = ["example.com/hold"]
     await client.create(held)
-    going = await client.delete(ConfigMap, "a", propagation=propagation)  # type: ignore[call-overload]  # a text of the table
-    assert set(finalizers) <= set(going.metadata.finalizers)
+    going = await client.delete(ConfigMap, "a", propagation_policy=propagation)  # type: ignore[call-overload]  # a text of the table
+    assert not going.gone
+    assert set(finalizers) <= set(going.object.metadata.finalizers)
     await client.patch(ConfigMap, "a", {"metadata": {"finalizers": None}})
 
 
 async def test_a_grace_period_is_the_pods_until_it_is_shortened(client: Client, namespace: str) -> None:
     await client.create(Pod(metadata=ObjectMeta(name="p"), spec=PodSpec(node_name="n1", containers=[Container(name="c", image="i")])))
-    going = await client.delete(Pod, "p", grace_period=30)
-    assert isinstance(going, Pod)
-    assert going.metadata.deletion_grace_period_seconds == 30
-    going = await client.delete(Pod, "p", grace_period=5)
-    assert isinstance(going, Pod)
-    assert going.metadata.deletion_grace_period_seconds == 5
-    await client.delete(Pod, "p", grace_period=0)
+    going = await client.delete(Pod, "p", grace_period_seconds=30)
+    assert (going.object.metadata.deletion_grace_period_seconds, going.gone) == (30, False)  # type: ignore[union-attr]  # it is there
+    going = await client.delete(Pod, "p", grace_period_seconds=5)
+    assert (going.object.metadata.deletion_grace_period_seconds, going.gone) == (5, False)  # type: ignore[union-attr]  # it is there
+    assert not (await client.delete(Pod, "p", grace_period_seconds=0, options=DeleteOptions(dry_run=True))).gone
+    assert (await client.delete(Pod, "p", grace_period_seconds=0)).gone
     with pytest.raises(NotFound):
         await client.get(Pod, "p")
 
@@ -86,20 +86,22 @@ class TestCollections:
 
     async def test_by_a_field(self, client: Client, namespace: str) -> None:
         await client.delete_collection(ConfigMap, field_selector="metadata.name=b")
-        assert names(await client.list(ConfigMap, namespace=namespace, labels="app")) == ["a", "c", "other"]
+        assert names(await client.list(ConfigMap, namespace=namespace, label_selector="app")) == ["a", "c", "other"]
 
     async def test_what_a_list_can_be_told_a_deletion_can_be_told_too(self, client: Client, namespace: str) -> None:
-        page = await client.list_page(ConfigMap, ListOptions(labels="app=web", limit=1), namespace=namespace)
-        options = ListOptions(labels="app=web", limit=0, resource_version=page.resource_version, match="NotOlderThan")
+        page = await client.list_page(ConfigMap, ListOptions(label_selector="app=web", limit=1), namespace=namespace)
+        options = ListOptions(
+            label_selector="app=web", limit=0, resource_version=page.resource_version, resource_version_match="NotOlderThan"
+        )
         await client.delete_collection(ConfigMap, selection=options)
-        assert names(await client.list(ConfigMap, namespace=namespace, labels="app")) == ["other"]
+        assert names(await client.list(ConfigMap, namespace=namespace, label_selector="app")) == ["other"]
 
     async def test_finalizers_hold_their_objects(self, client: Client, namespace: str) -> None:
         await client.patch(ConfigMap, "a", {"metadata": {"finalizers": ["example.com/hold"]}})
-        assert isinstance(await client.delete_collection(ConfigMap, labels="app=web", grace_period=0), (ObjectList, Status))
-        assert names(await client.list(ConfigMap, namespace=namespace, labels="app=web")) == ["a"]
+        assert isinstance(await client.delete_collection(ConfigMap, label_selector="app=web", grace_period_seconds=0), ObjectList)
+        assert names(await client.list(ConfigMap, namespace=namespace, label_selector="app=web")) == ["a"]
         await client.patch(ConfigMap, "a", {"metadata": {"finalizers": None}})
 
     async def test_selectors_are_given_once(self, client: Client) -> None:
         with pytest.raises(ValueError, match="either as they are or within selection"):
-            await client.delete_collection(ConfigMap, labels="a", selection=ListOptions(labels="b"))
+            await client.delete_collection(ConfigMap, label_selector="a", selection=ListOptions(label_selector="b"))

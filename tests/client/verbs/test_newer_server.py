@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.codec import to_dict
 from kubeloop.declare import ListMap
 from kubeloop.meta import Model, ObjectMeta, Resource, Unstructured, custom_resource
@@ -233,7 +233,7 @@ async def one_update(client: Client, rng: random.Random, way: str) -> None:
             {"apiVersion": "garden.example.com/v1", "kind": "Plant", "metadata": {"generateName": "p-"}, "spec": {}, **made}
         ).encode(),
     )
-    [plant] = await client.list(Plant)
+    [plant] = await client.list(Plant, namespace=ALL_NAMESPACES)
     try:
         expected = to_dict(plant)
         note(f"read: {json.dumps(expected)}")

@@ -88,7 +88,7 @@ class TestChangesOfAnObject:
         mine.spec.template.spec.containers[0].command = ["sh"]
         with pytest.raises(Conflict):
             await client.patch(mine)
-        patched = await client.patch(mine, lock=False)
+        patched = await client.patch(mine, optimistic_lock=False)
         assert patched.spec.template.spec is not None
         assert (patched.spec.template.spec.containers[0].command, patched.metadata.labels) == (["sh"], {"theirs": "1"})
 
@@ -107,7 +107,7 @@ class TestChangesOfAnObject:
         await client.patch(ConfigMap, "a", {"data": {"theirs": "1"}})
         mine.data["x"] = "2"
         with pytest.raises(Conflict):
-            await client.patch(mine, lock=True)
+            await client.patch(mine, optimistic_lock=True)
 
     async def test_a_successor_of_the_same_name_is_left_alone(self, client: Client, namespace: str) -> None:
         mine = await client.create(config_map(x="1"))
@@ -220,7 +220,7 @@ class TestForms:
     async def test_strict_validation_refuses_a_field_that_the_server_does_not_know(self, client: Client, namespace: str) -> None:
         await client.create(deployment())
         with pytest.raises((BadRequest, Invalid), match="unknown field"):
-            await client.patch(Deployment, "web", {"spec": {"replcas": 3}}, options=WriteOptions(validation="Strict"))
+            await client.patch(Deployment, "web", {"spec": {"replcas": 3}}, options=WriteOptions(field_validation="Strict"))
 
     async def test_a_dry_run_answers_with_what_would_be_and_stores_nothing(self, client: Client, namespace: str) -> None:
         await client.create(config_map(x="1"))

@@ -100,19 +100,19 @@ class TestEviction:
         counted = {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
         await client.patch(PodDisruptionBudget, "keep", {"status": counted}, subresource="status")
         await client.create(pod(app="web"))
-        await client.bind("p", "n1")
+        await client.pods.bind("p", "n1")
         status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
         await client.patch(Pod, "p", status, subresource="status")
         with pytest.raises(TooManyRequests, match="disruption budget"):
-            await client.evict("p")
-        await client.delete(Pod, "p", grace_period=0)
+            await client.pods.evict("p")
+        await client.delete(Pod, "p", grace_period_seconds=0)
 
     async def test_a_dry_run_and_preconditions_go_with_it(self, client: Client, namespace: str) -> None:
         await client.create(pod())
-        await client.evict("p", options=DeleteOptions(dry_run=True))
+        await client.pods.evict("p", options=DeleteOptions(dry_run=True))
         with pytest.raises(Conflict):
-            await client.evict("p", options=DeleteOptions(uid="another"))
-        await client.with_options(dry_run=True).evict("p")
+            await client.pods.evict("p", options=DeleteOptions(uid="another"))
+        await client.with_options(dry_run=True).pods.evict("p")
         assert (await client.get(Pod, "p")).metadata.name == "p"
 
     async def test_it_can_be_sent_as_the_kind_that_it_is(self, client: Client, namespace: str) -> None:
@@ -127,8 +127,8 @@ class TestAnyOther:
     async def test_a_namespace_is_finished(self, client: Client, namespace: str) -> None:
         name = f"{namespace}-ends"
         await client.create(Namespace(metadata=ObjectMeta(name=name, finalizers=["example.com/hold"])))
-        going = await client.delete(Namespace, name)
-        assert isinstance(going, Namespace)
+        going = (await client.delete(Namespace, name)).object
+        assert going is not None
         going.spec.finalizers.clear()
         going.metadata.resource_version = ""  # the namespace controller may have written in between
         finished = await client.subresource(Namespace, name, "finalize").update(going)
@@ -179,7 +179,7 @@ class TestApproval:
     async def test_a_request_is_approved_once_and_denied_no_more(self, client: Client, namespace: str) -> None:
         await client.create(signing_request(namespace))
         try:
-            approved = await client.approve(namespace, reason="Known", message="asked for by the team")
+            approved = await client.certificates.approve(namespace, reason="Known", message="asked for by the team")
             [condition] = approved.status.conditions
             assert (condition.type, condition.status, condition.reason, condition.message) == (
                 "Approved",
@@ -187,17 +187,17 @@ class TestApproval:
                 "Known",
                 "asked for by the team",
             )
-            again = await client.approve(namespace, reason="Known")
+            again = await client.certificates.approve(namespace, reason="Known")
             assert again.metadata.resource_version == approved.metadata.resource_version
             with pytest.raises(Invalid):
-                await client.deny(namespace, reason="Unknown")
+                await client.certificates.deny(namespace, reason="Unknown")
         finally:
             await client.delete(CertificateSigningRequest, namespace)
 
     async def test_a_request_is_denied(self, client: Client, namespace: str) -> None:
         await client.create(signing_request(namespace))
         try:
-            denied = await client.deny(namespace, reason="Unknown")
+            denied = await client.certificates.deny(namespace, reason="Unknown")
             assert [(one.type, one.reason) for one in denied.status.conditions] == [("Denied", "Unknown")]
         finally:
             await client.delete(CertificateSigningRequest, namespace)
@@ -205,7 +205,7 @@ class TestApproval:
 
 class TestTokens:
     async def test_a_token_is_issued_for_its_audience_and_time(self, client: Client, namespace: str) -> None:
-        token = await client.create_token("default", audiences=["shop"], expiration_seconds=600)
+        token = await client.service_accounts.create_token("default", audiences=["shop"], expiration_seconds=600)
         assert token.status.token.count(".") == 2
         assert token.spec.audiences == ["shop"]
         assert token.status.expiration_timestamp is not None
@@ -214,13 +214,13 @@ class TestTokens:
 
     async def test_it_can_be_bound_to_a_pod(self, client: Client, namespace: str) -> None:
         found = await client.create(pod())
-        token = await client.create_token("default", bound_to=found)
+        token = await client.service_accounts.create_token("default", bound_to=found)
         assert token.spec.bound_object_ref is not None
         assert (token.spec.bound_object_ref.kind, token.spec.bound_object_ref.uid) == ("Pod", found.metadata.uid)
 
     async def test_too_short_a_time_is_invalid(self, client: Client, namespace: str) -> None:
         with pytest.raises(Invalid):
-            await client.create_token("default", expiration_seconds=1)
+            await client.service_accounts.create_token("default", expiration_seconds=1)
 
     async def test_the_request_itself_can_be_sent(self, client: Client, namespace: str) -> None:
         from kubeloop.api.core.v1 import ServiceAccount

@@ -22,9 +22,9 @@ class TestOfOneNamespace:
     async def test_lists_and_watches_are_of_it_too(self, client: Client, namespace: str) -> None:
         view = client.in_namespace(namespace)
         await view.create(config_map())
-        assert [one.metadata.namespace for one in await view.list(ConfigMap, labels="app=web")] == [namespace]
-        assert [one.metadata.name async for one in view.list_metadata(ConfigMap, labels="app=web")] == ["a"]
-        async with asyncio.timeout(20), view.watch(ConfigMap, labels="app=web") as events:
+        assert [one.metadata.namespace for one in await view.list(ConfigMap, label_selector="app=web")] == [namespace]
+        assert [one.metadata.name async for one in view.list_metadata(ConfigMap, label_selector="app=web")] == ["a"]
+        async with asyncio.timeout(20), view.watch(ConfigMap, label_selector="app=web") as events:
             async for event in events:
                 assert event.object.metadata.namespace == namespace
                 break
@@ -64,8 +64,8 @@ class TestWithOptions:
         await dry.update(created)
         await dry.patch(ConfigMap, "a", {"data": {"x": "1"}}, options=WriteOptions(field_manager="ops"))
         await dry.apply(ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}), field_manager="ops")
-        await dry.delete(ConfigMap, "a", options=DeleteOptions(propagation="Background"))
-        await dry.delete_collection(ConfigMap, labels="app=web")
+        await dry.delete(ConfigMap, "a", options=DeleteOptions(propagation_policy="Background"))
+        await dry.delete_collection(ConfigMap, label_selector="app=web")
         moved = await dry.upgrade_ownership(ConfigMap, "a", updaters=[created.metadata.managed_fields[0].manager], field_manager="ops")
         assert moved.metadata.managed_fields[0].operation == "Apply"
         assert (await client.get(ConfigMap, "a")).metadata.managed_fields[0].operation == "Update"
@@ -81,7 +81,7 @@ class TestWithOptions:
         assert "dev" in {one.manager for one in other.metadata.managed_fields}
 
     async def test_validation_and_a_namespace_go_together(self, client: Client, namespace: str) -> None:
-        strict = client.in_namespace(namespace).with_options(validation="Strict")
+        strict = client.in_namespace(namespace).with_options(field_validation="Strict")
         odd = Unstructured.of("v1", "ConfigMap").from_dict({"metadata": {"name": "a"}, "dta": {}})
         with pytest.raises(BadRequest, match='unknown field "dta"'):
             await strict.create(odd)

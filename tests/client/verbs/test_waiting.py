@@ -12,7 +12,7 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment, StatefulSet, StatefulSetSpec
 from kubeloop.api.autoscaling.v2 import CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec
 from kubeloop.api.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec, PodTemplateSpec
-from kubeloop.client import Client, Event
+from kubeloop.client import ALL_NAMESPACES, Client, Event
 from kubeloop.meta import DeadlineError, Forbidden, LabelSelector, ObjectMeta, Unstructured, WaitFailed
 from kubeloop.timing import FakeClock, SystemClock
 from kubeloop.transport import Transport
@@ -93,7 +93,9 @@ class TestAgainstAServer:
 
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(
-                client.until(ConfigMap, second, lambda event: event.type == "DELETED", timeout=30, namespace=namespace, labels="app=web")
+                client.until(
+                    ConfigMap, second, lambda event: event.type == "DELETED", timeout=30, namespace=namespace, label_selector="app=web"
+                )
             )
             for name in ("a", "b"):
                 await client.create(ConfigMap(metadata=ObjectMeta(name=name, labels={"app": "web"})))
@@ -136,7 +138,7 @@ async def test_n181_the_event_that_met_one_condition_is_the_first_that_the_next_
 
     async with server_of(["a", "b", "c"]) as server, Client(Transport(server.config())) as client:
         conditions = (condition(1, "b"), condition(2, "b"), condition(3, "c"))
-        event = await client.until(ConfigMap, *conditions, timeout=10, resource_version="1")
+        event = await client.until(ConfigMap, *conditions, timeout=10, resource_version="1", namespace=ALL_NAMESPACES)
     assert event.object.metadata.name == "c"
     assert asked == [(1, "a"), (1, "b"), (2, "b"), (3, "b"), (3, "c")]
 
@@ -147,7 +149,7 @@ async def test_n181_a_condition_that_raises_ends_the_wait() -> None:
 
     async with server_of(["a"]) as server, Client(Transport(server.config())) as client:
         with pytest.raises(RuntimeError, match="no"):
-            await client.until(ConfigMap, broken, timeout=10, resource_version="1")
+            await client.until(ConfigMap, broken, timeout=10, resource_version="1", namespace=ALL_NAMESPACES)
 
 
 class Late:

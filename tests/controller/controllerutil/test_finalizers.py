@@ -50,8 +50,8 @@ async def test_many_that_come_at_once_are_all_there(client: Client) -> None:
 
 async def test_the_last_one_lets_a_deleted_object_go(client: Client) -> None:
     await made(client, MINE)
-    going = await client.delete(ConfigMap, "c")
-    assert isinstance(going, ConfigMap)
+    going = (await client.delete(ConfigMap, "c")).object
+    assert going is not None
     assert has_finalizer(going, MINE)
     with pytest.raises(FinalizerError, match="is being deleted"):
         await add_finalizer(client, going, OTHER)

@@ -69,7 +69,7 @@ async def test_an_unstructured_status_is_written_alike(client: Client) -> None:
 @pytest.mark.server
 async def test_a_successor_gone_objects_and_kinds_without_a_status_are_named(client: Client) -> None:
     first = await pod(client)
-    await client.delete(first, grace_period=0)
+    await client.delete(first, grace_period_seconds=0)
     first.status.message = "late"
     with pytest.raises(NotFound):
         await StatusWriter(client).write(first)

@@ -9,6 +9,7 @@ import pytest
 
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.controller.election import LeaseLost
 from kubeloop.meta import Conflict, Forbidden, NotFound, ObjectMeta
 from kubeloop.testing import HandlerServer, on
@@ -457,7 +458,7 @@ async def test_a_write_that_wakes_up_after_a_standstill_is_not_sent(candidates: 
                 await one.client.create(ConfigMap(metadata=ObjectMeta(name=f"{name}-late")))
             except LeaseLost as error:
                 outcomes.append(type(error))
-            outcomes.append(len(await one.client.list(ConfigMap, labels="no=such")))
+            outcomes.append(len(await one.client.list(ConfigMap, label_selector="no=such", namespace=ALL_NAMESPACES)))
 
         async with asyncio.TaskGroup() as group:
             group.create_task(write("a"))

@@ -159,5 +159,5 @@ async def test_members_of_a_group_share_all_slots_and_take_over_from_one_that_le
     await members[0].leave()
     await until(lambda: members[1].slots + members[2].slots == SLOTS)
     await asyncio.gather(*(one.leave() for one in members[1:]))
-    leases = await client.list(Lease, namespace=namespace, labels="shards.kubeloop.dev/group=group")
+    leases = await client.list(Lease, namespace=namespace, label_selector="shards.kubeloop.dev/group=group")
     assert [lease.spec.holder_identity for lease in leases] == ["", "", ""]

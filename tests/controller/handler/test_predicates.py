@@ -45,7 +45,7 @@ def head(
     return _READER.head(_READER.projection.object(raw), memoryview(raw), None)
 
 
-def update(old: Head, new: Head, kind: EventType = EventType.UPDATED) -> Event[ConfigMap]:
+def update(old: Head, new: Head, kind: EventType = EventType.MODIFIED) -> Event[ConfigMap]:
     return Event(kind, new, old, cast("Any", None))
 
 

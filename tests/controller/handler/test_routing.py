@@ -66,8 +66,8 @@ class Added:
         pytest.param(event(EventType.ADDED, head(), initial=True), -100, id="R216: an object of the first list is not urgent"),
         pytest.param(event(EventType.ADDED, head()), 0, id="R216: a new object is"),
         pytest.param(event(EventType.RESYNC, head(), head()), -100, id="R216: a resync is not urgent"),
-        pytest.param(event(EventType.UPDATED, head(2), head(2)), -100, id="R216: an update with the same version is not urgent"),
-        pytest.param(event(EventType.UPDATED, head(2), head(1)), 0, id="R216: an update with another version is"),
+        pytest.param(event(EventType.MODIFIED, head(2), head(2)), -100, id="R216: an update with the same version is not urgent"),
+        pytest.param(event(EventType.MODIFIED, head(2), head(1)), 0, id="R216: an update with another version is"),
         pytest.param(event(EventType.DELETED, head(2)), 0, id="a deletion is"),
     ],
 )
@@ -90,7 +90,7 @@ def test_priority(change: Event[Any], priority: int, others: bool) -> None:
 )
 def test_owners(old: list[dict[str, Any]], new: list[dict[str, Any]], expected: list[str]) -> None:
     added = Added(Route(to_owner(ConfigMap)))
-    added.handle(event(EventType.UPDATED, head(2, owners=new), head(1, owners=old)))
+    added.handle(event(EventType.MODIFIED, head(2, owners=new), head(1, owners=old)))
     assert added.names == expected
 
 
@@ -110,7 +110,7 @@ def test_a_function_sees_both_states_and_each_key_is_added_once_for_an_event() -
         return [ObjectKey("", "shop", "x"), ObjectKey("here", "shop", "x"), ObjectKey("there", "shop", "x")]
 
     added = Added(Route(to), Route(to))
-    added.handle(event(EventType.UPDATED, head(2), head(1)))
+    added.handle(event(EventType.MODIFIED, head(2), head(1)))
     assert seen == ["2", "1", "2", "1"]
     assert added.keys == [ObjectKey("here", "shop", "x"), ObjectKey("there", "shop", "x")]
 
@@ -120,7 +120,7 @@ async def test_a_function_may_be_async() -> None:
         return [ObjectKey("", "", f"at-{state.resource_version}")]
 
     added = Added(Route(to), Route(None))
-    waiting = added.handle(event(EventType.UPDATED, head(2), head(1)))
+    waiting = added.handle(event(EventType.MODIFIED, head(2), head(1)))
     assert inspect.isawaitable(waiting)
     await waiting
     assert added.names == ["p", "at-2", "at-1"]

@@ -184,23 +184,23 @@ async def upgrade_ownership(client: Client, case: Case) -> None:
 
 async def change(client: Client, case: Case) -> None:
     await client.create(case.make())
-    changed = await client.change(case.cls, "a", case.change)
+    changed = await client.update_with_retry(case.cls, "a", case.change)
     case.change(wanted := case.make())
     assert not case.has_spec or changed.spec == wanted.spec
     if case.has_status:
-        reported = await client.change(case.cls, "a", case.report, subresource="status")
+        reported = await client.update_with_retry(case.cls, "a", case.report, subresource="status")
         assert reported.status.count == 3
 
 
 async def create_or_update(client: Client, case: Case) -> None:
     for did in ("created", "unchanged"):
-        assert (await client.create_or_update(case.make(), case.change)).did == did or not case.has_spec
+        assert (await client.create_or_update(case.make(), case.change)).operation == did or not case.has_spec
 
     def label(found: Resource) -> None:
         found.metadata.labels["a"] = "b"
 
-    assert (await client.create_or_update(case.make(), label)).did == "updated"
-    assert (await client.create_or_update(case.make(), label)).did == "unchanged"
+    assert (await client.create_or_update(case.make(), label)).operation == "updated"
+    assert (await client.create_or_update(case.make(), label)).operation == "unchanged"
 
 
 async def create_or_patch(client: Client, case: Case) -> None:
@@ -209,10 +209,10 @@ async def create_or_patch(client: Client, case: Case) -> None:
         case.change(found)
         case.report(found)
 
-    assert (await client.create_or_patch(case.make(), both)).did == "created"
-    expected = "updated status" if case.has_status else "unchanged"
-    assert (await client.create_or_patch(case.make(), both)).did == expected
-    assert (await client.create_or_patch(case.make(), both)).did == "unchanged"
+    assert (await client.create_or_patch(case.make(), both)).operation == "created"
+    expected = "updatedStatusOnly" if case.has_status else "unchanged"
+    assert (await client.create_or_patch(case.make(), both)).operation == expected
+    assert (await client.create_or_patch(case.make(), both)).operation == "unchanged"
 
 
 async def delete(client: Client, case: Case) -> None:

@@ -94,7 +94,7 @@ async def test_selectors_of_a_kind_are_the_servers_to_apply(client: Client) -> N
 
     await client.create(ConfigMap(metadata=ObjectMeta(name="other")))
     await client.create(ConfigMap(metadata=ObjectMeta(name="ours", labels={"team": "web"})))
-    scope = CacheScope(namespaces=client.namespace, kinds={ConfigMap: KindScope(labels={"team": "web"})})
+    scope = CacheScope(namespaces=client.namespace, kinds={ConfigMap: KindScope(label_selector={"team": "web"})})
     async with Manager(client, [Seen()], scope=scope):
         assert await asyncio.wait_for(seen.get(), 30) == "ours"
         await client.create(ConfigMap(metadata=ObjectMeta(name="late", labels={"team": "web"})))

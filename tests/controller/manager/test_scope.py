@@ -3,23 +3,24 @@
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Node, Pod, Secret
-from kubeloop.controller.reader.reader import ALL_NAMESPACES, CacheScope, InformerSelection, KindScope
+from kubeloop.client import ALL_NAMESPACES
+from kubeloop.controller.reader.reader import CacheScope, InformerSelection, KindScope
 from kubeloop.meta import Resource
 
 
 def selection(
-    namespace: str | tuple[str, ...] | None = None, labels: str | None = None, field_selector: str | None = None
+    namespace: str | tuple[str, ...] = ALL_NAMESPACES, label_selector: str | None = None, field_selector: str | None = None
 ) -> InformerSelection:
-    return InformerSelection(namespace=namespace, labels=labels, field_selector=field_selector)
+    return InformerSelection(namespace=namespace, label_selector=label_selector, field_selector=field_selector)
 
 
 SCOPE = CacheScope(
     namespaces=["shop", "bank", "shop"],
-    labels="app=web",
+    label_selector="app=web",
     kinds={
-        Pod: KindScope(namespaces="jobs", fields="spec.nodeName=n1"),
-        Secret: KindScope(namespaces=ALL_NAMESPACES, labels=""),
-        Node: KindScope(labels={"pool": "gpu"}),
+        Pod: KindScope(namespaces="jobs", field_selector="spec.nodeName=n1"),
+        Secret: KindScope(namespaces=ALL_NAMESPACES, label_selector=""),
+        Node: KindScope(label_selector={"pool": "gpu"}),
     },
 )
 
@@ -30,7 +31,9 @@ SCOPE = CacheScope(
         pytest.param(ConfigMap, True, selection(("bank", "shop"), "app=web"), id="a kind of which nothing is said is as all kinds are"),
         pytest.param(Pod, True, selection("jobs", "app=web", "spec.nodeName=n1"), id="a kind's own words come first, one by one"),
         pytest.param(Secret, True, selection(), id="everything, said of a kind, overrides what is said of all"),
-        pytest.param(Node, False, selection(None, "pool=gpu"), id="namespaces do not concern a cluster-scoped kind, selectors do"),
+        pytest.param(
+            Node, False, selection(ALL_NAMESPACES, "pool=gpu"), id="namespaces do not concern a cluster-scoped kind, selectors do"
+        ),
     ],
 )
 def test_selection(kind: type[Resource], namespaced: bool, expected: InformerSelection) -> None:
@@ -58,4 +61,4 @@ def test_what_can_be_no_namespace_or_selector_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="CacheScope: namespace 'Shop' cannot be"):
         CacheScope(namespaces=["Shop"])
     with pytest.raises(ValueError, match="app in"):
-        KindScope(labels="app in")
+        KindScope(label_selector="app in")

@@ -48,7 +48,7 @@ async def controller(client: Client) -> AsyncIterator[Reads]:
     await client.create(Secret(metadata=ObjectMeta(name="other", namespace="shop")))
     await client.create(ServiceAccount(metadata=ObjectMeta(name="a", namespace="shop")))
     found = Reads()
-    scope = CacheScope(namespaces="shop", kinds={Secret: KindScope(labels="team=web", fields="type=Opaque")})
+    scope = CacheScope(namespaces="shop", kinds={Secret: KindScope(label_selector="team=web", field_selector="type=Opaque")})
     async with Manager(client, [found], scope=scope):
         yield found
 
@@ -63,14 +63,14 @@ def test_what_is_held_is_read_and_is_the_callers_own(controller: Reads) -> None:
     assert second.data == {"in": "shop"}
     assert controller.cached.by_key(ConfigMap, ObjectKey("", "shop", "none")) is None
     assert [one.metadata.name for one in controller.cached.list(Secret, "shop")] == ["s"]
-    assert controller.cached.list(Secret, labels="team=web,tier=db") == []
+    assert controller.cached.list(Secret, label_selector="team=web,tier=db") == []
 
 
 def test_several_fields_are_anded_also_of_a_cluster_scoped_kind(controller: Reads) -> None:
     """S226."""
-    alike = controller.cached.heads(Node, fields={"spec.podCIDR": "10.0.0.0/24"})
+    alike = controller.cached.heads(Node, where={"spec.podCIDR": "10.0.0.0/24"})
     assert sorted(head.name for head in alike) == ["n1", "n2"]
-    (one,) = controller.cached.list(Node, fields={"spec.podCIDR": "10.0.0.0/24", "spec.providerID": "of-n2"})
+    (one,) = controller.cached.list(Node, where={"spec.podCIDR": "10.0.0.0/24", "spec.providerID": "of-n2"})
     assert one.metadata.name == "n2"
 
 
@@ -103,17 +103,17 @@ def test_of_a_kind_of_which_only_metadata_is_kept_metadata_is_read(controller: R
             id="S224: a kind that is not held",
         ),
         pytest.param(
-            lambda cached: cached.list(Secret, labels="team=db"),
+            lambda cached: cached.list(Secret, label_selector="team=db"),
             OutsideScope,
             'Reads: the cache holds Secret objects with labels "team=web" only, and labels "team=db" may select others; '
             r"ask for less, widen the manager's scope .CacheScope.kinds=.Secret: KindScope.*ask the server: client.list.Secret",
             id="S224: labels that are not held",
         ),
         pytest.param(
-            lambda cached: cached.heads(Secret, labels="a=b"), OutsideScope, "may select others", id="S224: other labels, of heads"
+            lambda cached: cached.heads(Secret, label_selector="a=b"), OutsideScope, "may select others", id="S224: other labels, of heads"
         ),
         pytest.param(
-            lambda cached: cached.list(Secret, fields={"type": "kubernetes.io/tls"}),
+            lambda cached: cached.list(Secret, where={"type": "kubernetes.io/tls"}),
             OutsideScope,
             'holds Secret objects with fields "type=Opaque" only',
             id="S224: fields that are not held",
@@ -130,7 +130,7 @@ def test_of_a_kind_of_which_only_metadata_is_kept_metadata_is_read(controller: R
             r"keeps Node objects in full; read them with lister\(Node\)",
             id="metadata of what is kept in full",
         ),
-        pytest.param(lambda cached: cached.list(Node, fields={"spec.other": "x"}), UnreadPath, "spec.other", id="a field that is not read"),
+        pytest.param(lambda cached: cached.list(Node, where={"spec.other": "x"}), UnreadPath, "spec.other", id="a field that is not read"),
     ],
 )
 def test_what_is_not_held(controller: Reads, read: Callable[[CacheReader], Any], error: type[KubeloopError], message: str) -> None:

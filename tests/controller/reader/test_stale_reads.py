@@ -12,7 +12,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Container, Pod, PodSpec, Secret
 from kubeloop.cache import Informers, WatchPolicy
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.controller import Controller, ControllerBase, HandlerController, Manager, Owns, Result, on_create, set_controller_reference
 from kubeloop.controller.election import LeaseConfig
 from kubeloop.controller.reader import fences
@@ -116,7 +116,7 @@ WRITES = [
 ENDS = [
     pytest.param(lambda client: client.delete(Secret, "s"), _names, [], id="that it was deleted"),
     pytest.param(
-        lambda client: client.delete(Pod, "p", grace_period=0),
+        lambda client: client.delete(Pod, "p", grace_period_seconds=0),
         lambda controller: controller.cached.get(Pod, "p", "default"),
         None,
         id="that a pod was deleted at once",
@@ -259,7 +259,7 @@ async def test_a_child_whose_creation_got_no_answer_is_not_created_twice(
         assert (controller.reconciles, manager.stats[0].counts.errors) == (1, 1), "the next one waits for the cache"
         let_go()
         assert await asyncio.wait_for(controller.made, 10) == 1
-    assert len(await behind.list(Secret)) == 1
+    assert len(await behind.list(Secret, namespace=ALL_NAMESPACES)) == 1
     assert creations == 2, "the reconcile's, and the one behind its back"
 
 
@@ -318,7 +318,7 @@ async def test_who_takes_over_waits_for_what_the_one_before_wrote(server: Handle
             maker.pause()
             client = server.client()
             informers = await stack.enter_async_context(Informers(client, policy=policy))
-            await informers.of(Secret).wait_synced(10)
+            await informers.of(Secret, namespace=ALL_NAMESPACES).wait_synced(10)
             manager = Manager(client, [maker], informers=informers, **options(f"replica-{number}"))
             managers.append(await stack.enter_async_context(manager))
         let_go = server.faults.hold(matching=on("watch", Secret))
@@ -326,7 +326,7 @@ async def test_who_takes_over_waits_for_what_the_one_before_wrote(server: Handle
         for maker in makers:
             maker.resume()
         async with asyncio.timeout(20):
-            while not await behind.list(Secret):
+            while not await behind.list(Secret, namespace=ALL_NAMESPACES):
                 await asyncio.sleep(0.001)
         before = 0 if makers[0].reconciles else 1
         await managers[before].stop()
@@ -337,4 +337,4 @@ async def test_who_takes_over_waits_for_what_the_one_before_wrote(server: Handle
         assert next_maker.reconciles == 0, "it waits for its cache"
         let_go()
         assert await asyncio.wait_for(next_maker.made, 20) == 1
-        assert len(await behind.list(Secret)) == 1
+        assert len(await behind.list(Secret, namespace=ALL_NAMESPACES)) == 1

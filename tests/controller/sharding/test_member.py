@@ -64,7 +64,7 @@ class Replicas:
         return set().union(*owned) == set(KEYS) and sum(map(len, owned)) == len(KEYS)
 
     async def leases(self) -> list[Lease]:
-        return list(await self.server.client().list(Lease, namespace="default", labels="shards.kubeloop.dev/group=group"))
+        return list(await self.server.client().list(Lease, namespace="default", label_selector="shards.kubeloop.dev/group=group"))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.controller import Controller, GraceExceeded, Manager, ManagerError, Result
 from kubeloop.controller.election import LeaseConfig
 from kubeloop.controller.sharding import ShardConfig
@@ -145,7 +145,7 @@ async def test_a_replica_whose_thread_outlives_the_stop_leaves_its_keys_to_expir
         assert await asyncio.to_thread(begun.wait, 60)
         with pytest.raises(GraceExceeded):
             await manager.stop()
-        leases = [lease async for lease in client.list(Lease, labels="shards.kubeloop.dev/group=plain")]
+        leases = [lease async for lease in client.list(Lease, label_selector="shards.kubeloop.dev/group=plain", namespace=ALL_NAMESPACES)]
         assert [lease.spec.holder_identity for lease in leases] == ["replica-a"]
     gate.set()
 

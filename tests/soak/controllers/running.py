@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeloop.api.core.v1 import Namespace
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.codegen.crd import definitions_of
 from kubeloop.meta import ObjectMeta, Unstructured
 from kubeloop.testing import TlsTestServer
@@ -112,7 +112,7 @@ async def _prepare(client: Client, settings: Settings) -> None:
     for definition in definitions_of(KINDS[: settings.controllers]):
         await client.apply(Unstructured.from_dict(definition.document), field_manager="soak", force=True)
     for kind in KINDS[: settings.controllers]:
-        await client.list(kind)
+        await client.list(kind, namespace=ALL_NAMESPACES)
 
 
 async def _settled(history: History) -> list[str]:

@@ -22,7 +22,7 @@ _PACKAGES: dict[str, frozenset[str] | None] = {
     "kubeloop.cache": frozenset({"Lister", "Registration"}),
 }
 #: For programs with an event loop.
-_LEFT_OUT = frozenset({"Controller", "EventRecorder", "Manager", "Result", "TerminalError", "__version__"})
+_LEFT_OUT = frozenset({"Controller", "EventRecorder", "Manager", "Result", "TerminalError", "__version__", "set_controller_reference"})
 
 
 def generated() -> dict[str, str]:

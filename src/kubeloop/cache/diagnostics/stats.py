@@ -230,7 +230,7 @@ def _oldest(handler: Measured, now: float) -> float:
 def _selection(scope: InformerScope[Any]) -> str:
     keep = scope.keep
     parts = [
-        scope.labels or "",
+        scope.label_selector or "",
         f"fields({scope.field_selector})" if scope.field_selector else "",
         "metadata only" if keep.metadata_only else "",
         f"only {', '.join(keep.fields)}" if keep.fields else "",

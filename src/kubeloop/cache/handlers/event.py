@@ -17,22 +17,24 @@ R = TypeVar("R", bound=Resource)
 
 
 class EventType(StrEnum):
-    ADDED = "added"
-    UPDATED = "updated"
-    DELETED = "deleted"
-    RESYNC = "resync"
+    """What happened to an object, in the words of a watch; RESYNC repeats the state that the cache holds."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    RESYNC = "RESYNC"
 
 
 class Event(Struct, Generic[R], frozen=True, gc=False):
-    """One change of one object.
+    """One change of one object. ``type`` and ``object`` are those of a watch event (``kubeloop.client.Event``).
 
     ``head`` is the new state; of a deleted object the last one known. ``old`` is the state before, None for an added object.
     ``initial``: the object was there when the handler's view of the cache began.
     ``tombstone``: the deletion itself was not seen (the watch was down), so the last known state may not have been the final one.
     ``received``: when the cache took it in, monotonic seconds of the informer's clock.
 
-    Reading ``head`` and ``old`` decodes nothing; ``object()`` decodes afresh on each call (about 30 us for a Pod);
-    the caller owns the result.
+    Reading ``head`` and ``old`` decodes nothing; each access to ``object`` decodes a new one (about 30 us for a Pod), which the caller
+    owns: keep it in a variable to read or change it more than once.
     """
 
     type: EventType
@@ -47,6 +49,7 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
     def key(self) -> ObjectKey:
         return ObjectKey(self.view.cluster, self.head.namespace, self.head.name)
 
+    @property
     def object(self) -> R:
         """The object as ``head`` has it.
 
@@ -59,6 +62,7 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
         """Return the object of ``head`` as a tree, even if it does not fit its type."""
         return self.view.unstructured(self.head)
 
+    @property
     def old_object(self) -> R | None:
         """The object as ``old`` has it.
 
@@ -108,7 +112,7 @@ class EventFilter(Generic[R]):
         if self._matches(head):
             if known:
                 # Never twice: a replay shows what it has to show as added.
-                return event if event.type is not EventType.ADDED else msgspec.structs.replace(event, type=EventType.UPDATED, old=head)
+                return event if event.type is not EventType.ADDED else msgspec.structs.replace(event, type=EventType.MODIFIED, old=head)
             self._shown.setdefault(head.namespace, set()).add(head.name)
             return event if event.type is EventType.ADDED else msgspec.structs.replace(event, type=EventType.ADDED, old=None)
         if not known:

@@ -56,7 +56,7 @@ class Callbacks(Generic[R]):
     def for_type(self) -> dict[EventType, Handler[R] | None]:
         return {
             EventType.ADDED: self.added,
-            EventType.UPDATED: self.updated,
+            EventType.MODIFIED: self.updated,
             EventType.RESYNC: self.updated,
             EventType.DELETED: self.deleted,
         }

@@ -104,30 +104,32 @@ class Lister(Generic[R]):
         """
         return self._view.decode(head)
 
-    def list(self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None) -> builtins.list[R]:
+    def list(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> builtins.list[R]:
         """All objects that match."""
-        return self._decoded(self.heads(namespace, labels, where))
+        return self._decoded(self.heads(namespace, label_selector, where))
 
-    def each(self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None) -> Iterator[R]:
+    def each(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> Iterator[R]:
         """As ``list``, one object at a time: of the moment of the call, decoded when its turn comes."""
-        return self._decoding(self.heads(namespace, labels, where))
+        return self._decoding(self.heads(namespace, label_selector, where))
 
-    async def stream(self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None) -> AsyncIterator[R]:
+    async def stream(
+        self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
+    ) -> AsyncIterator[R]:
         """As ``each``, and the loop gets to run others after each 5 ms of work, the caller's between two objects included.
 
         All objects are of the moment at which the first was asked for, however long it takes and whatever happens meanwhile.
         """
         decodable = self._view.decodable
-        async for head in self.stream_heads(namespace, labels, where):
+        async for head in self.stream_heads(namespace, label_selector, where):
             obj = decodable(head)
             if obj is not None:
                 yield obj
 
     async def stream_heads(
-        self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None
+        self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
     ) -> AsyncIterator[Head]:
         """As ``stream``, decoding nothing."""
-        candidates, matches = self._candidates(namespace, labels, where)
+        candidates, matches = self._candidates(namespace, label_selector, where)
         heads = iter(candidates)
         clock = time.perf_counter
         until = clock() + SLICE
@@ -179,12 +181,12 @@ class Lister(Generic[R]):
         self._check_text(namespace)
         return self._view.get(namespace, name)
 
-    def heads(self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None) -> builtins.list[Head]:
+    def heads(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> builtins.list[Head]:
         """As ``list``, decoding nothing."""
-        if labels is None and where is None:
+        if label_selector is None and where is None:
             self._check_text(namespace)
             return self._view.heads(namespace)
-        heads, matches = self._candidates(namespace, labels, where)
+        heads, matches = self._candidates(namespace, label_selector, where)
         return builtins.list(heads if matches is None else filter(matches, heads))
 
     def heads_by_index(self, name: str, value: str | int | bool) -> builtins.list[Head]:
@@ -209,11 +211,11 @@ class Lister(Generic[R]):
         return self._view.range(name, low, high, reverse, limit)
 
     def values(
-        self, path: str, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None
+        self, path: str, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[Any]:
         """What each object has at a path that heads carry, None where it has nothing; in the order of ``heads``."""
         read = field(path, self._view.attributes)
-        return builtins.list(map(read, self.heads(namespace, labels, where)))
+        return builtins.list(map(read, self.heads(namespace, label_selector, where)))
 
     def index_values(self, name: str) -> builtins.list[str]:
         """The values of an index that at least one object has."""
@@ -277,14 +279,16 @@ class Lister(Generic[R]):
         head = self._view.get(deletion.namespace, deletion.name)
         return head is not None and head.uid == deletion.uid
 
-    def _candidates(self, namespace: str | None, labels: Labels | None, where: Where | None) -> tuple[Iterable[Head], Predicate | None]:
+    def _candidates(
+        self, namespace: str | None, label_selector: Labels | None, where: Where | None
+    ) -> tuple[Iterable[Head], Predicate | None]:
         """The heads of one moment among which the wanted are, few of them where an index helps; and what says which."""
         self._check_text(namespace)
         if where is not None and not isinstance(where, Mapping) and not callable(where):
             raise TypeError(
                 f'where={described(where)} says nothing; give paths with values, {{"status.phase": "Running"}}, or a predicate of the head'
             )
-        selector = None if labels is None else selector_of(labels)
+        selector = None if label_selector is None else selector_of(label_selector)
         matches: Predicate | None = None if selector is None or selector.everything else by_labels(selector)
         if isinstance(where, Mapping):
             for path, value in where.items():

@@ -67,7 +67,7 @@ def selector_of(labels: Labels) -> Selector:
     """
     if not isinstance(labels, str | Mapping | Selector | LabelSelector):
         raise TypeError(
-            f'labels={described(labels)} is no selector; give text ("app=web,tier!=db"), equal pairs, a Selector or a LabelSelector'
+            f'label_selector={described(labels)} is no selector; give text ("app=web,tier!=db"), equal pairs, a Selector or a LabelSelector'
         )
     if isinstance(labels, Selector):
         return labels

@@ -112,7 +112,7 @@ class WriteRecorder:
         """``selects``: by labels or fields, so that a deletion that the watch told may not be the object's end."""
         self._kind = kind_info(scope.kind).gvk
         self._namespaces = scope.namespaces
-        self._membership = DocumentSelector(scope.labels, scope.field_selector)
+        self._membership = DocumentSelector(scope.label_selector, scope.field_selector)
         self._overlay = overlay
         self._store = store
         self._known = (lambda _: False) if selects else deletions.knows
@@ -164,7 +164,7 @@ class Readers(Generic[R]):
         """
         self._store = store
         # To a watch that selects, an object that leaves the selection is deleted; it may come back.
-        selects = scope.labels is not None or scope.field_selector is not None
+        selects = scope.label_selector is not None or scope.field_selector is not None
         self.overlay = MutationCache(description, store, Store(), scope.namespaces, defaults.clock, selects=selects)
         self._deletions = Deletions()
         self._own_writes = WriteRecorder(scope, self.overlay, store, self._deletions, reader, selects=selects)

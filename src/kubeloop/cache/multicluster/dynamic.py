@@ -106,7 +106,7 @@ class DynamicInformers:
         accepts: Callable[[ServedKind], bool] = lambda _: True,
         *,
         namespace: str | Iterable[str] | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         paths: Iterable[str] = (),
         started: Callable[[Informer[Unstructured]], object] | None = None,
@@ -119,7 +119,7 @@ class DynamicInformers:
         self._informers = informers
         self._accepts = accepts
         self._namespace = namespace if namespace is None or isinstance(namespace, str) else tuple(namespace)
-        self._options: dict[str, Any] = {"labels": labels, "field_selector": field_selector, "paths": tuple(paths)}
+        self._options: dict[str, Any] = {"label_selector": label_selector, "field_selector": field_selector, "paths": tuple(paths)}
         self._started = started
         self._stopped = stopped
         self._handlers: list[DynamicRegistration] = []

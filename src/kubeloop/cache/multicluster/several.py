@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Resource)
 
 
-class UnknownCluster(KubeloopError):
+class UnknownCluster(KubeloopError, LookupError):
     """A question about a cluster that is none of these."""
 
 
@@ -212,22 +212,22 @@ class MulticlusterLister(Generic[R]):
         """The object that a key names, cluster included."""
         return self._of(key.cluster).by_key(key)
 
-    def list(self, namespace: str | None = None, labels: Labels | None = None) -> builtins.list[tuple[str, R]]:
-        return builtins.list(self.each(namespace, labels))
+    def list(self, namespace: str | None = None, label_selector: Labels | None = None) -> builtins.list[tuple[str, R]]:
+        return builtins.list(self.each(namespace, label_selector))
 
-    def each(self, namespace: str | None = None, labels: Labels | None = None) -> Iterator[tuple[str, R]]:
+    def each(self, namespace: str | None = None, label_selector: Labels | None = None) -> Iterator[tuple[str, R]]:
         """As ``list``, one object at a time; of each cluster the state when its turn comes."""
         for name, lister in self.clusters.items():
-            for obj in lister.each(namespace, labels):
+            for obj in lister.each(namespace, label_selector):
                 yield name, obj
 
     def by_index(self, name: str, value: str | int | bool) -> builtins.list[tuple[str, R]]:
         """The objects that have this value, wherever they are."""
         return [(cluster, obj) for cluster, lister in self.clusters.items() for obj in lister.by_index(name, value)]
 
-    def heads(self, namespace: str | None = None, labels: Labels | None = None) -> builtins.list[tuple[str, Head]]:
+    def heads(self, namespace: str | None = None, label_selector: Labels | None = None) -> builtins.list[tuple[str, Head]]:
         """As ``list``, without decoding."""
-        return [(cluster, head) for cluster, lister in self.clusters.items() for head in lister.heads(namespace, labels)]
+        return [(cluster, head) for cluster, lister in self.clusters.items() for head in lister.heads(namespace, label_selector)]
 
     def __len__(self) -> int:
         return sum(map(len, self.clusters.values()))

@@ -288,12 +288,16 @@ class Persistence:
         scope = informer.scope
         paths = informer.reader.projection.paths
         gvk = kind_info(scope.kind).gvk
-        return Stamp(self._server, gvk.api_version, gvk.kind, feed.namespace, scope.labels, scope.field_selector, scope.keep.form, paths)
+        return Stamp(
+            self._server, gvk.api_version, gvk.kind, feed.namespace, scope.label_selector, scope.field_selector, scope.keep.form, paths
+        )
 
 
 def _file(scope: InformerScope[Any], namespace: str | None) -> str:
     gvk = kind_info(scope.kind).gvk
-    identity = msgspec.json.encode([gvk.api_version, gvk.kind, namespace, scope.labels, scope.field_selector, scope.keep.form]).decode()
+    identity = msgspec.json.encode(
+        [gvk.api_version, gvk.kind, namespace, scope.label_selector, scope.field_selector, scope.keep.form]
+    ).decode()
     return f"{gvk.kind.lower()}-{_digest(identity)[:24]}.state"
 
 

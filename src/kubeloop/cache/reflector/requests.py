@@ -163,14 +163,18 @@ class ReflectorRequests:
     async def page(self, version: str, limit: int, token: str = "", match: Match | None = None) -> Request:
         """``version`` "": the newest. A token carries its own."""
         options = msgspec.structs.replace(
-            self._lists, limit=limit, resource_version=None if token or not version else version, continue_token=token, match=match
+            self._lists,
+            limit=limit,
+            resource_version=None if token or not version else version,
+            continue_token=token,
+            resource_version_match=match,
         )
         return await self._get(options, self._scope.keep.accept_list)
 
     async def watch(self, version: str, seconds: int, *, initial: bool) -> Request:
         """From ``version`` on; ``initial``: the state at it, or at a later one, first."""
         options = WatchOptions(
-            labels=self._lists.labels,
+            label_selector=self._lists.label_selector,
             field_selector=self._lists.field_selector,
             resource_version=version or None,
             timeout_seconds=seconds,

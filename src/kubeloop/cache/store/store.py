@@ -13,7 +13,7 @@ from kubeloop.cache.store.sorted_index import Bound, SortedIndex
 from kubeloop.meta.errors import KubeloopError
 
 
-class UnknownIndex(KubeloopError):
+class UnknownIndex(KubeloopError, LookupError):
     """A query names an index that is not there, or asks an index for an order that it does not have."""
 
 

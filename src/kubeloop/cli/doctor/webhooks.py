@@ -11,7 +11,7 @@ from kubeloop.api.admissionregistration.v1 import MutatingWebhookConfiguration, 
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.cli.doctor.findings import DoctorFinding, State
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.codec import to_dict
 from kubeloop.meta import ApiError, Forbidden, GroupVersionResource, NotFound, Resource, kind_info
 from kubeloop.types import JSONObject
@@ -24,7 +24,7 @@ async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Doct
     found: list[DoctorFinding] = []
     try:
         for configuration in (ValidatingWebhookConfiguration, MutatingWebhookConfiguration):
-            for one in await client.list(configuration):
+            for one in await client.list(configuration, namespace=ALL_NAMESPACES):
                 tree = to_dict(one)
                 hooks = [hook for hook in tree.get("webhooks") or () if _concerns_any(hook, wanted)]
                 found += [await _finding(client, hook) for hook in hooks]
@@ -70,7 +70,7 @@ async def _finding(client: Client, hook: JSONObject) -> DoctorFinding:
         return DoctorFinding("webhook", name, "unknown", f"is called at {where.get('url')}, by the server only")
     place = f'Service "{service.get("name")}" in namespace "{service.get("namespace")}"'
     selector = {"kubernetes.io/service-name": str(service.get("name"))}
-    slices = await client.list(EndpointSlice, namespace=str(service.get("namespace")), labels=selector)
+    slices = await client.list(EndpointSlice, namespace=str(service.get("namespace")), label_selector=selector)
     ready = sum(1 for slice_ in slices for _ in _ready(to_dict(slice_)))
     if not ready:
         fix = "start what serves it, or take its configuration away: until then each write of these kinds is refused"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kubeloop.cli.running.webhooks import webhook_servers
+from kubeloop.client import ALL_NAMESPACES
 from kubeloop.controller import ControllerBase, Manager
 from kubeloop.controller.manager.clusters import OnCluster, OnEachCluster, runnable_of
 from kubeloop.controller.manager.settings import ManagerSettings, SettingsFile
@@ -70,7 +71,9 @@ async def manager_of(found: Any, options: RunOptions, client: Client) -> Manager
             "--leader-election: the settings name no Lease; say leaderElection: {name: ..., namespace: ...} in --settings FILE"
         )
     try:
-        manager = Manager(client, ready, servers=servers, settings=settings, namespace=options.namespace or None, grace=options.grace)
+        manager = Manager(
+            client, ready, servers=servers, settings=settings, namespace=options.namespace or ALL_NAMESPACES, grace=options.grace
+        )
     except ConfigError:
         raise
     except Exception as error:

@@ -1,6 +1,6 @@
 """Streams to and from pods: logs, commands, forwarded ports, files, and requests through the API server.
 
-Everything here is reached through methods of ``Client``; these are the types that they give and raise. Loaded when first used.
+Everything here is reached through ``client.pods``; these are the types that they give and raise. Loaded when first used.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ async def run(
         ):
             return await _collect(session, stdin, max_output)
     except TimeoutError as error:
-        if timeout is None:
+        if timeout is None or isinstance(error, DeadlineError):
             raise
         raise DeadlineError(
             f"exec of {command[0]!r} in {target if isinstance(target, str) else target.metadata.name}: not ended within {timeout:g} s; "

@@ -301,6 +301,6 @@ class LogCall:
                 if size > MAX_TEXT:
                     raise OutputTooLarge(
                         f'log of pod "{log.pod.metadata.name}" is larger than {MAX_TEXT} bytes; give tail=, since= or limit_bytes=, or '
-                        "read it line by line: async with client.logs(...) as log"
+                        "read it line by line: async with client.pods.logs(...) as log"
                     )
         return b"".join(parts).decode("utf-8", "replace")

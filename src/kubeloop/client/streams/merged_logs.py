@@ -46,7 +46,7 @@ class Sources:
     """Which logs are meant; see ``PodStreams.merged_logs``."""
 
     targets: tuple[Target, ...] = ()
-    labels: Labels | None = None
+    label_selector: Labels | None = None
     namespace: str | None = None
     container: str | None = None
     all_containers: bool = False
@@ -78,9 +78,11 @@ class MergedLogs:
         Raises:
             NotFound: an object that is named is not there. StreamError: there are no pods, or more sources than ``max_sources``.
         """
-        pods = await find_pods(self._client, self._sources.targets, self._sources.labels, self._sources.namespace)
+        pods = await find_pods(self._client, self._sources.targets, self._sources.label_selector, self._sources.namespace)
         if not pods:
-            raise StreamError(f"no pods are selected by labels={label_text(self._sources.labels)!r} there, so there are no logs")
+            raise StreamError(
+                f"no pods are selected by label_selector={label_text(self._sources.label_selector)!r} there, so there are no logs"
+            )
         self._calls = [self._call(pod, container) for pod in pods for container in self._containers(pod)]
         if self._options.follow and len(self._calls) > self._sources.max_sources:
             raise StreamError(

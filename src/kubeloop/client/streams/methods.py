@@ -1,12 +1,16 @@
-"""The methods of ``Client`` that stream. Kept light: what they need is loaded when one is called."""
+"""``client.pods``: what concerns pods only. Kept light: what a method needs is loaded when it is called."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from os import PathLike
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
+from kubeloop.client.options import DeleteOptions, WriteOptions
+from kubeloop.client.verbs.base import limited
 from kubeloop.meta import Resource
 
 if TYPE_CHECKING:
@@ -25,8 +29,8 @@ Target: TypeAlias = str | Resource
 """A pod by name, anything with pods as kubectl spells it (``svc/web``, ``deploy/web``), or the object itself."""
 
 
-class PodStreams:
-    """Streams to and from pods.
+class PodVerbs:
+    """What concerns pods only, ``client.pods``: streams to and from them, eviction, binding.
 
     Which pod
         ``target`` is a pod's name; or ``svc/web``, ``deploy/web``, ``rs/``, ``sts/``, ``ds/``, ``job/``, ``rc/``; or such an object.
@@ -37,6 +41,9 @@ class PodStreams:
         ``ApiError``: the server, or the pod's node, refused; ``StreamError`` and its children (``kubeloop.client.streams``): the pod, its
         container or the peer is not what it should be; ``TransportError``: the connection broke. Each names pod and container.
     """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def logs(
         self,
@@ -72,12 +79,12 @@ class PodStreams:
             timestamps=timestamps,
             resume=resume,
         )
-        return LogCall(cast("Client", self), target, namespace, container, options)
+        return LogCall(self._client, target, namespace, container, options)
 
     def merged_logs(
         self,
         *targets: Target,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         namespace: str | None = None,
         container: str | None = None,
         all_containers: bool = False,
@@ -100,7 +107,7 @@ class PodStreams:
 
         sources = Sources(
             targets=targets,
-            labels=labels,
+            label_selector=label_selector,
             namespace=namespace,
             container=container,
             all_containers=all_containers,
@@ -108,7 +115,7 @@ class PodStreams:
             ignore_errors=ignore_errors,
         )
         options = LogOptions(follow=follow, previous=previous, since=since, tail=tail, timestamps=timestamps)
-        return MergedLogs(cast("Client", self), sources, options)
+        return MergedLogs(self._client, sources, options)
 
     async def exec(
         self,
@@ -121,7 +128,7 @@ class PodStreams:
         max_output: int = 16 << 20,
         timeout: float | None = None,
     ) -> ExecResult:
-        """Run a command to its end: ``(await client.exec("web-0", ["ls"])).text``. A code other than 0 is no error (see ``check``).
+        """Run a command to its end: ``(await client.pods.exec("web-0", ["ls"])).text``. A code other than 0 is no error (see ``check``).
 
         ``stdin`` is all of its input, text as UTF-8; None: it has none. ``max_output`` in bytes, for stdout and stderr each. ``timeout``
         in seconds ends the waiting, not the command.
@@ -132,7 +139,7 @@ class PodStreams:
         from kubeloop.client.streams.commands import run
 
         return await run(
-            cast("Client", self),
+            self._client,
             target,
             command,
             namespace=namespace,
@@ -152,13 +159,13 @@ class PodStreams:
         stdin: bool = False,
         tty: bool = False,
     ) -> AbstractAsyncContextManager[ExecSession]:
-        """Run a command and talk to it while it runs: ``async with client.exec_stream(...) as session``.
+        """Run a command and talk to it while it runs: ``async with client.pods.exec_stream(...) as session``.
 
         ``stdin``: it takes input (``session.write``). ``tty``: it has a terminal, with one output, and a window (``session.resize``).
         """
         from kubeloop.client.streams.commands import exec_session
 
-        return exec_session(cast("Client", self), target, command, namespace=namespace, container=container, stdin=stdin, tty=tty)
+        return exec_session(self._client, target, command, namespace=namespace, container=container, stdin=stdin, tty=tty)
 
     def attach(
         self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
@@ -172,7 +179,7 @@ class PodStreams:
         """
         from kubeloop.client.streams.commands import attach_session
 
-        return attach_session(cast("Client", self), target, namespace=namespace, container=container, stdin=stdin)
+        return attach_session(self._client, target, namespace=namespace, container=container, stdin=stdin)
 
     def port_forward(
         self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1"
@@ -188,7 +195,7 @@ class PodStreams:
         """
         from kubeloop.client.streams.forwarding import forward_ports
 
-        return forward_ports(cast("Client", self), target, ports, namespace=namespace, address=address)
+        return forward_ports(self._client, target, ports, namespace=namespace, address=address)
 
     async def copy_to(
         self,
@@ -215,7 +222,7 @@ class PodStreams:
         from kubeloop.client.streams.copying import copy_to
 
         return await copy_to(
-            cast("Client", self),
+            self._client,
             target,
             Path(source),
             destination,
@@ -247,9 +254,7 @@ class PodStreams:
 
         from kubeloop.client.streams.copying import copy_from
 
-        return await copy_from(
-            cast("Client", self), target, source, Path(destination), namespace=namespace, container=container, progress=progress
-        )
+        return await copy_from(self._client, target, source, Path(destination), namespace=namespace, container=container, progress=progress)
 
     def proxy(
         self,
@@ -287,4 +292,58 @@ class PodStreams:
             headers=headers,
             namespace=namespace,
         )
-        return ProxyCall(cast("Client", self), request)
+        return ProxyCall(self._client, request)
+
+    @limited
+    async def evict(
+        self,
+        pod: str,
+        *,
+        namespace: str | None = None,
+        grace_period_seconds: int | None = None,
+        options: DeleteOptions | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Delete a pod if its disruption budgets allow it. ``options`` as for ``delete``.
+
+        Raises:
+            TooManyRequests: a budget does not allow it now; the text says which. NotFound: no such pod. Conflict: a precondition.
+        """
+        from kubeloop.api.core.v1 import Pod
+
+        mapping = await self._client.mapping(Pod)
+        where = self._client._namespace_of(mapping, namespace)
+        options = options or DeleteOptions()
+        if grace_period_seconds is not None:
+            options = msgspec.structs.replace(options, grace_period_seconds=grace_period_seconds)
+        options = msgspec.structs.replace(options, dry_run=options.dry_run or self._client._defaults.dry_run)
+        eviction: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": where}}
+        if options != DeleteOptions():
+            eviction["deleteOptions"] = msgspec.Raw(options.body())
+        await self._client.transport.request("POST", mapping.path(where, pod, "eviction"), body=msgspec.json.encode(eviction))
+
+    @limited
+    async def bind(
+        self,
+        pod: str,
+        node: str,
+        *,
+        namespace: str | None = None,
+        uid: str = "",
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Assign a pod to a node, as a scheduler does; with ``uid`` only that very pod.
+
+        Raises:
+            Conflict: it is assigned already, or another pod has its name now. NotFound: no such pod.
+        """
+        from kubeloop.api.core.v1 import Pod
+
+        mapping = await self._client.mapping(Pod)
+        where = self._client._namespace_of(mapping, namespace)
+        metadata = {"name": pod, "namespace": where} | ({"uid": uid} if uid else {})
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        path = mapping.path(where, pod, "binding")
+        await self._client.transport.request("POST", path, query=self._client._query(options), body=msgspec.json.encode(binding))

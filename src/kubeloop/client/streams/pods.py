@@ -56,7 +56,7 @@ async def find_pod(client: Client, target: Target, namespace: str | None, timeou
     return Found(pods[0], found if isinstance(found, Service) else None)
 
 
-async def find_pods(client: Client, targets: Sequence[Target], labels: Labels | None, namespace: str | None) -> list[Pod]:
+async def find_pods(client: Client, targets: Sequence[Target], label_selector: Labels | None, namespace: str | None) -> list[Pod]:
     """All pods of each target, the best of each first, then those that ``labels`` select; each pod once.
 
     Raises:
@@ -64,15 +64,15 @@ async def find_pods(client: Client, targets: Sequence[Target], labels: Labels | 
     """
     from kubeloop.api.core.v1 import Pod
 
-    if not targets and labels is None:
-        raise ValueError("give targets, or labels; labels={} selects all pods of a namespace")
+    if not targets and label_selector is None:
+        raise ValueError("give targets, or label_selector; label_selector={} selects all pods of a namespace")
     found: dict[tuple[str, str], Pod] = {}
     for target in targets:
         one = target if isinstance(target, Resource) else await client.get(*named(target), namespace=namespace)
         pods = [one] if isinstance(one, Pod) else await _pods_of(client, one, namespace)
         found.update({(pod.metadata.namespace, pod.metadata.name): pod for pod in pods})
-    if labels is not None:
-        async for pod in client.list(Pod, namespace=namespace or client.namespace, labels=labels):
+    if label_selector is not None:
+        async for pod in client.list(Pod, namespace=namespace or client.namespace, label_selector=label_selector):
             found.setdefault((pod.metadata.namespace, pod.metadata.name), pod)
     return list(found.values())
 
@@ -149,7 +149,7 @@ async def _pods_of(client: Client, found: Resource, namespace: str | None) -> li
     from kubeloop.api.core.v1 import Pod
 
     space = found.metadata.namespace or namespace or client.namespace
-    return sorted(await client.list(Pod, namespace=space, labels=selector_of(found)), key=_rank)
+    return sorted(await client.list(Pod, namespace=space, label_selector=selector_of(found)), key=_rank)
 
 
 async def _first_of(client: Client, found: Resource, namespace: str | None, timeout: float) -> Pod:
@@ -157,10 +157,12 @@ async def _first_of(client: Client, found: Resource, namespace: str | None, time
 
     space = found.metadata.namespace or namespace or client.namespace
     try:
-        async with TimeLimit(client.clock, timeout), client.watch(Pod, namespace=space, labels=selector_of(found)) as events:
+        async with TimeLimit(client.clock, timeout), client.watch(Pod, namespace=space, label_selector=selector_of(found)) as events:
             async for event in events:
                 if event.type != "DELETED":
                     return event.object
+    except DeadlineError:
+        raise
     except TimeoutError as error:
         raise DeadlineError(f"{_shown(found)}: no pod of its came into being within {timeout:g} s") from error
     raise StreamError(f"{_shown(found)} has no pods")

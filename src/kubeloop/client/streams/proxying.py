@@ -85,7 +85,7 @@ class ProxyCall:
                 if size > MAX_BODY:
                     raise OutputTooLarge(
                         f"{self._request.method} {self._request.path} through the API server: the answer is larger than {MAX_BODY} bytes; "
-                        "read it as it comes: async with client.proxy(...) as answer"
+                        "read it as it comes: async with client.pods.proxy(...) as answer"
                     )
             return Response(stream.status, stream.headers, b"".join(parts))
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from kubeloop.client.streams.errors import CopyError
+from kubeloop.meta import KubeloopError
 
 _PIECE = 256 * 1024
 #: Bytes of headers before one entry: names and attributes may be long, but not without end.
@@ -38,7 +39,7 @@ class Source:
         self._waiting: concurrent.futures.Future[bytes] | None = None
         self._stopped = False
 
-    def read(self, size: int) -> bytes:  # noqa: ARG002 - tarfile takes what there is
+    def read(self, size: int) -> bytes:
         """Called in the thread. Raises what ``more`` raises."""
         if self.ended:
             return b""
@@ -96,6 +97,8 @@ class Unpacking:
                     self._feed.in_headers = _HEADERS
         except tarfile.TarError as error:
             raise CopyError(f"{self._feed.where}: the archive cannot be read: {error}") from error
+        except KubeloopError:
+            raise  # the connection broke; that is no error of a file
         except OSError as error:
             raise CopyError(f"{error.filename or self._destination}: {error.strerror or error}") from error
 

@@ -12,7 +12,7 @@ import msgspec
 
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.ownership.extract import extract
-from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.verbs.patching import PATCH_TYPES
 from kubeloop.codec import decode, encode
 from kubeloop.codec.apply_configuration import encode_applied
@@ -27,6 +27,7 @@ R = TypeVar("R", bound=Resource)
 class Applying(Verbs):
     """apply, and what goes with owning fields."""
 
+    @limited
     async def apply(
         self,
         obj: R,
@@ -36,6 +37,7 @@ class Applying(Verbs):
         namespace: str | None = None,
         subresource: str | None = None,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R:
         """Create the object or bring it to what ``obj`` says; then ``field_manager`` owns the fields that ``obj`` sets, and no others.
 
@@ -58,8 +60,16 @@ class Applying(Verbs):
         answer = await self.transport.request("PATCH", path, query=query, body=body, content_type=PATCH_TYPES["apply"])
         return await self._stored("patch", decode(type(obj), answer.body), options)
 
+    @limited
     async def get_owned(
-        self, kind: type[R], name: str, *, field_manager: str = "", namespace: str | None = None, subresource: str = ""
+        self,
+        kind: type[R],
+        name: str,
+        *,
+        field_manager: str = "",
+        namespace: str | None = None,
+        subresource: str = "",
+        timeout: float | None = None,
     ) -> R:
         """Read what ``field_manager`` owns of an object by apply: to be changed and applied again (see ``extract``).
 
@@ -72,8 +82,17 @@ class Applying(Verbs):
         path = await self._path(kind, name, namespace)
         return extract(decode(kind, (await self.transport.request("GET", path)).body), manager, subresource=subresource)
 
+    @limited
     async def upgrade_ownership(
-        self, kind: type[R], name: str, *, updaters: Collection[str], field_manager: str, namespace: str | None = None
+        self,
+        kind: type[R],
+        name: str,
+        *,
+        updaters: Collection[str],
+        field_manager: str,
+        namespace: str | None = None,
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R:
         """Let ``field_manager`` own by apply what ``updaters`` own by update: once, before a program's first apply to older objects.
 
@@ -93,8 +112,8 @@ class Applying(Verbs):
             if not patch:
                 return found
             body = msgspec.json.encode(patch)
-            answer = await self.transport.request("PATCH", path, query=self._query(None), body=body, content_type=PATCH_TYPES["json"])
-            return await self._stored("patch", decode(kind, answer.body), None)
+            answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["json"])
+            return await self._stored("patch", decode(kind, answer.body), options)
 
         return await retry_on_conflict(attempt, clock=self.clock)
 

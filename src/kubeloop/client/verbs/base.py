@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar, cast
 
 from kubeloop.client.mapper import Mapper
-from kubeloop.client.mapping import ResourceMapping, require_text
+from kubeloop.client.mapping import ALL_NAMESPACES, ResourceMapping, require_text
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.write_hooks import Verb, WriteListeners, dry
-from kubeloop.meta import Resource
+from kubeloop.meta import DeadlineError, Resource
 from kubeloop.meta.type_checks import require_kind
-from kubeloop.timing import Clock
+from kubeloop.timing import Clock, within
 from kubeloop.transport import Query, Transport
 
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
+M = TypeVar("M", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
 class Verbs:
@@ -46,11 +50,16 @@ class Verbs:
         return mapping.path(self._namespace_of(mapping, namespace), name, subresource)
 
     async def _collection(self, kind: type[Resource], namespace: str | None) -> str:
-        """The path of many objects: of the namespace given, else of all unless the client is of one namespace."""
+        """The path of many objects: those of the namespace given, else of the client's; ``ALL_NAMESPACES``: of all namespaces."""
         mapping = await self.mapping(kind)
-        if self._confined and mapping.namespaced:
-            namespace = self._namespace_of(mapping, namespace)
-        return mapping.path(namespace)
+        if namespace == ALL_NAMESPACES and not (self._confined and mapping.namespaced):
+            return mapping.path()
+        if namespace == "" and mapping.namespaced:
+            raise ValueError(
+                f'namespace="": leave it out for the client\'s namespace "{self.namespace}", or write namespace=ALL_NAMESPACES '
+                "(from kubeloop import ALL_NAMESPACES)"
+            )
+        return mapping.path(self._namespace_of(mapping, namespace))
 
     def _namespace_of(self, mapping: ResourceMapping, namespace: str | None) -> str | None:
         """Where one object is: the namespace given, else the client's own."""
@@ -59,9 +68,8 @@ class Verbs:
         if namespace:
             require_text(namespace, "namespace")
         if namespace and self._confined and namespace != self.namespace:
-            raise ValueError(
-                f'namespace "{namespace}" is not that of this client, which is for "{self.namespace}" only (client.in_namespace)'
-            )
+            shown = "ALL_NAMESPACES" if namespace == ALL_NAMESPACES else f'"{namespace}"'
+            raise ValueError(f'namespace {shown} is not that of this client, which is for "{self.namespace}" only (client.in_namespace)')
         return namespace or self.namespace
 
     def _options(self, options: WriteOptions | None) -> WriteOptions:
@@ -76,3 +84,39 @@ class Verbs:
         if self._writes and not dry(self._options(options)):
             self._writes.stored(await self.mapping(type(obj)), verb, obj, sent)
         return obj
+
+
+async def limit(work: Awaitable[T], timeout: float, clock: Clock, verb: str) -> T:
+    """The result of ``work``, which is cancelled after ``timeout`` seconds.
+
+    Raises:
+        DeadlineError: ``timeout`` passed, or a deadline within ``work``. TypeError: ``timeout`` is no number.
+    """
+    from kubeloop.client.waits.conditions import require_seconds
+
+    try:
+        require_seconds(timeout)
+        return await within(clock, timeout, work)
+    except DeadlineError:
+        raise
+    except TimeoutError as error:
+        raise DeadlineError(f"{verb}: not done within {timeout:g} s; the server may still carry it out") from error
+
+
+def limited(method: M) -> M:
+    """Decorate a verb: its argument ``timeout`` limits the whole call, in seconds. None: only the limit of each request (``Transport``)."""
+
+    @functools.wraps(method)
+    async def call(self: Any, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        work = method(self, *args, **kwargs)
+        if timeout is None:
+            return await work
+        owner: Any = self if hasattr(self, "clock") else getattr(self, "_verbs", None) or self._client  # of a client, or of a group of it
+        about = args[0] if args else ""
+        named = getattr(about, "__name__", "") or (about if isinstance(about, str) else type(about).__name__)
+        try:
+            return await limit(work, timeout, owner.clock, f"{method.__name__} {named}".rstrip())
+        finally:
+            work.close()  # where the limit itself was refused, nothing awaits it
+
+    return cast("M", call)

@@ -6,13 +6,14 @@ Source: controller-runtime pkg/controller/controllerutil (CreateOrUpdate, Create
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from enum import StrEnum
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from kubeloop.client.conflict import DEFAULT_RETRY, Retries, retry_on_conflict
 from kubeloop.client.options import WriteOptions
-from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.verbs.patching import PATCH_TYPES, changes_of
 from kubeloop.codec import decode, document_of, encode, require_document
 from kubeloop.codec.apply_configuration import document_changes
@@ -29,7 +30,8 @@ class Writing(Verbs):
         ValueError: a field holds a value of another type; the text names it, and nothing was sent.
     """
 
-    async def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
+    @limited
+    async def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R:
         """Store a new object; gives it back as the server stored it, defaults filled in.
 
         Raises:
@@ -42,7 +44,8 @@ class Writing(Verbs):
         answer = await self.transport.request("POST", path, query=self._query(options), body=body)
         return await self._stored("create", decode(type(obj), answer.body), options, sent)
 
-    async def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
+    @limited
+    async def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R:
         """Replace an object by ``obj``: the document that it was read from, with the caller's changes; unknown fields survive.
 
         With ``metadata.resource_version`` set (as in every object that was read) the write is refused if somebody wrote in between.
@@ -52,7 +55,10 @@ class Writing(Verbs):
         """
         return await self._put(obj, namespace, options, None)
 
-    async def update_status(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
+    @limited
+    async def update_status(
+        self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> R:
         """Replace an object's status; the spec is left as it is, whatever ``obj`` says (some kinds take labels and annotations too).
 
         Raises:
@@ -67,24 +73,35 @@ class Writing(Verbs):
         return await self._stored("update", decode(type(obj), answer.body), options)
 
 
-OperationResult: TypeAlias = Literal["created", "updated", "updated status", "updated both", "unchanged"]
+class OperationResult(StrEnum):
+    """What ``create_or_update`` or ``create_or_patch`` did, in controller-runtime's words."""
+
+    UNCHANGED = "unchanged"
+    CREATED = "created"
+    #: The object was updated, or patched; its status was not.
+    UPDATED = "updated"
+    #: The object and its status were patched.
+    UPDATED_STATUS = "updatedStatus"
+    #: Its status alone was patched.
+    UPDATED_STATUS_ONLY = "updatedStatusOnly"
 
 
-class Changed(NamedTuple, Generic[R]):
-    """The object as it is now, and what was done for it."""
+class CreateOrUpdateResult(NamedTuple, Generic[R]):
+    """The object as it is now, and what was done: ``obj, operation = await client.create_or_update(...)``."""
 
     object: R
-    did: OperationResult
+    operation: OperationResult
 
 
 class Changing(Writing):
-    """change, create_or_update and create_or_patch.
+    """update_with_retry, create_or_update and create_or_patch.
 
     ``mutate`` brings the object it is given to what it should be, in place, and must give the same each time: it is called anew with a
     fresh object after a conflict, and with an object that is not stored yet when there is none. It must not change name or namespace.
     """
 
-    async def change(
+    @limited
+    async def update_with_retry(
         self,
         kind: type[R],
         name: str,
@@ -94,6 +111,7 @@ class Changing(Writing):
         subresource: str | None = None,
         retries: Retries = DEFAULT_RETRY,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R:
         """Read an object, let ``mutate`` change it, and update it; read anew and once more on conflict. Nothing is sent if nothing changed.
 
@@ -107,7 +125,10 @@ class Changing(Writing):
 
         return await retry_on_conflict(attempt, retries=retries, clock=self.clock)
 
-    async def create_or_update(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> Changed[R]:
+    @limited
+    async def create_or_update(
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CreateOrUpdateResult[R]:
         """Bring the object named by ``obj`` to what ``mutate`` makes of it: created from ``obj`` if there is none, else updated as a whole.
 
         Nothing is written if ``mutate`` changed nothing. What ``obj`` itself sets counts only when the object is created.
@@ -120,10 +141,13 @@ class Changing(Writing):
         except NotFound:
             return await self._created(obj, mutate, options)
         if not _mutated(found, mutate):
-            return Changed(found, "unchanged")
-        return Changed(await self._put(found, None, options, None), "updated")
+            return CreateOrUpdateResult(found, OperationResult.UNCHANGED)
+        return CreateOrUpdateResult(await self._put(found, None, options, None), OperationResult.UPDATED)
 
-    async def create_or_patch(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> Changed[R]:
+    @limited
+    async def create_or_patch(
+        self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CreateOrUpdateResult[R]:
         """As ``create_or_update``, but what changed is sent as merge patches: one for the object, one for its status if that changed.
 
         A patch that replaces a list is bound to the version that was read.
@@ -138,26 +162,27 @@ class Changing(Writing):
         _mutate(found, mutate)
         changes = changes_of(found, merge=True).patch
         if not changes:
-            return Changed(found, "unchanged")
+            return CreateOrUpdateResult(found, OperationResult.UNCHANGED)
         metadata, status = changes.pop("metadata", {}), changes.pop("status", None)
         bound = {key: metadata.pop(key) for key in ("uid", "resourceVersion") if key in metadata}
         result = found
         if changes or metadata:
             result = await self._send_patch(result, {"metadata": metadata | bound, **changes}, None, options)
             if status is None:
-                return Changed(result, "updated")
+                return CreateOrUpdateResult(result, OperationResult.UPDATED)
             if "resourceVersion" in bound:
                 bound["resourceVersion"] = result.metadata.resource_version
         result = await self._send_patch(result, {"metadata": bound, "status": status}, "status", options)
-        return Changed(result, "updated both" if changes or metadata else "updated status")
+        operation = OperationResult.UPDATED_STATUS if changes or metadata else OperationResult.UPDATED_STATUS_ONLY
+        return CreateOrUpdateResult(result, operation)
 
     async def _read(self, kind: type[R], name: str, namespace: str | None) -> R:
         path = await self._path(kind, name, namespace)
         return decode(kind, (await self.transport.request("GET", path)).body)
 
-    async def _created(self, obj: R, mutate: Callable[[R], object], options: WriteOptions | None) -> Changed[R]:
+    async def _created(self, obj: R, mutate: Callable[[R], object], options: WriteOptions | None) -> CreateOrUpdateResult[R]:
         _mutate(obj, mutate)
-        return Changed(await self.create(obj, options=options), "created")
+        return CreateOrUpdateResult(await self.create(obj, options=options), OperationResult.CREATED)
 
     async def _send_patch(self, obj: R, patch: dict[str, Any], subresource: str | None, options: WriteOptions | None) -> R:
         path = await self._path(type(obj), obj.metadata.name, obj.metadata.namespace, subresource)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, 
 import msgspec
 
 from kubeloop.client.options import WriteOptions
-from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.verbs.reading import JSON, PARTIAL
 from kubeloop.codec import decode, encode
 from kubeloop.codec.apply_configuration import fresh_tree
@@ -48,6 +48,7 @@ class Patching(Verbs):
         namespace: str | None = ...,
         subresource: str | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> R: ...
 
     @overload
@@ -55,11 +56,13 @@ class Patching(Verbs):
         self,
         target: R,
         *,
-        lock: bool | None = ...,
+        optimistic_lock: bool | None = ...,
         subresource: str | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> R: ...
 
+    @limited
     async def patch(
         self,
         target: type[R] | R,
@@ -68,9 +71,10 @@ class Patching(Verbs):
         *,
         type: PatchType = "merge",  # noqa: A002 - the field's own word
         namespace: str | None = None,
-        lock: bool | None = None,
+        optimistic_lock: bool | None = None,
         subresource: str | None = None,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> R:
         """Change parts of an object.
 
@@ -81,14 +85,14 @@ class Patching(Verbs):
             What was changed in ``pod`` since it was read: no paths to write, and fields that nobody touched are not sent; objects of
             which only a part was read will do. It holds for that very object only, not for a successor of its name. Nothing is sent if
             nothing was changed. Lists of built-in kinds that have keys are patched item by item (strategic); any other list is replaced
-            whole, and then the patch is bound to the version that was read. ``lock`` True binds it always, False never.
+            whole, and then the patch is bound to the version that was read. ``optimistic_lock`` True binds it always, False never.
 
         Raises:
             Conflict: the object is no longer at the version that the patch names, or applied fields belong to another manager.
             ValueError: the patch is not of its type's form, or a field of it not of its type.
         """
         if isinstance(target, Resource):
-            return await self._patch_changes(target, lock, subresource, options)
+            return await self._patch_changes(target, optimistic_lock, subresource, options)
         require_kind(target)
         if name is None or patch is None:
             raise TypeError(f"patch: say which and how, patch({target.__name__}, NAME, PATCH), or give an object that was read and changed")
@@ -107,13 +111,21 @@ class Patching(Verbs):
         type: PatchType = ...,
         namespace: str | None = ...,
         options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> PartialObject: ...
 
     @overload
     async def patch_metadata(
-        self, kind: builtins.type[Resource], target: PartialObject, *, lock: bool | None = ..., options: WriteOptions | None = ...
+        self,
+        kind: builtins.type[Resource],
+        target: PartialObject,
+        *,
+        optimistic_lock: bool | None = ...,
+        options: WriteOptions | None = ...,
+        timeout: float | None = ...,
     ) -> PartialObject: ...
 
+    @limited
     async def patch_metadata(
         self,
         kind: builtins.type[Resource],
@@ -122,8 +134,9 @@ class Patching(Verbs):
         *,
         type: PatchType = "merge",  # noqa: A002 - the field's own word
         namespace: str | None = None,
-        lock: bool | None = None,
+        optimistic_lock: bool | None = None,
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> PartialObject:
         """As ``patch``, of an object of which only the metadata is read: by name and patch, or by the changes made to it.
 
@@ -131,7 +144,7 @@ class Patching(Verbs):
             Conflict, ValueError: as ``patch``.
         """
         if isinstance(target, PartialObject):
-            changes = changes_of(target, lock)
+            changes = changes_of(target, optimistic_lock)
             if not changes.patch:
                 return target
             name, namespace, body = target.metadata.name, target.metadata.namespace, msgspec.json.encode(changes.patch)
@@ -145,8 +158,8 @@ class Patching(Verbs):
         )
         return decode(PartialObject, answer.body)
 
-    async def _patch_changes(self, obj: R, lock: bool | None, subresource: str | None, options: WriteOptions | None) -> R:
-        changes = changes_of(obj, lock)
+    async def _patch_changes(self, obj: R, optimistic_lock: bool | None, subresource: str | None, options: WriteOptions | None) -> R:
+        changes = changes_of(obj, optimistic_lock)
         if not changes.patch:
             return obj
         path = await self._path(type(obj), obj.metadata.name, obj.metadata.namespace, subresource)
@@ -162,10 +175,11 @@ class Changes(NamedTuple):
     patch: dict[str, Any]
 
 
-def changes_of(obj: Resource, lock: bool | None = None, *, merge: bool = False) -> Changes:
+def changes_of(obj: Resource, optimistic_lock: bool | None = None, *, merge: bool = False) -> Changes:
     """What was changed in ``obj`` since it was read, as a patch for that very object.
 
-    ``lock``: whether it is bound to the version that was read; None: if it replaces a list. ``merge``: as a merge patch in any case.
+    ``optimistic_lock``: whether it is bound to the version that was read; None: if it replaces a list.
+    ``merge``: as a merge patch in any case.
 
     Raises:
         IncompleteObject: it was made here. ValueError: name or namespace were changed, or a field is not of its type.
@@ -192,7 +206,7 @@ def changes_of(obj: Resource, lock: bool | None = None, *, merge: bool = False) 
     for name in ("name", "namespace"):
         if name in metadata:
             raise ValueError(f'metadata.{name}: changed from "{before.get(name, "")}"; an object keeps it for life')
-    bound = ["uid"] + (["resourceVersion"] if lock or (lock is None and replaces) else [])
+    bound = ["uid"] + (["resourceVersion"] if optimistic_lock or (optimistic_lock is None and replaces) else [])
     metadata.update({name: before[name] for name in bound if before.get(name)})
     return Changes(form, patch)
 

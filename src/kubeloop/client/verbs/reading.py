@@ -10,7 +10,7 @@ from typing import TypeVar
 from kubeloop.client.lists import ListCall, ObjectList, objects_in
 from kubeloop.client.options import PAGE_SIZE, Expiry, ListOptions, Match, WatchOptions
 from kubeloop.client.selector_text import Fields, Labels
-from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.watches import Watch
 from kubeloop.codec import decode
 from kubeloop.meta import PartialObject, Resource
@@ -26,7 +26,10 @@ _PARTIAL_LIST = f"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 class Reading(Verbs):
     """get, list and watch."""
 
-    async def get(self, kind: type[R], name: str, *, namespace: str | None = None, resource_version: str | None = None) -> R:
+    @limited
+    async def get(
+        self, kind: type[R], name: str, *, namespace: str | None = None, resource_version: str | None = None, timeout: float | None = None
+    ) -> R:
         """Read one object at its newest version.
 
         ``resource_version``: a state at least as new as that; "0": whatever the server has at hand, which costs it less.
@@ -37,8 +40,15 @@ class Reading(Verbs):
         path = await self._path(kind, name, namespace)
         return decode(kind, (await self.transport.request("GET", path, query={"resourceVersion": resource_version})).body)
 
+    @limited
     async def get_metadata(
-        self, kind: type[Resource], name: str, *, namespace: str | None = None, resource_version: str | None = None
+        self,
+        kind: type[Resource],
+        name: str,
+        *,
+        namespace: str | None = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
     ) -> PartialObject:
         """Read an object's metadata only; the server sends nothing else.
 
@@ -54,35 +64,53 @@ class Reading(Verbs):
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = PAGE_SIZE,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ListCall[R]:
-        """List objects, of all namespaces unless one is given: ``await`` it for an ``ObjectList``, or ``async for`` over it.
+        """List objects of a namespace, or of ``ALL_NAMESPACES``: ``await`` it for an ``ObjectList``, or ``async for`` over it.
 
-        ``limit`` is the size of the pages asked for, not of the result. ``resource_version`` and ``match`` as in ``ListOptions``.
+        ``limit`` is the size of the pages asked for, not of the result. ``resource_version`` and ``resource_version_match`` are those of
+        ``ListOptions``.
         """
-        options = ListOptions(labels=labels, field_selector=field_selector, limit=limit, resource_version=resource_version, match=match)
-        return self._list_call(kind, kind, namespace, options)
+        options = ListOptions(
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            resource_version=resource_version,
+            resource_version_match=resource_version_match,
+        )
+        return self._list_call(kind, kind, namespace, options, timeout)
 
     def list_metadata(
         self,
         kind: type[Resource],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         limit: int = PAGE_SIZE,
         resource_version: str | None = None,
-        match: Match | None = None,
+        resource_version_match: Match | None = None,
+        timeout: float | None = None,
     ) -> ListCall[PartialObject]:
         """As ``list``, metadata only."""
-        options = ListOptions(labels=labels, field_selector=field_selector, limit=limit, resource_version=resource_version, match=match)
-        return self._list_call(kind, PartialObject, namespace, options)
+        options = ListOptions(
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            resource_version=resource_version,
+            resource_version_match=resource_version_match,
+        )
+        return self._list_call(kind, PartialObject, namespace, options, timeout)
 
-    async def list_page(self, kind: type[R], options: ListOptions, *, namespace: str | None = None) -> ObjectList[R]:
+    @limited
+    async def list_page(
+        self, kind: type[R], options: ListOptions, *, namespace: str | None = None, timeout: float | None = None
+    ) -> ObjectList[R]:
         """One page, exactly as ``options`` ask; ``continue_token`` of the answer goes into the options of the next.
 
         Raises:
@@ -95,44 +123,44 @@ class Reading(Verbs):
         kind: type[R],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
         timeout_seconds: int | None = None,
         timeout: float | None = None,
-        expired: Expiry = "raise",
+        on_expired: Expiry = "raise",
     ) -> Watch[R]:
-        """Events of all namespaces unless one is given. From ``resource_version`` on, or first all that is there as ADDED (see ``Watch``).
+        """Events of a namespace, or of ``ALL_NAMESPACES``: from ``resource_version`` on, or first all objects as ADDED (see ``Watch``).
 
         ``timeout_seconds`` is after how long the server ends one connection; the watch goes on with another. ``timeout``: the iteration
-        ends after so many seconds; None: never. ``expired="relist"``: when the server has forgotten where the watch was, list again and
+        ends after so many seconds; None: never. ``on_expired="relist"``: when the server has forgotten where the watch was, list again and
         tell the difference, for which the last state of each object is kept in memory.
 
         Raises:
             ValueError: ``resource_version`` is "" or "0", which name no state to go on from.
         """
         options = WatchOptions(
-            labels=labels, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
+            label_selector=label_selector, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
         )
-        return self._watch(kind, kind, namespace, options, timeout, expired)
+        return self._watch(kind, kind, namespace, options, timeout, on_expired)
 
     def watch_metadata(
         self,
         kind: type[Resource],
         *,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
         timeout_seconds: int | None = None,
         timeout: float | None = None,
-        expired: Expiry = "raise",
+        on_expired: Expiry = "raise",
     ) -> Watch[PartialObject]:
         """As ``watch``, metadata only."""
         options = WatchOptions(
-            labels=labels, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
+            label_selector=label_selector, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
         )
-        return self._watch(kind, PartialObject, namespace, options, timeout, expired)
+        return self._watch(kind, PartialObject, namespace, options, timeout, on_expired)
 
     def _watch(
         self,
@@ -141,7 +169,7 @@ class Reading(Verbs):
         namespace: str | None,
         options: WatchOptions,
         timeout: float | None,
-        expired: Expiry,
+        on_expired: Expiry,
     ) -> Watch[R]:
         async def locate() -> str:
             return await self._collection(kind, namespace)
@@ -150,13 +178,15 @@ class Reading(Verbs):
             return self._list_call(kind, read_as, namespace, first)
 
         accept = PARTIAL if read_as is PartialObject else JSON
-        return Watch(self.transport, locate, read_as, list_all, options, self.clock, accept=accept, timeout=timeout, expired=expired)
+        return Watch(self.transport, locate, read_as, list_all, options, self.clock, accept=accept, timeout=timeout, on_expired=on_expired)
 
-    def _list_call(self, kind: type[Resource], read_as: type[R], namespace: str | None, options: ListOptions) -> ListCall[R]:
+    def _list_call(
+        self, kind: type[Resource], read_as: type[R], namespace: str | None, options: ListOptions, timeout: float | None = None
+    ) -> ListCall[R]:
         async def fetch(page: ListOptions) -> ObjectList[R]:
             return await self._page(kind, read_as, namespace, page)
 
-        return ListCall(fetch, options)
+        return ListCall(fetch, options, timeout=timeout, clock=self.clock)
 
     async def _page(self, kind: type[Resource], read_as: type[R], namespace: str | None, options: ListOptions) -> ObjectList[R]:
         path = await self._collection(kind, namespace)

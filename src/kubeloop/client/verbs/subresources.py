@@ -1,4 +1,4 @@
-"""What is beside an object's own document: scale, eviction, binding, tokens, approval; and any other subresource by its name."""
+"""What is beside an object's own document: scale, tokens, approval; and any other subresource by its name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kubeloop.client.conflict import retry_on_conflict
-from kubeloop.client.options import DeleteOptions, WriteOptions
+from kubeloop.client.options import WriteOptions
 from kubeloop.client.subresource import Subresource
-from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.verbs.patching import PATCH_TYPES
 from kubeloop.codec import decode
 from kubeloop.meta import DecodeError, Resource, kind_info
@@ -75,7 +75,8 @@ class Subresources(Verbs):
         """Any subresource of one object: ``client.subresource(Pod, "web-0", "ephemeralcontainers")``."""
         return Subresource(self, kind, name, subresource, namespace)
 
-    async def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None) -> Scale:
+    @limited
+    async def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None, timeout: float | None = None) -> Scale:
         """How many replicas are wanted and there.
 
         Raises:
@@ -84,6 +85,7 @@ class Subresources(Verbs):
         path = await self._path(kind, name, namespace, "scale")
         return read_scale((await self.transport.request("GET", path)).body)
 
+    @limited
     async def set_scale(
         self,
         kind: type[Resource],
@@ -93,6 +95,7 @@ class Subresources(Verbs):
         namespace: str | None = None,
         resource_version: str = "",
         options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> Scale:
         """Ask for so many replicas, whatever was asked for before; with ``resource_version`` only if nobody wrote since.
 
@@ -109,48 +112,14 @@ class Subresources(Verbs):
         answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
         return read_scale(answer.body)
 
-    async def evict(
-        self,
-        pod: str,
-        *,
-        namespace: str | None = None,
-        grace_period: int | None = None,
-        options: DeleteOptions | None = None,
-    ) -> None:
-        """Delete a pod if its disruption budgets allow it. ``grace_period`` in seconds; ``options`` as for ``delete``.
 
-        Raises:
-            TooManyRequests: a budget does not allow it now; the text says which. NotFound: no such pod. Conflict: a precondition.
-        """
-        from kubeloop.api.core.v1 import Pod
+class ServiceAccountVerbs:
+    """What concerns service accounts only: ``client.service_accounts``."""
 
-        mapping = await self.mapping(Pod)
-        where = self._namespace_of(mapping, namespace)
-        options = options or DeleteOptions()
-        if grace_period is not None:
-            options = msgspec.structs.replace(options, grace_period=grace_period)
-        options = msgspec.structs.replace(options, dry_run=options.dry_run or self._defaults.dry_run)
-        eviction: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": where}}
-        if options != DeleteOptions():
-            eviction["deleteOptions"] = msgspec.Raw(options.body())
-        await self.transport.request("POST", mapping.path(where, pod, "eviction"), body=msgspec.json.encode(eviction))
+    def __init__(self, verbs: Subresources) -> None:
+        self._verbs = verbs
 
-    async def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "") -> None:
-        """Assign a pod to a node, as a scheduler does; with ``uid`` only that very pod.
-
-        Raises:
-            Conflict: it is assigned already, or another pod has its name now. NotFound: no such pod.
-        """
-        from kubeloop.api.core.v1 import Pod
-
-        mapping = await self.mapping(Pod)
-        where = self._namespace_of(mapping, namespace)
-        metadata = {"name": pod, "namespace": where} | ({"uid": uid} if uid else {})
-        target = {"apiVersion": "v1", "kind": "Node", "name": node}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        path = mapping.path(where, pod, "binding")
-        await self.transport.request("POST", path, query=self._query(None), body=msgspec.json.encode(binding))
-
+    @limited
     async def create_token(
         self,
         service_account: str,
@@ -159,6 +128,8 @@ class Subresources(Verbs):
         audiences: Sequence[str] = (),
         expiration_seconds: int | None = None,
         bound_to: Resource | None = None,
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
     ) -> TokenRequest:
         """A token of a service account; ``status.token`` is the secret, ``status.expiration_timestamp`` its end.
 
@@ -176,38 +147,53 @@ class Subresources(Verbs):
             spec.bound_object_ref = BoundObjectReference(
                 api_version=info.gvk.api_version, kind=info.gvk.kind, name=metadata.name, uid=metadata.uid
             )
-        answer = await self.subresource(ServiceAccount, service_account, "token", namespace=namespace).create(TokenRequest(spec=spec))
+        answer = await self._verbs.subresource(ServiceAccount, service_account, "token", namespace=namespace).create(
+            TokenRequest(spec=spec)
+        )
         assert isinstance(answer, TokenRequest)
         return answer
 
-    async def approve(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest:
+
+class CertificateVerbs:
+    """What concerns CertificateSigningRequests only: ``client.certificates``."""
+
+    def __init__(self, verbs: Subresources) -> None:
+        self._verbs = verbs
+
+    @limited
+    async def approve(
+        self, name: str, *, reason: str, message: str = "", options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CertificateSigningRequest:
         """Approve a CertificateSigningRequest, so that its signer issues the certificate. ``reason``: one word in camel case.
 
         Raises:
             NotFound: no such request. Invalid: it was denied before.
         """
-        return await self._decide(name, "Approved", reason, message)
+        return await self._decide(name, "Approved", reason, message, options)
 
-    async def deny(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest:
+    @limited
+    async def deny(
+        self, name: str, *, reason: str, message: str = "", options: WriteOptions | None = None, timeout: float | None = None
+    ) -> CertificateSigningRequest:
         """Deny a CertificateSigningRequest.
 
         Raises:
             NotFound: no such request. Invalid: it was approved before.
         """
-        return await self._decide(name, "Denied", reason, message)
+        return await self._decide(name, "Denied", reason, message, options)
 
-    async def _decide(self, name: str, verdict: str, reason: str, message: str) -> CertificateSigningRequest:
+    async def _decide(self, name: str, verdict: str, reason: str, message: str, options: WriteOptions | None) -> CertificateSigningRequest:
         from kubeloop.api.certificates.v1 import CertificateSigningRequest, CertificateSigningRequestCondition
 
-        path = await self._path(CertificateSigningRequest, name, None)
-        approval = self.subresource(CertificateSigningRequest, name, "approval")
+        path = await self._verbs._path(CertificateSigningRequest, name, None)
+        approval = self._verbs.subresource(CertificateSigningRequest, name, "approval")
 
         async def attempt() -> CertificateSigningRequest:
-            found = decode(CertificateSigningRequest, (await self.transport.request("GET", path)).body)
+            found = decode(CertificateSigningRequest, (await self._verbs.transport.request("GET", path)).body)
             if any(one.type == verdict for one in found.status.conditions):
                 return found
             condition = CertificateSigningRequestCondition(type=verdict, status="True", reason=reason, message=message)
             found.status.conditions.append(condition)
-            return await approval.update(found)
+            return await approval.update(found, options=options)
 
-        return await retry_on_conflict(attempt, clock=self.clock)
+        return await retry_on_conflict(attempt, clock=self._verbs.clock)

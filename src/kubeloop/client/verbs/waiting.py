@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.verbs.reading import Reading
@@ -12,7 +12,6 @@ from kubeloop.client.watches import Event
 from kubeloop.meta import DeadlineError, Resource
 
 if TYPE_CHECKING:
-    from kubeloop.client.client import Client
     from kubeloop.client.waits.conditions import Want
 
 R = TypeVar("R", bound=Resource)
@@ -48,7 +47,7 @@ class Waiting(Reading):
         from kubeloop.client.waits.conditions import wanted
         from kubeloop.client.waits.waiting import wait_for
 
-        return await wait_for(self._client(), kind, name, wanted(want), timeout, await self._where(kind, namespace))
+        return await wait_for(self, kind, name, wanted(want), timeout, await self._where(kind, namespace))
 
     async def wait_created(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R:
         """Wait until the object is there; gives its first state that is seen.
@@ -70,7 +69,7 @@ class Waiting(Reading):
         from kubeloop.client.waits.conditions import ready
         from kubeloop.client.waits.waiting import wait_for
 
-        return await wait_for(self._client(), kind, name, ready(), timeout, await self._where(kind, namespace))
+        return await wait_for(self, kind, name, ready(), timeout, await self._where(kind, namespace))
 
     async def wait_gone(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None, uid: str = "") -> None:
         """Wait until there is no such object (or, with ``uid``, not that one).
@@ -80,7 +79,7 @@ class Waiting(Reading):
         """
         from kubeloop.client.waits.waiting import wait_gone
 
-        await wait_gone(self._client(), kind, name, timeout, await self._where(kind, namespace), uid)
+        await wait_gone(self, kind, name, timeout, await self._where(kind, namespace), uid)
 
     async def wait_rollout(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None) -> str:
         """Wait until the rollout of a Deployment, StatefulSet or DaemonSet is done; gives the last line of ``kubectl rollout status``.
@@ -105,7 +104,7 @@ class Waiting(Reading):
         from kubeloop.client.waits.waiting import rollout
 
         where = await self._where(kind, namespace)
-        async with aclosing(rollout(self._client(), kind, name, timeout, where)) as lines:
+        async with aclosing(rollout(self, kind, name, timeout, where)) as lines:
             async for line in lines:
                 yield line
 
@@ -115,7 +114,7 @@ class Waiting(Reading):
         *conditions: Callable[[Event[R]], object],
         timeout: float,
         namespace: str | None = None,
-        labels: Labels | None = None,
+        label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
     ) -> Event[R]:
@@ -132,17 +131,18 @@ class Waiting(Reading):
 
         require_seconds(timeout)
 
-        watch = self.watch(kind, namespace=namespace, labels=labels, field_selector=field_selector, resource_version=resource_version)
+        watch = self.watch(
+            kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, resource_version=resource_version
+        )
         try:
             async with TimeLimit(self.clock, timeout), watch as events:
                 met = await until(aiter(events), conditions)
+        except DeadlineError:
+            raise
         except TimeoutError as error:
             raise DeadlineError(f"watch of {kind.kind}: not all of {len(conditions)} conditions came true within {timeout:g} s") from error
-        assert met is not None  # a watch without a timeout of its own does not end
+        assert met is not None  # a watch without a timeout does not end
         return met
 
     async def _where(self, kind: type[Resource], namespace: str | None) -> str | None:
         return self._namespace_of(await self.mapping(kind), namespace)
-
-    def _client(self) -> Client:
-        return cast("Client", self)

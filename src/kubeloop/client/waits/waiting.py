@@ -8,17 +8,20 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kubeloop.client.waits.conditions import Want, require_seconds
 from kubeloop.client.waits.rollouts import rollout_of
 from kubeloop.client.waits.trees import tree_of
-from kubeloop.client.watches import Event
+from kubeloop.client.watches import Event, Watch
 from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError, UntrustedCertificate
 from kubeloop.timing import TimeLimit
 
 if TYPE_CHECKING:
-    from kubeloop.client.client import Client
+    from kubeloop.client.lists import ListCall
+    from kubeloop.client.selector_text import Fields
+    from kubeloop.timing import Clock
+    from kubeloop.transport import Transport
 
 R = TypeVar("R", bound=Resource)
 
@@ -27,10 +30,23 @@ _PAUSE = 0.05
 _PAUSE_AFTER_FAULT = 1.0
 
 
+class WaitClient(Protocol):
+    """What a wait needs of a client."""
+
+    transport: Transport
+    clock: Clock
+
+    def list(self, kind: type[R], *, namespace: str | None = ..., field_selector: Fields | None = ...) -> ListCall[R]: ...
+
+    def watch(
+        self, kind: type[R], *, namespace: str | None = ..., field_selector: Fields | None = ..., resource_version: str | None = ...
+    ) -> Watch[R]: ...
+
+
 class _Faults:
     """What went wrong last, for the message of a deadline."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: WaitClient) -> None:
         self._transport = client.transport
         self._clock = client.clock
         self.last = ""
@@ -57,7 +73,7 @@ class _Faults:
             await self._clock.sleep(error.retry_after or _PAUSE_AFTER_FAULT)
 
 
-async def wait_for(client: Client, kind: type[R], name: str, want: Want[R], timeout: float, namespace: str | None) -> R:
+async def wait_for(client: WaitClient, kind: type[R], name: str, want: Want[R], timeout: float, namespace: str | None) -> R:
     """The first state that is as wanted.
 
     Raises:
@@ -80,7 +96,7 @@ async def wait_for(client: Client, kind: type[R], name: str, want: Want[R], time
         raise DeadlineError(text) from error
 
 
-async def wait_gone(client: Client, kind: type[Resource], name: str, timeout: float, namespace: str | None, uid: str) -> None:
+async def wait_gone(client: WaitClient, kind: type[Resource], name: str, timeout: float, namespace: str | None, uid: str) -> None:
     """Return when no such object is there; with ``uid`` a new one of the same name counts as gone.
 
     Raises:
@@ -112,7 +128,7 @@ async def wait_gone(client: Client, kind: type[Resource], name: str, timeout: fl
         raise DeadlineError(f"{named(kind, name, namespace)}: still there after {timeout:g} s{held}{faults.last}") from error
 
 
-async def rollout(client: Client, kind: type[R], name: str, timeout: float, namespace: str | None) -> AsyncGenerator[str, None]:
+async def rollout(client: WaitClient, kind: type[R], name: str, timeout: float, namespace: str | None) -> AsyncGenerator[str, None]:
     """The lines of ``kubectl rollout status``, each once as long as it does not change; ends when the rollout is done.
 
     Raises:
@@ -157,7 +173,7 @@ async def until(events: AsyncIterator[Event[R]], conditions: tuple[Callable[[Eve
     return None
 
 
-async def _states(client: Client, kind: type[R], name: str, namespace: str | None) -> AsyncGenerator[R | None, None]:
+async def _states(client: WaitClient, kind: type[R], name: str, namespace: str | None) -> AsyncGenerator[R | None, None]:
     """The states of one object as they come; None when it is not there (any more)."""
     yield None
     async with client.watch(kind, namespace=namespace, field_selector={"metadata.name": name}) as events:

@@ -71,7 +71,7 @@ class ChildReader:
                 and head.controller.uid == owner.metadata.uid
                 and not head.deleting
             ]
-        existing = await self.client.list(kind, namespace=namespace, labels={name: value})
+        existing = await self.client.list(kind, namespace=namespace, label_selector={name: value})
         return [
             Member(kind, obj.metadata.namespace, obj.metadata.name)
             for obj in existing

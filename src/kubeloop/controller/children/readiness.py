@@ -113,6 +113,8 @@ async def _wait_in_caches(reader: ChildReader, objects: Sequence[Resource], time
                     await changed.wait()
                     changed.clear()
                     missing = await _missing(reader, objects, until)
+        except DeadlineError:
+            raise
         except TimeoutError:
             return [f"{title}: {text}" for title, text in missing.items()]
         return []

@@ -207,7 +207,7 @@ async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None
     Raises:
         Conflict: it was changed.
     """
-    options = DeleteOptions(resource_version=live.metadata.resource_version, dry_run=dry_run, propagation="Background")
+    options = DeleteOptions(resource_version=live.metadata.resource_version, dry_run=dry_run, propagation_policy="Background")
     try:
         await client.delete(live, options=options)
     except NotFound:

@@ -74,11 +74,11 @@ class Caller:
             if task is None or task.cancelling():
                 raise
             return self._failed(handler, memory, obj, error, "something that it waited for was cancelled")
+        except KubeloopError as error:
+            return self._failed(handler, memory, obj, error, self._failures.text(error))
         except TimeoutError as error:
             after = handler.terms.timeout
             return self._failed(handler, memory, obj, error, f"timed out after {after:g} s" if after is not None else "timed out")
-        except KubeloopError as error:
-            return self._failed(handler, memory, obj, error, self._failures.text(error))
         except Exception as error:  # noqa: BLE001  # whatever it is, it costs this handler a retry and the others nothing
             return self._failed(handler, memory, obj, error, f"{type(error).__name__}: {self._failures.text(error)}", traceback=True)
         memory.succeeded(handler.id)

@@ -212,10 +212,10 @@ class LeaderElector:
         self._end_term()
         try:
             return await within(self._clock, self.config.renew_deadline, self._release())
-        except TimeoutError:
-            log.warning("lease %s could not be given back within %g s", self.config, self.config.renew_deadline)
         except KubeloopError as error:
             log.warning("lease %s could not be given back: %s", self.config, error)
+        except TimeoutError:
+            log.warning("lease %s could not be given back within %g s", self.config, self.config.renew_deadline)
         return False
 
     async def run(

@@ -44,7 +44,7 @@ def _on_update(differs: Callable[[Head, Head], bool], paths: tuple[str, ...] = (
     """
     return Predicate(
         lambda event: (
-            event.type not in (EventType.UPDATED, EventType.RESYNC)
+            event.type not in (EventType.MODIFIED, EventType.RESYNC)
             or event.old is None
             or event.old.uid != event.head.uid
             or differs(event.old, event.head)

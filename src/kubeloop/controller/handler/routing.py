@@ -30,7 +30,7 @@ def priority_of(event: Event[Any]) -> int:
     Source: controller-runtime pkg/handler (behaviour R216).
     """
     kind = event.type
-    if kind is EventType.UPDATED:
+    if kind is EventType.MODIFIED:
         old = event.old
         return LOW_PRIORITY if old is not None and old.resource_version == event.head.resource_version else 0
     return LOW_PRIORITY if event.initial or kind is EventType.RESYNC else 0

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kubeloop.cache import Informers, InformerStopped
 from kubeloop.client import Client
+from kubeloop.client.mapping import ALL_NAMESPACES
 from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.controller.errors import ErrorCollector, GraceExceeded, ManagerError
 from kubeloop.controller.manager.background import Background
@@ -73,7 +74,7 @@ class Manager:
     ``clusters``: clients of further clusters. ``servers``: entered first and left last, such as webhooks' servers.
     ``endpoints``: addresses for probes, metrics and debug pages. ``settings``: what a deployment says instead, also while it runs: a file
     (YAML, TOML) with the environment, or settings read already; where they say something, they win.
-    ``namespace``: restricts all namespaced kinds of all clusters to one; ``scope`` says more.
+    ``namespace``: the one that controllers of all clusters see; ``scope`` says more.
     ``sharding``: instead of one leader, several replicas at a time share the keys of all controllers (``ShardConfig``).
     ``rate_cap``: how many reconciles a second all controllers together begin; None: as many as they can.
     ``sync_timeout`` seconds to sync. ``grace`` seconds for what runs to end on stop, then it is cancelled; None or less than 0 waits for
@@ -96,14 +97,14 @@ class Manager:
         sharding: ShardConfig | None = None,
         endpoints: Endpoints | None = None,
         settings: SettingsFile | ManagerSettings | Path | str | None = None,
-        namespace: str | None = None,
+        namespace: str = ALL_NAMESPACES,
         scope: CacheScope | None = None,
         sync_timeout: float = 120.0,
         grace: float | None = 30.0,
         rate_cap: RateCap | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if namespace is not None and scope is not None:
+        if namespace != ALL_NAMESPACES and scope is not None:
             raise ManagerError("namespace and scope are both given; say CacheScope(namespaces=...) only")
         self._clock = clock or SystemClock()
         self._governor: SettingsReloader | None = None
@@ -127,7 +128,7 @@ class Manager:
         self._sync_timeout = sync_timeout
         self._rate_cap = rate_cap
         self._scope = scope
-        self._namespace = namespace
+        self._namespace = None if namespace == ALL_NAMESPACES else namespace
         self.informers = informers or Informers(client, clock=self._clock)
         self._figures = ReconcileFigures()
         self._queue_metrics = QueueTimes if endpoints is not None and endpoints.metrics else None

@@ -107,6 +107,8 @@ class HealthProbe:
                 asked = self._checks[name]()
                 if inspect.isawaitable(asked):
                     await asked
+        except KubeloopError as error:
+            return str(error)
         except TimeoutError:
             return f"no answer within {PATIENCE:g} s"
         except Exception as error:  # noqa: BLE001 - whatever a check raises says that it failed

@@ -181,7 +181,7 @@ class StaleReadGuard:
         behind = 0
         for each in namespaces:
             async for obj in self._client.list_metadata(
-                informer.kind, namespace=each, labels=scope.labels, field_selector=scope.field_selector
+                informer.kind, namespace=each, label_selector=scope.label_selector, field_selector=scope.field_selector
             ):
                 metadata = obj.metadata
                 head = lister.head(metadata.name, metadata.namespace)
@@ -218,9 +218,9 @@ def _concerns(informer: Informer[Any], write: Write) -> bool:
     scope = informer.scope
     if scope.namespaces and write.namespace not in scope.namespaces:
         return False
-    if not scope.labels:
+    if not scope.label_selector:
         return True
-    return write.document is not None and parse_label_selector(scope.labels).matches(_LABELS.decode(write.document).metadata.labels)
+    return write.document is not None and parse_label_selector(scope.label_selector).matches(_LABELS.decode(write.document).metadata.labels)
 
 
 def _unanswered(error: BaseException | None) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, TypeVar, cast
 
 from kubeloop.cache import Head, Informer, Lister, OutsideScope
 from kubeloop.cache.lister.query import selector_of
+from kubeloop.client.mapping import ALL_NAMESPACES
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.meta import ObjectKey, PartialObject, Resource, Selector, names, parse_field_selector, parse_label_selector
@@ -19,66 +20,63 @@ from kubeloop.meta.label_requirement import Operator, Requirement
 # The scope of a kind overrides the scope of all kinds (controller-runtime pkg/cache; behaviour S225).
 
 
-#: All namespaces, for a kind, where the default is some of them (Kubernetes' metav1.NamespaceAll).
-ALL_NAMESPACES = ""
-
-
 class InformerSelection(TypedDict):
     """Arguments of ``Informers.of``."""
 
-    namespace: str | tuple[str, ...] | None
-    labels: str | None
+    namespace: str | tuple[str, ...]
+    label_selector: str | None
     field_selector: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class KindScope:
-    """The scope of one kind. None is as for all kinds; ``""`` (``ALL_NAMESPACES``, or a selector of everything) overrides that.
+    """The scope of one kind. None is as for all kinds; ``ALL_NAMESPACES``, and ``""`` for a selector, override that.
 
     Raises:
         ValueError: as ``CacheScope``.
     """
 
     namespaces: str | Sequence[str] | None = None
-    labels: Labels | None = None
-    fields: Fields | None = None
+    label_selector: Labels | None = None
+    field_selector: Fields | None = None
 
     def __post_init__(self) -> None:
-        _check("KindScope", self.namespaces, self.labels, self.fields)
+        _check("KindScope", self.namespaces, self.label_selector, self.field_selector)
 
 
 @dataclass(frozen=True, slots=True)
 class CacheScope:
-    """What the informers of a manager keep. ``namespaces`` None: all of them; they do not concern cluster-scoped kinds, selectors do.
+    """What the informers of a manager keep. ``namespaces`` do not concern cluster-scoped kinds, selectors do.
 
     ::
 
-        CacheScope(namespaces=["shop", "bank"], kinds={Secret: KindScope(labels="team=web"), Node: KindScope(labels="pool=gpu")})
+        kinds = {Secret: KindScope(label_selector="team=web"), Node: KindScope(label_selector="pool=gpu")}
+        CacheScope(namespaces=["shop", "bank"], kinds=kinds)
 
     Raises:
         ValueError: a name that can be no namespace, or a selector that cannot be read; says which.
     """
 
-    namespaces: str | Sequence[str] | None = None
-    labels: Labels | None = None
-    fields: Fields | None = None
+    namespaces: str | Sequence[str] = ALL_NAMESPACES
+    label_selector: Labels | None = None
+    field_selector: Fields | None = None
     kinds: Mapping[type[Resource], KindScope] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check("CacheScope", self.namespaces, self.labels, self.fields)
+        _check("CacheScope", self.namespaces, self.label_selector, self.field_selector)
 
     def select(self, kind: type[Resource], *, namespaced: bool) -> InformerSelection:
         """What an informer of ``kind`` is to be asked for: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
         own = self.kinds.get(kind, KindScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces) if namespaced else ()
         return InformerSelection(
-            namespace=namespaces[0] if len(namespaces) == 1 else namespaces or None,
-            labels=label_text(self.labels if own.labels is None else own.labels) or None,
-            field_selector=field_text(self.fields if own.fields is None else own.fields) or None,
+            namespace=namespaces[0] if len(namespaces) == 1 else namespaces or ALL_NAMESPACES,
+            label_selector=label_text(self.label_selector if own.label_selector is None else own.label_selector) or None,
+            field_selector=field_text(self.field_selector if own.field_selector is None else own.field_selector) or None,
         )
 
     def covers(self, kind: type[Resource], namespace: str) -> bool:
-        """Whether objects of a namespaced kind in this namespace can be in the cache; ``""`` asks for all namespaces."""
+        """Whether objects of a namespaced kind in this namespace can be in the cache; ``ALL_NAMESPACES`` asks for all."""
         own = self.kinds.get(kind, KindScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces)
         return not namespaces or namespace in namespaces
@@ -90,14 +88,14 @@ def _names(namespaces: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if ALL_NAMESPACES in selected else tuple(sorted(set(selected)))
 
 
-def _check(owner: str, namespaces: str | Sequence[str] | None, labels: Labels | None, fields: Fields | None) -> None:
+def _check(owner: str, namespaces: str | Sequence[str] | None, label_selector: Labels | None, field_selector: Fields | None) -> None:
     for name in _names(namespaces):
         if faults := names.dns1123_label(name):
             raise ValueError(f"{owner}: namespace {name!r} cannot be: {'; '.join(faults)}")
-    if labels:
-        label_text(labels)
-    if fields:
-        field_text(fields)
+    if label_selector:
+        label_text(label_selector)
+    if field_selector:
+        field_text(field_selector)
 
 
 _ONE_OF = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
@@ -167,7 +165,7 @@ class CacheReader:
         return self.lister(kind).by_key(key)
 
     def list(
-        self, kind: type[R], namespace: str | None = None, *, labels: Labels | None = None, fields: Where | None = None
+        self, kind: type[R], namespace: str | None = None, *, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[R]:
         """All objects of the cache that match. ``fields``: values by path; the paths must be indexed or read (``indexes=``, ``paths=``).
 
@@ -175,15 +173,15 @@ class CacheReader:
             DeclarationError: the kind is not held, or only its metadata. UnreadPath: a path is not read.
             OutsideScope: a namespace that is not held, or a selection that is more than what the cache selects.
         """
-        self._check(kind, labels, fields)
-        return self.lister(kind).list(namespace, labels, fields)
+        self._check(kind, label_selector, where)
+        return self.lister(kind).list(namespace, label_selector, where)
 
     def heads(
-        self, kind: type[Resource], namespace: str | None = None, *, labels: Labels | None = None, fields: Where | None = None
+        self, kind: type[Resource], namespace: str | None = None, *, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[Head]:
         """As ``list``, decoding nothing; also of kinds of which only metadata is kept."""
-        self._check(kind, labels, fields)
-        return self._held(kind).lister.heads(namespace, labels, fields)
+        self._check(kind, label_selector, where)
+        return self._held(kind).lister.heads(namespace, label_selector, where)
 
     def lister(self, kind: type[R]) -> Lister[R]:
         """All that the informer of a kind can answer, as it is: its selection is not looked at.
@@ -226,18 +224,18 @@ class CacheReader:
             raise DeclarationError(f"{self._owner} has no informer for {name}; name it in owns=[...], watches=[...] or reads=[{name}]")
         return informer
 
-    def _check(self, kind: type[Resource], labels: Labels | None, fields: Where | None) -> None:
+    def _check(self, kind: type[Resource], label_selector: Labels | None, where: Where | None) -> None:
         """Check that a selection is within the cached objects."""
         scope = self._held(kind).scope
-        if labels is not None and scope.labels:
-            cached, queried = parse_label_selector(scope.labels), selector_of(labels)
+        if label_selector is not None and scope.label_selector:
+            cached, queried = parse_label_selector(scope.label_selector), selector_of(label_selector)
             if not implies(queried, cached):
                 self._refuse(kind, f'labels "{cached}"', f'labels "{queried}"')
-        if fields is not None and scope.field_selector:
+        if where is not None and scope.field_selector:
             selected = parse_field_selector(scope.field_selector)
-            asked_of = {path: "" if value is None else str(value) for path, value in fields.items()}
+            asked_of = {path: "" if value is None else str(value) for path, value in where.items()}
             if any(term.field in asked_of and not term.matches(asked_of) for term in selected.terms):
-                self._refuse(kind, f'fields "{selected}"', f"fields {dict(fields)}")
+                self._refuse(kind, f'fields "{selected}"', f"fields {dict(where)}")
 
     def _refuse(self, kind: type[Resource], cached: str, queried: str) -> None:
         name = kind.__name__

@@ -144,7 +144,7 @@ def _let_go(path: str, predicates: tuple[Predicate, ...]) -> Predicate:
 
     def test(event: Event[Any]) -> bool:
         old, head = event.old, event.head
-        if event.type is not EventType.UPDATED or old is None or old.value(path) != PAUSED or head.value(path) == PAUSED:
+        if event.type is not EventType.MODIFIED or old is None or old.value(path) != PAUSED or head.value(path) == PAUSED:
             return False
         return all(predicate(Event(EventType.ADDED, head, None, event.view)) for predicate in predicates)
 

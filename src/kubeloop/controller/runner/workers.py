@@ -327,7 +327,7 @@ class Workers(Generic[K]):
             self._queue.forget(key)
             self._failures.succeeded(key)
             log.error("%s %s: %s (not tried again until it changes)", self._name, key, self._failures.text(error))
-        elif isinstance(error, TimeoutError):
+        elif isinstance(error, TimeoutError) and not isinstance(error, KubeloopError):
             if deadline is not None and deadline.expired:
                 counts.timeouts += 1
                 self._retry(key, f"reconcile was cancelled after {self._timeout} s", error)

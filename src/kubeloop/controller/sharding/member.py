@@ -68,7 +68,7 @@ class GroupLeases:
 
     async def list(self) -> dict[str, DeclaredMember]:
         """What every member of the group declares, by identity, from the newest state (no resourceVersion: the API's "most recent")."""
-        leases = await self._client.list(Lease, namespace=self._config.namespace, labels={GROUP_LABEL: self._config.group})
+        leases = await self._client.list(Lease, namespace=self._config.namespace, label_selector={GROUP_LABEL: self._config.group})
         self._found = {_member_of(lease): lease for lease in leases}
         return {member: declared_by(lease) for member, lease in self._found.items()}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubeloop.cache import Event, Informers
-from kubeloop.client import Client
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.controller.webhooks.configurations import Place
 from kubeloop.controller.webhooks.hooks import Webhooks
 from kubeloop.controller.webhooks.session import SESSION, bundle_patch, conversion_patch, definition_bundle_patch, marked_conversion_patch
@@ -175,7 +175,7 @@ class Registrar:
         """Until cancelled."""
         async with Informers(self._client, clock=self._clock, read_your_writes=False) as informers:
             for number, target in enumerate(self._targets):
-                informer = informers.of(target.kind, field_selector={"metadata.name": target.name})
+                informer = informers.of(target.kind, field_selector={"metadata.name": target.name}, namespace=ALL_NAMESPACES)
                 mark = _marker(self._mark, number)
                 informer.on_event(added=mark, updated=mark, deleted=mark, name=f"webhook registration of {target}")
             while True:

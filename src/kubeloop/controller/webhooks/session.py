@@ -107,13 +107,13 @@ async def end_session(client: Client, name: str) -> list[str]:
     done: list[str] = []
     for kind, plural in _CONFIGURATIONS:
         configurations = Unstructured.of("admissionregistration.k8s.io/v1", kind, plural=plural, namespaced=False)
-        for found in await client.list(configurations, labels={SESSION: name}):
+        for found in await client.list(configurations, label_selector={SESSION: name}):
             try:
                 await client.delete(configurations, found.metadata.name)
             except NotFound:
                 continue
             done.append(f"{kind} {found.metadata.name}")
-    for found in await client.list(_Definition, labels={SESSION: name}):
+    for found in await client.list(_Definition, label_selector={SESSION: name}):
         await client.patch(_Definition, found.metadata.name, restoring_patch(found.to_dict()), type="json")
         done.append(f"the conversion of {found.metadata.name}")
     return done

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import msgspec
 
+from kubeloop.client.mapping import ALL_NAMESPACES
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.controller.election.config import LeaseConfig
 from kubeloop.controller.manager.endpoints import Endpoints
@@ -98,7 +99,7 @@ class ManagerSettings(_Settings, frozen=True):
             raise ValueError(f"syncTimeout must be above 0 seconds, not {self.sync_timeout:g}")
         try:
             self.endpoints(None)
-            CacheScope(namespaces=self.namespaces)
+            CacheScope(namespaces=ALL_NAMESPACES if self.namespaces is None else self.namespaces)
         except (ConfigError, ValueError) as error:
             raise ValueError(str(error)) from None
 
