@@ -98,7 +98,7 @@ class InconsistentState(KubeloopError):
     """The server streamed another state than it lists at the same version."""
 
 
-class StateComparison:
+class InitialStateComparison:
     """Takes the objects of the list and tells how the stream's differ."""
 
     def __init__(self) -> None:

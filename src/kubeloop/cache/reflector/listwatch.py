@@ -15,7 +15,7 @@ from typing import Any, assert_never
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.reflector.event_decoder import ErrorEvent, EventDecoder, error_event
-from kubeloop.cache.reflector.initial_state import TRIES, InitialState, StateComparison
+from kubeloop.cache.reflector.initial_state import TRIES, InitialState, InitialStateComparison
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.reflector.reflector import begin, next_step
 from kubeloop.cache.reflector.reporter import ReflectorReporter, trouble_of, wait_of
@@ -252,7 +252,7 @@ class ListWatch:
 
     async def _compare(self, heads: list[Head], version: str, store: ReflectorStore) -> None:
         for attempt in range(1, TRIES + 1):
-            comparison = StateComparison()
+            comparison = InitialStateComparison()
             try:
                 request = await self._requests.page(version, 0, match="Exact")
                 await read_page(request, self._decoder, store.reader.projection, comparison.take, self._clock)
