@@ -148,7 +148,7 @@ def _answers() -> list[Any]:
 
 @pytest.mark.parametrize(("expression", "outcome", "text"), _answers())
 def test_an_expression_is_answered_as_by_a_real_server(expression: str, outcome: str, text: str) -> None:
-    """Conversions, formats, indexes and operands of the wrong type, as rules of a CustomResourceDefinition on Kubernetes 1.36.3."""
+    """Operands of the wrong type, indexes, formats, and the expressions of Kubernetes' library tests, as rules on Kubernetes 1.36.3."""
     environment = Environment({})
     if outcome == "refused":
         with pytest.raises((CompileError, InstantiationError)) as refused:

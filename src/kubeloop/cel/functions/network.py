@@ -23,13 +23,86 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def _address_error(text: str) -> str:
+    """Return the words of Go's net/netip.ParseAddr for a text that is no IP address."""
+    kind = next((character for character in text if character in ".:%"), "")
+    if kind == "%":
+        return _parse_error(text, "missing IPv6 address")
+    if kind == ".":
+        return _ipv4_error(text, text)
+    return _ipv6_error(text) if kind else _parse_error(text, "unable to parse IP")
+
+
+def _parse_error(text: str, why: str, at: str = "") -> str:
+    return f"ParseAddr({_quoted(text)}): {why}" + (f" (at {_quoted(at)})" if at else "")
+
+
+def _ipv4_error(text: str, fields: str) -> str:
+    value, digits, dots = 0, 0, 0
+    for index, character in enumerate(fields):
+        if character in "0123456789":
+            if digits == 1 and value == 0:
+                return _parse_error(text, "IPv4 field has octet with leading zero")
+            value, digits = value * 10 + int(character), digits + 1
+            if value > 255:
+                return _parse_error(text, "IPv4 field has value >255")
+        elif character != ".":
+            return _parse_error(text, "unexpected character", fields[index:])
+        elif index in (0, len(fields) - 1) or fields[index - 1] == ".":
+            return _parse_error(text, "IPv4 field must have at least one digit", fields[index:])
+        elif dots == 3:
+            return _parse_error(text, "IPv4 address too long")
+        else:
+            value, digits, dots = 0, 0, dots + 1
+    return _parse_error(text, "IPv4 address too short")
+
+
+def _ipv6_error(text: str) -> str:
+    """Follow Go's parser from field to field: ``rest`` is the text that it has not read."""
+    rest, percent, zone = text.partition("%")
+    if percent and not zone:
+        return _parse_error(text, "zone must be a non-empty string")
+    ellipsis = rest.startswith("::")
+    rest = rest.removeprefix("::")
+    size = 0
+    while size < 16 and rest:
+        field = re.match(r"[0-9A-Fa-f]*", rest)
+        digits = field[0] if field is not None else ""
+        if len(digits) > 4:
+            return _parse_error(text, "each group must have 4 or less digits", rest)
+        if not digits:
+            return _parse_error(text, "each colon-separated field must have at least one digit", rest)
+        if rest[len(digits) :].startswith("."):
+            if not ellipsis and size != 12:
+                return _parse_error(text, "embedded IPv4 address must replace the final 2 fields of the address", rest)
+            if size > 12:
+                return _parse_error(text, "too many hex fields to fit an embedded IPv4 at the end of the address", rest)
+            return _ipv4_error(text, rest)
+        size, rest = size + 2, rest[len(digits) :]
+        if not rest:
+            break
+        if not rest.startswith(":"):
+            return _parse_error(text, "unexpected character, want colon", rest)
+        if rest == ":":
+            return _parse_error(text, "colon must be followed by more characters", rest)
+        rest = rest[1:]
+        if rest.startswith(":"):
+            if ellipsis:
+                return _parse_error(text, "multiple :: in address", rest)
+            ellipsis, rest = True, rest[1:]
+    if rest:
+        return _parse_error(text, "trailing garbage after address", rest)
+    if size < 16:
+        return _parse_error(text, "address string too short")
+    return _parse_error(text, "the :: must expand to at least one field of zeros")
+
+
 @function("ip", "string -> ip", "string_to_ip")
 def _ip(text: str) -> Address:
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
-        why = f"ParseAddr({_quoted(text)}): unable to parse IP"
-        raise EvalError(f"IP Address {_quoted(text)} parse error during conversion from string: {why}") from None
+        raise EvalError(f"IP Address {_quoted(text)} parse error during conversion from string: {_address_error(text)}") from None
     if "%" in text:
         raise EvalError(f"IP address {_quoted(text)} with zone value is not allowed")
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
@@ -59,8 +132,7 @@ def _cidr(text: str) -> Cidr:
             raise ValueError
         address = ipaddress.ip_address(address_text)
     except ValueError:
-        why = f"ParseAddr({_quoted(address_text)}): unable to parse IP"
-        raise EvalError(f"{failure * 2}netip.ParsePrefix({_quoted(text)}): {why}") from None
+        raise EvalError(f"{failure * 2}netip.ParsePrefix({_quoted(text)}): {_address_error(address_text)}") from None
     if not re.fullmatch(r"0|[1-9][0-9]*", bits):
         raise EvalError(f"{failure * 2}netip.ParsePrefix({_quoted(text)}): bad bits after slash: {_quoted(bits)}")
     if int(bits) > address.max_prefixlen:
@@ -72,6 +144,13 @@ def _cidr(text: str) -> Cidr:
 
 def _contains_ip(cidr: Cidr, address: Address) -> bool:
     return address.version == cidr.address.version and address in cidr.network
+
+
+def _contains_ip_text(cidr: Cidr, text: str) -> bool:
+    try:
+        return _contains_ip(cidr, _ip(text))
+    except EvalError:
+        raise EvalError("no such overload") from None  # as upstream: the parser's words are lost
 
 
 def _contains_cidr(cidr: Cidr, other: Cidr) -> bool:
@@ -102,7 +181,7 @@ member("isLinkLocalUnicast", "ip -> bool", "ip_is_link_local_unicast")(lambda ad
 member("isGlobalUnicast", "ip -> bool", "ip_is_global_unicast")(_is_global)
 function("isCIDR", "string -> bool", "is_cidr")(_is(_cidr))
 function("string", "cidr -> string", "cidr_to_string")(str)
-member("containsIP", "cidr, string -> bool", "cidr_contains_ip_string")(lambda cidr, text: _contains_ip(cidr, _ip(text)))
+member("containsIP", "cidr, string -> bool", "cidr_contains_ip_string")(_contains_ip_text)
 member("containsIP", "cidr, ip -> bool", "cidr_contains_ip_ip")(_contains_ip)
 member("containsCIDR", "cidr, string -> bool", "cidr_contains_cidr_string")(lambda cidr, text: _contains_cidr(cidr, _cidr(text)))
 member("containsCIDR", "cidr, cidr -> bool", "cidr_contains_cidr")(_contains_cidr)
@@ -127,10 +206,10 @@ def _url(text: str) -> UrlValue:
         raise EvalError(f'{failure}invalid URL escape "{bad[0]}"')
     try:
         parts = urlsplit(text)
-        if parts.netloc:
-            _ = parts.port
     except ValueError as exc:
         raise EvalError(f"{failure}{exc}") from None
+    if (port := re.search(r":[^\]]*\Z", parts.netloc)) is not None and not re.fullmatch(":[0-9]*", port[0]):
+        raise EvalError(f"{failure}invalid port {_quoted(port[0])} after host")
     if " " in parts.netloc:
         raise EvalError(f'{failure}invalid character " " in host name')
     return UrlValue(text, parts)

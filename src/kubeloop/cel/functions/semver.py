@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.values import NONE, Amount, FormatValue, Optional, Semver
+from kubeloop.cel.values import NONE, UINT_MAX, Amount, FormatValue, Optional, Semver
 from kubeloop.meta import names
 from kubeloop.meta.quantity import Quantity
 from kubeloop.schema import formats
@@ -79,11 +79,15 @@ def _parse_semver(text: str) -> Semver:
     patch, dash, pre = rest.partition("-")
     numbers = []
     for name, part in (("major", parts[0]), ("minor", parts[1]), ("patch", patch)):
+        if not part:
+            raise EvalError('strconv.ParseUint: parsing "": invalid syntax')
         if not re.fullmatch(r"[0-9]+", part):
             what = "patch " if name == "patch" else f"{name} "
             raise EvalError(f'Invalid character(s) found in {what}number "{part}"')
         if len(part) > 1 and part.startswith("0"):
             raise EvalError(f'{name.capitalize()} number must not contain leading zeroes "{part}"')
+        if len(part) > len(str(UINT_MAX)) or int(part) > UINT_MAX:
+            raise EvalError(f'strconv.ParseUint: parsing "{part}": value out of range')
         numbers.append(int(part))
     identifiers = tuple(_identifier(one) for one in pre.split(".")) if dash else ()
     for one in build.split(".") if "+" in parts[2] else []:
