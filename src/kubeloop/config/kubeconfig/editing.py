@@ -244,7 +244,7 @@ class KubeconfigEditor(Kubeconfig):
 
     def put(self, name: str, entry: Cluster | KubeconfigUser | Context) -> None:
         """Add an entry, or set the known fields of the entry with this name to those of ``entry``."""
-        key = type(entry).__name__.lower()
+        key = "user" if isinstance(entry, KubeconfigUser) else type(entry).__name__.lower()
         self._put(self._holder(key, name), key, name, entry)
 
     def delete_cluster(self, name: str) -> None:
