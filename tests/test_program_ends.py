@@ -19,7 +19,7 @@ import kubeloop
 from msgspec.structs import replace
 from kubeloop import Client, Controller, Informers, Manager
 from kubeloop.api.core.v1 import ConfigMap, Namespace
-from kubeloop.config import ClusterConfig, Impersonation, load_config
+from kubeloop.config import ClusterConfig, ImpersonatedUser, load_config
 from kubeloop.transport import Transport
 
 class Copier(Controller[ConfigMap]):
@@ -44,7 +44,7 @@ async def main():
 _FORBIDDEN = """
 async def main():
     config = load_config(sys.argv[1])
-    config = replace(config, credentials=replace(config.credentials, impersonate=Impersonation(user="eve")))
+    config = replace(config, credentials=replace(config.credentials, impersonate=ImpersonatedUser(user="eve")))
     async with Client(Transport(config)) as client:
         await Manager(client, [Copier()]).run()
 """

@@ -37,5 +37,5 @@ async def test_what_is_created_on_it_is_shown_at_once_and_the_old_objects_go_wit
             assert shown.data == {"x": "1"}
             await maps.lister.fresh(timeout=60)
             assert [each.name for each in maps.lister.heads()] == ["new"]
-            with pytest.raises(ChangesForgotten, match="before the server began anew"):
+            with pytest.raises(ChangesForgotten, match="before the server lost its history"):
                 maps.lister.changed_since(before)

@@ -195,7 +195,7 @@ CLOCKS = {
     "apiserver ServingCertificates._mark": _CERTIFICATE,
     "apiserver _untrusted": _CERTIFICATE,
     "blocking LoopThread._end": "the end of a thread, for callers in other threads",
-    "cache Observed._write_dump": _SHOWN,
+    "cache ObservableInformers._write_dump": _SHOWN,
     "cache Lister.stream_heads": _COST,
     "cache ReflectorTarget.": _COST,
     "cli ": _REAL,

@@ -19,11 +19,10 @@ EVERYTHING: Final = 4
 _LEVELS = {"kubeloop.cache": logging.WARNING, "kubeloop.controller.events": logging.ERROR, "kubeloop.transport": logging.ERROR}
 
 #: Characters that must not reach a terminal or begin a fake line, when a client puts them into a path or a name: controls, line and
-#: paragraph
-#: separators, and characters that change the direction of text.
+#: paragraph separators, and characters that change the direction of text.
 _UNSEEN = re.compile("[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
-_REQUEST_LOG = "kubeloop.apiserver.filters.instrumentation"
+_REQUEST_LOG = "kubeloop.apiserver.requests"
 
 
 def configure(form: str, verbosity: int) -> None:

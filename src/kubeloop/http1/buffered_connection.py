@@ -8,7 +8,7 @@ from typing import Any
 
 from kubeloop.http1.errors import ConnectionEnded
 
-_LOG = logging.getLogger("kubeloop.serving.http1")
+_LOG = logging.getLogger("kubeloop.http1")
 
 #: Buffered bytes beyond which reading pauses.
 _ENOUGH = 256 * 1024

@@ -24,7 +24,7 @@ from kubeloop.serving.request import Request
 from kubeloop.tasks import wait_all
 from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead
 
-_LOG = logging.getLogger("kubeloop.testing")
+_LOG = logging.getLogger("kubeloop.transport")
 
 #: Bytes buffered for a reader before the server has to wait.
 _ENOUGH = 1 << 20

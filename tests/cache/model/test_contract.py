@@ -66,7 +66,7 @@ def test_nothing_is_found_in(events: list[Event[Any]], end: dict[tuple[str, str]
         pytest.param([told(ADDED, TWO), told(MODIFIED, ONE, TWO)], "versions must rise", id="a version falls"),
         pytest.param([told(ADDED, TWO), told(MODIFIED, TWO, TWO)], "versions must rise", id="a state is told twice"),
         pytest.param([told(ADDED, ONE), told(MODIFIED, THREE, TWO)], "the last state told is", id="an old state was never told"),
-        pytest.param([told(ADDED, ONE), told(RESYNC, TWO, TWO)], "RESYNC shows", id="a resync shows what was not told"),
+        pytest.param([told(ADDED, ONE), told(RESYNC, TWO, TWO)], "resync shows", id="a resync shows what was not told"),
         pytest.param([told(ADDED, ONE), told(DELETED, TWO, ONE, tombstone=True)], "tombstone", id="a tombstone is not the last state"),
         pytest.param([told(ADDED, THREE), told(DELETED, TWO, THREE)], "is newer", id="a deletion is older than what was told"),
         pytest.param([told(ADDED, ONE), told(MODIFIED, TWO, ONE, initial=True)], "said to be initial", id="an update is initial"),

@@ -279,7 +279,7 @@ async def test_no_pods_have_no_logs(client: Client) -> None:
     with pytest.raises(StreamError, match="no pods are selected by label_selector='app=none'"):
         async with client.pods.merged_logs(label_selector="app=none"):
             pass
-    with pytest.raises(ValueError, match="give targets, or labels"):
+    with pytest.raises(ValueError, match="give targets, or label_selector"):
         async with client.pods.merged_logs():
             pass
 

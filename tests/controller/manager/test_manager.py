@@ -226,5 +226,5 @@ async def test_the_statistics_show_queue_reconciles_and_the_last_change(client: 
                 await asyncio.sleep(0.001)
         (stats,) = manager.stats
     assert (stats.name, stats.workers, stats.queue.adds, stats.counts.reconciles, stats.counts.errors) == ("recorder", 1, 1, 1, 0)
-    assert stats.last_change == "ConfigMap default/a added"
+    assert stats.last_change == "ConfigMap default/a ADDED"
     assert stats.counts.last_key == "default/a"

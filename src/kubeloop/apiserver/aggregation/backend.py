@@ -162,7 +162,7 @@ def _one_line(value: str) -> str:
 # Source: kube-aggregator pkg/apiserver/handler_proxy.go; k8s.io/apiserver pkg/util/proxy (NewRequestForProxy).
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver.aggregation")
 
 
 async def proxied(

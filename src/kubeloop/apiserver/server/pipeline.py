@@ -104,7 +104,7 @@ def parse_duration(text: str) -> float:
     return -total if text.startswith("-") else total
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("kubeloop.apiserver")
 
 
 class _NotAllowed(Exception):

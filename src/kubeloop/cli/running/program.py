@@ -113,7 +113,7 @@ async def _managed(manager: Manager, options: RunOptions, imports: _Imports) -> 
         try:
             await manager.run(signals=False)
         finally:
-            await end_tasks(shown, written, logger=logging.getLogger(__name__))
+            await end_tasks(shown, written, logger=logging.getLogger("kubeloop.cli"))
 
 
 class _Imports:

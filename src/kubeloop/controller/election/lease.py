@@ -192,7 +192,7 @@ class LeaseLock:
 # tools/leaderelection/leasecandidate.go; behaviour I130.
 
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.election")
 
 #: Seconds between unrequested renewals (client-go's requeueInterval), and between checks for a ping.
 RENEWAL = 300.0

@@ -14,7 +14,7 @@ from kubeloop.meta.signals import on_signal
 from kubeloop.tasks import end_tasks
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.manager")
 
 
 async def unless_stopped(work: Coroutine[object, object, None], over: asyncio.Event) -> bool:

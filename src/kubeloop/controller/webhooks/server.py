@@ -32,7 +32,7 @@ from kubeloop.transport import logger_with_context
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.webhooks")
 
 T = TypeVar("T")
 

@@ -57,7 +57,7 @@ def conversion_patch(definition: JSONObject, conversion: JSONObject) -> list[Ope
     return [{"op": "add", "path": "/spec/conversion", "value": conversion}]
 
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.webhooks")
 
 
 #: Label on the objects of a session; its value is the name of the registration.

@@ -82,7 +82,7 @@ def _load(context: ssl.SSLContext, serving: Serving) -> None:
         context.load_cert_chain(path)
 
 
-log = logger_with_context(__name__)
+log = logger_with_context("kubeloop.controller.webhooks")
 
 
 class CertificateFiles:
