@@ -134,6 +134,9 @@ async def each_interruption(how: Interruption, attempt: Callable[[int], Awaitabl
 
     ``attempt`` makes the object, calls ``interrupt`` and checks what is left.
     """
+    # The collections after each attempt need not look at the objects of all modules and tests: in a long run those are millions.
+    gc.collect()
+    gc.freeze()
     for at in range(1, _LIMIT):
         if not await attempt(at):
             return at - 1
