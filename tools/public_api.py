@@ -125,7 +125,9 @@ def _members(cls: type, public: Collection[int]) -> Iterator[tuple[str, str]]:
         if isinstance(raw, property):
             yield name, f"{name}: {_text(_returned(raw.fget))} (property{', can be set' if raw.fset else ''})"
         elif isinstance(raw, classmethod | staticmethod):
-            yield name, f"{type(raw).__name__} {_function(name, raw.__func__)}"
+            # Of a builtin (time.monotonic) the versions of Python disagree about the signature.
+            text = f"{name}(...)" if inspect.isbuiltin(raw.__func__) else _function(name, raw.__func__)
+            yield name, f"{type(raw).__name__} {text}"
         elif inspect.isfunction(raw):
             yield name, _function(name, raw)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
@@ -204,7 +205,7 @@ async def test_a_part_that_fails_to_stop_neither_skips_the_others_nor_leaves_sto
             stop()
             raise Injected(part)
 
-        monkeypatch.setattr(target, method, fail if asyncio.iscoroutinefunction(stop) else fail_at_once, raising=True)
+        monkeypatch.setattr(target, method, fail if inspect.iscoroutinefunction(stop) else fail_at_once, raising=True)
         with pytest.raises(Injected, match=part):
             await server.stop()
     await server.stop()

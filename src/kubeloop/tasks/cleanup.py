@@ -50,6 +50,16 @@ async def wait_within(clock: Clock, seconds: float | None, *futures: asyncio.Fut
     return all(future.done() for future in futures)
 
 
+async def result_of(future: asyncio.Future[T]) -> T:
+    """Return the result of a future that a cancellation of the caller leaves running.
+
+    ``asyncio.shield`` does the same, but from Python 3.14 on it logs an error that the future raises after the cancellation, though the
+    caller may still read it.
+    """
+    await asyncio.wait((future,))
+    return future.result()
+
+
 async def finish(work: Awaitable[T]) -> T:
     """Return the result of ``work``, which a cancellation of the caller does not interrupt: it is raised when the work has ended.
 

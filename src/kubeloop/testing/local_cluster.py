@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 
 import kubeloop
 from kubeloop.meta.errors import ConfigError
-from kubeloop.tasks import close_all, finish
+from kubeloop.tasks import close_all, finish, result_of
 
 if TYPE_CHECKING:
     from kubeloop.client import Client
@@ -113,7 +113,7 @@ class LocalCluster:
         """
         starting = asyncio.ensure_future(asyncio.to_thread(self._start))
         try:
-            await asyncio.shield(starting)
+            await result_of(starting)
         except asyncio.CancelledError:
             # A thread cannot be cancelled: it ends when its process does.
             self._abandoned = True

@@ -31,6 +31,7 @@ from kubeloop.merge import JSONPath, JSONPathError
 from kubeloop.meta.field_error import go_whole
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import TypeSchema
+from kubeloop.tasks import result_of
 from kubeloop.types import JSONObject
 
 # Printer columns of custom resources: ``additionalPrinterColumns``, or the age.
@@ -141,7 +142,8 @@ class WebhookConverter:
             task.add_done_callback(lambda ended: self._done(ended, missing))
             self._asked |= dict.fromkeys(missing, task)
         for task in {self._asked[key] for key in keys if key not in found}:
-            found |= await asyncio.shield(task)
+            converted = await result_of(task)
+            found |= converted
         return [decode(found[key]) for key in keys]
 
     def known(self, obj: JSONObject, to: str) -> JSONObject:

@@ -22,7 +22,7 @@ from kubeloop.client.streams.pods import Target
 from kubeloop.client.streams.session import ExecSession
 from kubeloop.client.streams.unpacking import Source, Unpacking
 from kubeloop.meta.errors import ApiError, KubeloopError
-from kubeloop.tasks import end_tasks, wait_all
+from kubeloop.tasks import end_tasks, result_of, wait_all
 
 _logger = logging.getLogger("kubeloop.client.streams")
 
@@ -128,7 +128,7 @@ async def copy_from(
         thread = asyncio.get_running_loop().run_in_executor(None, unpacking.run)
         fault: KubeloopError | None = None
         try:
-            await asyncio.shield(thread)
+            await result_of(thread)
         except KubeloopError as error:
             fault = error
         finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kubeloop.client.streams.errors import CopyError
-from kubeloop.tasks import wait_all
+from kubeloop.tasks import result_of, wait_all
 
 _PIECE = 256 * 1024
 _BLOCK = tarfile.BLOCKSIZE
@@ -105,7 +105,7 @@ def _describe(path: Path, name: str, status: os.stat_result) -> tarfile.TarInfo 
 async def _opened(path: Path) -> IO[bytes]:
     opening: asyncio.Future[IO[bytes]] = asyncio.ensure_future(_read(path.open, "rb"))
     try:
-        return await asyncio.shield(opening)
+        return await result_of(opening)
     except asyncio.CancelledError:
         # A thread cannot be stopped: the file is open in a moment, and nobody else would close it.
         try:

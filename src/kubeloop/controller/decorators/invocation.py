@@ -14,6 +14,7 @@ from kubeloop.controller.result import TerminalError
 from kubeloop.controller.threads import ThreadExecutor
 from kubeloop.meta import Conflict, KubeloopError, ObjectKey, Resource
 from kubeloop.meta.failure_log import FailureLog, times
+from kubeloop.tasks import result_of
 from kubeloop.timing import TimeLimit
 from kubeloop.transport import logger_with_context
 
@@ -97,7 +98,7 @@ class Caller:
         if earlier is not None and not earlier.done():
             raise _StillRunning
         work = memory.running[handler.id] = self._threads.call(lambda given: method(*given), (twin, *values))
-        answer = await asyncio.shield(work)
+        answer = await result_of(work)
         del memory.running[handler.id]
         if isinstance(answer, Awaitable):
             await answer

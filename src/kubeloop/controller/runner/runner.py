@@ -24,6 +24,7 @@ from kubeloop.controller.runner.watches import PAUSED, ChannelReader, Watches
 from kubeloop.controller.runner.workers import Workers
 from kubeloop.controller.threads import ThreadExecutor
 from kubeloop.meta import DecodeError, ObjectKey, Resource
+from kubeloop.tasks import result_of
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats
 
@@ -281,7 +282,7 @@ class Runner(Generic[R]):
             return answer
         work = self._threads.call(controller.reconcile, argument)
         try:
-            found = await asyncio.shield(work)
+            found = await result_of(work)
         except asyncio.CancelledError:
             # A thread cannot be interrupted. Until it has ended its key stays taken, unless everything ends.
             if not self._stopping:
