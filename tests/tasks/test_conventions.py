@@ -165,6 +165,7 @@ WAITS = {
     "controller Runner._called": "a reconcile in a thread, which cannot be ended",
     "serving Listener._until_end": "ends the stream when it is cancelled",
     "tasks wait_all": "waits again",
+    "tasks result_of": "leaves the future running on purpose; the caller ends it",
     "tasks wait_within": "cancels nothing",
 }
 
