@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.tasks import end_tasks, finish
+from kubeloop.tasks import end_tasks, finish, result_of
 
 _LOG = logging.getLogger("kubeloop.testing")
 
@@ -43,38 +43,51 @@ CommandHandler = Callable[[list[str], Terminal], Awaitable[int]]
 
 
 async def run_process(command: Sequence[str], terminal: Terminal, cwd: Path | None = None) -> int:
-    """Runs the command as a process of this machine; returns its exit code."""
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=cwd
+    """Runs the command as a process of this machine; returns its exit code. The process has ended when this returns or raises."""
+    # A second cancellation while asyncio starts the process would leave the process behind.
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=cwd
+        )
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-
-    async def feed(stdin: asyncio.StreamWriter) -> None:
-        try:
-            while data := await terminal.input():
-                stdin.write(data)
-                await stdin.drain()
-            stdin.close()
-        except ConnectionError:
-            pass
-
-    async def copy(reader: asyncio.StreamReader, name: str) -> None:
-        while data := await reader.read(1 << 16):
-            await terminal.write(name, data)
-
-    copying = [asyncio.ensure_future(copy(process.stdout, "stdout")), asyncio.ensure_future(copy(process.stderr, "stderr"))]
-    feeding = asyncio.ensure_future(feed(process.stdin))
+    tasks: list[asyncio.Future[None]] = []
     try:
+        process = await result_of(starting)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        copying = [
+            asyncio.ensure_future(_copy(process.stdout, terminal, "stdout")),
+            asyncio.ensure_future(_copy(process.stderr, terminal, "stderr")),
+        ]
+        tasks += [asyncio.ensure_future(_feed(process.stdin, terminal)), *copying]
         await asyncio.gather(*copying)
         return await process.wait()
     finally:
-        await finish(_ended(process, feeding, *copying))
+        await finish(_ended(starting, tasks))
 
 
-async def _ended(process: asyncio.subprocess.Process, *tasks: asyncio.Future[None]) -> None:
+async def _feed(stdin: asyncio.StreamWriter, terminal: Terminal) -> None:
+    try:
+        while data := await terminal.input():
+            stdin.write(data)
+            await stdin.drain()
+        stdin.close()
+    except ConnectionError:
+        pass
+
+
+async def _copy(reader: asyncio.StreamReader, terminal: Terminal, name: str) -> None:
+    while data := await reader.read(1 << 16):
+        await terminal.write(name, data)
+
+
+async def _ended(starting: asyncio.Future[asyncio.subprocess.Process], tasks: Sequence[asyncio.Future[None]]) -> None:
     """Ends the process and its tasks. Pipes are read to their end, because unread data keeps them open."""
+    await asyncio.wait((starting,))
+    if starting.exception() is not None:
+        return
+    process = starting.result()
     await end_tasks(*tasks, expected=(OSError, KubeloopError), logger=_LOG)
     if process.returncode is None:
         process.kill()

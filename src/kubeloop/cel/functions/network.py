@@ -208,9 +208,10 @@ def _url(text: str) -> UrlValue:
         parts = urlsplit(text)
     except ValueError as exc:
         raise EvalError(f"{failure}{exc}") from None
-    if (port := re.search(r":[^\]]*\Z", parts.netloc)) is not None and not re.fullmatch(":[0-9]*", port[0]):
+    host = parts.netloc.rpartition("@")[2]
+    if (port := re.search(r":[^\]]*\Z", host)) is not None and not re.fullmatch(":[0-9]*", port[0]):
         raise EvalError(f"{failure}invalid port {_quoted(port[0])} after host")
-    if " " in parts.netloc:
+    if " " in host:
         raise EvalError(f'{failure}invalid character " " in host name')
     return UrlValue(text, parts)
 
