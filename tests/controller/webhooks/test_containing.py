@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.controller.webhooks.containment import Failed, contained
+from kubeloop.controller.webhooks.admission import Failed, contained
 from kubeloop.meta.failure_log import user_traceback
 from kubeloop.meta.label_parser import parse_requirements
 
