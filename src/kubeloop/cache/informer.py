@@ -21,8 +21,7 @@ from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.store import Snapshot
-from kubeloop.cache.tasks.progress import InformerStopped, all_drained
-from kubeloop.cache.tasks.tasks import Tasks, end
+from kubeloop.cache.tasks import InformerStopped, Tasks, all_drained, end
 from kubeloop.client import Write
 from kubeloop.meta import DeadlineError, Resource
 from kubeloop.meta.repr import counted

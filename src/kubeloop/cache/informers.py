@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, cast
 
 from kubeloop.cache import arguments
 from kubeloop.cache.blobs.retention import Retention, Transform, warn_of_unknown
-from kubeloop.cache.deltas.delta_queue import DeltaQueue, InformerQueue, Known
+from kubeloop.cache.deltas import DeltaQueue, InformerQueue, Known
 from kubeloop.cache.diagnostics.describe import Description, dump
 from kubeloop.cache.diagnostics.stats import InformerStats
 from kubeloop.cache.informer import Informer, InformerRunner
@@ -28,11 +28,10 @@ from kubeloop.cache.leaks import DuplicateInformerCheck
 from kubeloop.cache.persistence import Persistence
 from kubeloop.cache.persistence.persistence import EVERY
 from kubeloop.cache.reflector.listwatch import ListWatch
-from kubeloop.cache.reflector.policy import WatchPolicy
+from kubeloop.cache.reflector.steps import WatchPolicy
 from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource
-from kubeloop.cache.tasks.progress import InformerStopped, Progress
-from kubeloop.cache.tasks.tasks import Tasks
+from kubeloop.cache.tasks import InformerStopped, Progress, Tasks
 from kubeloop.client import Client, Write
 from kubeloop.client.mapping import ALL_NAMESPACES
 from kubeloop.client.selector_text import Fields, Labels

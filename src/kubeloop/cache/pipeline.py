@@ -17,7 +17,7 @@ from kubeloop.cache import arguments
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.blobs.retention import warn_of_unknown
-from kubeloop.cache.deltas.delta_queue import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
+from kubeloop.cache.deltas import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.processor import Create, Processor
 from kubeloop.cache.handlers.registration import Callbacks, Registration

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from kubeloop.cache.blobs.retention import LEAN, Retention
-from kubeloop.cache.deltas.delta_queue import DeltaQueue, InformerQueue, Known
-from kubeloop.cache.tasks.progress import Progress
+from kubeloop.cache.deltas import DeltaQueue, InformerQueue, Known
+from kubeloop.cache.tasks import Progress
 from kubeloop.client import ListOptions
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 from kubeloop.meta import Resource, kind_info, names

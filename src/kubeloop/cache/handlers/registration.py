@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from kubeloop.cache.handlers.buffer import Buffer, Replay
 from kubeloop.cache.handlers.event import Event, EventFilter, EventType, Predicate
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
-from kubeloop.cache.tasks.progress import InformerStopped, Progress
+from kubeloop.cache.tasks import InformerStopped, Progress
 from kubeloop.meta import KubeloopError, Resource
 from kubeloop.meta.failure_log import FailureLog, times
 from kubeloop.timing import Clock, Timer

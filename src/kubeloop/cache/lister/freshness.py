@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kubeloop.cache.lister.overlay import MutationCache, PendingDelete, PendingWrite
-from kubeloop.cache.tasks.progress import InformerStopped, Progress
+from kubeloop.cache.tasks import InformerStopped, Progress
 from kubeloop.meta.integers import decimal
 
 

@@ -14,8 +14,8 @@ from kubeloop.cache.handlers.event import Event, Predicate
 from kubeloop.cache.handlers.registration import Handler, Registration
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
-from kubeloop.cache.multicluster.serialised import SerialisedHandler
-from kubeloop.cache.tasks.progress import InformerStopped, all_synced
+from kubeloop.cache.multicluster.several import SerialisedHandler
+from kubeloop.cache.tasks import InformerStopped, all_synced
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import Resource, Unstructured
 from kubeloop.meta.kinds import GroupVersionKind

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import inspect
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
@@ -13,14 +14,13 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
 from kubeloop.cache import arguments
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.diagnostics.describe import Description
-from kubeloop.cache.handlers.event import Predicate
+from kubeloop.cache.handlers.event import Event, Predicate
 from kubeloop.cache.handlers.registration import Handler, Registration
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import InformerOptions, Informers
 from kubeloop.cache.lister.lister import Labels, Lister
-from kubeloop.cache.multicluster.serialised import SerialisedHandler
-from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.tasks.progress import Syncing, all_synced
+from kubeloop.cache.reflector.steps import WatchPolicy
+from kubeloop.cache.tasks import Syncing, all_synced
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, KubeloopError, ObjectKey, Resource
 from kubeloop.timing import Clock
@@ -29,6 +29,45 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 R = TypeVar("R", bound=Resource)
+
+
+class SerialisedHandler(Generic[R]):
+    """A handler that shares a lock with others: while one of them is awaited, none of them begins.
+
+    Waiting handlers run in the order of their arrival, so that informers with many and with few events take turns.
+    """
+
+    __slots__ = ("__qualname__", "_handler", "_lock")
+
+    def __init__(self, handler: Handler[R], lock: asyncio.Lock) -> None:
+        self._handler = handler
+        self._lock = lock
+        self.__qualname__ = str(getattr(handler, "__qualname__", handler))
+
+    def __call__(self, event: Event[R]) -> object:
+        if self._lock.locked():
+            return self._later(event)
+        # A plain function stays one: it needs no lock, since nothing else runs meanwhile, and who measures plain calls can.
+        result = self._handler(event)
+        return self._finish(result) if inspect.isawaitable(result) else result
+
+    async def _later(self, event: Event[R]) -> None:
+        async with self._lock:
+            result = self._handler(event)
+            if inspect.isawaitable(result):
+                await result
+
+    async def _finish(self, result: Awaitable[object]) -> None:
+        try:
+            await self._lock.acquire()
+        except BaseException:
+            if inspect.iscoroutine(result):
+                result.close()
+            raise
+        try:
+            await result
+        finally:
+            self._lock.release()
 
 
 class UnknownCluster(KubeloopError, LookupError):

@@ -17,7 +17,7 @@ from kubeloop.cache.blobs.head import Head, HeadReader
 from kubeloop.cache.persistence.state import Stamp, StateHeader, StateReader, write_state
 from kubeloop.cache.persistence.state_file import CorruptStateFile, Folder
 from kubeloop.cache.pipeline import ReflectorTarget
-from kubeloop.cache.reflector.store import ReflectorStore
+from kubeloop.cache.reflector.event_decoder import ReflectorStore
 from kubeloop.cache.scope import InformerScope
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.client import Client

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from typing import Any, assert_never
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.reflector.event_decoder import ErrorEvent, EventDecoder, error_event
+from kubeloop.cache.reflector.event_decoder import ErrorEvent, EventDecoder, ReflectorStore, error_event
 from kubeloop.cache.reflector.initial_state import TRIES, InitialState, InitialStateComparison
-from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.reflector.reflector import begin, next_step
 from kubeloop.cache.reflector.reporter import ReflectorReporter, trouble_of, wait_of
 from kubeloop.cache.reflector.requests import SILENCE, ReflectorRequests, ReflectorStream, read_page
@@ -40,8 +39,8 @@ from kubeloop.cache.reflector.steps import (
     WatchFailed,
     WatchFinished,
     WatchList,
+    WatchPolicy,
 )
-from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.cache.scope import InformerScope
 from kubeloop.client import Client
 from kubeloop.codec.projection import Projected

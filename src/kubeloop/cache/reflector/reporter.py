@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from kubeloop.cache.reflector.event_decoder import ReflectorStore
 from kubeloop.cache.reflector.steps import FailureClass, ListPage, OpenWatch, Reason, Step, WatchList
-from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.meta import KubeloopError, Resource, Unstructured, kind_info
 from kubeloop.meta.error_hints import refused_access
 from kubeloop.meta.errors import (
