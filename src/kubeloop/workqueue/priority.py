@@ -9,11 +9,9 @@ from typing import TypeVar
 
 from kubeloop.timing import Clock
 from kubeloop.workqueue.base import BaseQueue
-from kubeloop.workqueue.limiter import ExponentialLimiter, Limiter
-from kubeloop.workqueue.metrics import QueueMetrics
+from kubeloop.workqueue.limiter import ExponentialLimiter, Limiter, RateCap
 from kubeloop.workqueue.order import FairOrder
-from kubeloop.workqueue.protocol import QueueStats
-from kubeloop.workqueue.rate_cap import RateCap
+from kubeloop.workqueue.protocol import QueueMetrics, QueueStats
 
 T = TypeVar("T", bound=Hashable)
 
