@@ -1,4 +1,4 @@
-"""Commands for what servers store: ``kubeloop server compact`` and ``snapshot``, and ``kubeloop descriptions``, the texts of ``kubectl explain``."""
+"""Commands for what servers store: ``kubeloop server compact`` and ``snapshot``, and ``kubeloop descriptions`` for kubectl explain."""
 
 from __future__ import annotations
 
