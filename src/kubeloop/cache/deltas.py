@@ -90,10 +90,15 @@ class InformerQueue(Protocol):
 
 
 class DeltaQueue:
-    """First in, first out.
+    """First-in, first-out queue of deltas over all objects. Informers use it unless ``queue=`` says otherwise.
 
     Guarantees
         Every delta is popped exactly once, in arrival order. A list, a resync and a bookmark are one delta each.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod, queue=DeltaQueue)
+        ...     await pods.wait_synced()
     """
 
     __slots__ = ("_waiting",)
@@ -124,25 +129,32 @@ _Part = Upserted | Removed | Sync
 
 
 class DeltaFifo:
-    """First in, first out by object: ``informers.of(..., queue=DeltaFifo)``.
+    """First-in, first-out queue by object, as client-go's older queue of this name. Choose it with ``informers.of(..., queue=DeltaFifo)``.
 
     Guarantees
-        All deltas of an object that wait come out together and in their order; none is merged with another, except that of two
-        deletions in a row one is left, the observed deletion rather than a tombstone.
+        All waiting deltas of an object are popped together and in their order. They are not merged, except that two deletions in a row
+        become one: the observed deletion rather than a tombstone.
         A deletion of an object that neither the store nor the queue knows is dropped. A list becomes a deletion (tombstone) of each
-        object that it lacks, be it in the store or only in the queue, and then a change of each that it has. A resync leaves out what
-        has deltas waiting: they are news enough.
-        The version that all this is at comes out last, as a bookmark, when nothing else is left: before that, some object is behind it.
+        object that it lacks, in the store or only in the queue, and then a change of each object that it has. A resync leaves out objects
+        that have waiting deltas.
+        The version of these deltas is popped last, as a bookmark, when the queue is otherwise empty: before that, an object is behind it.
 
     Not guaranteed
         Order between objects. That other threads see a list replaced in one moment: it is applied object by object.
 
     Cost
         A delta and an entry for each object of a list, where ``DeltaQueue`` has one for all of it.
+
+    Args:
+        store: The store to which the deltas are applied.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod, queue=DeltaFifo)
+        ...     await pods.wait_synced()
     """
 
     def __init__(self, store: Known) -> None:
-        """``store``: the store that the deltas are applied to."""
         self._store = store
         self._waiting: dict[_Key, list[_Part]] = {}
         self._order: deque[_Key] = deque()

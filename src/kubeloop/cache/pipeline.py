@@ -128,6 +128,12 @@ class ReflectorTarget:
     """The ``ReflectorStore`` of one list and watch: passes its objects to the pipeline and records its progress.
 
     An informer of several namespaces has one for each; each syncs, fails and relists independently of the others.
+
+    Args:
+        pipeline: Receives the objects.
+        listwatch: The list and watch.
+        namespace: The watched namespace. None: all.
+        description: The watched objects, for errors.
     """
 
     def __init__(self, pipeline: InformerPipeline[Any], listwatch: ListWatch, namespace: str | None, description: str) -> None:

@@ -48,8 +48,16 @@ class InformerScope(Generic[R]):
     ) -> InformerScope[R]:
         """Return the scope for the arguments of ``Informers.of``, in canonical form.
 
+        Args:
+            kind: Class of the objects.
+            namespace: One namespace, several, or None for all.
+            label_selector: Cache only matching objects.
+            field_selector: Cache only matching objects.
+            keep: The parts of objects to store.
+            queue: Makes the queue of deltas.
+
         Raises:
-            ValueError: a namespace for a cluster-scoped kind, no namespace out of several, an invalid name of a namespace, or a
+            ValueError: a namespace for a cluster-scoped kind, an empty list of namespaces, an invalid name of a namespace, or a
                 selector that cannot be read or selects nothing.
             TypeError: a namespace that is no text, or no selector. UnknownKind: the class names no kind.
         """

@@ -19,16 +19,23 @@ _SHORTEST = 1e-6
 
 
 class RateCap:
-    """At most ``rate`` items a second, after ``burst`` at once, from all queues that were given it. More wait; nothing is dropped.
+    """Lets the workers of all queues that share it take at most ``rate`` items per second together, after ``burst`` at once.
+
+    Workers beyond the rate wait; no item is dropped.
 
     Guarantees
-        Workers pass in the order in which they came, whichever queue they work for. What one takes is decided when it passes, so that an
-        item of high priority does not wait behind others. A worker that is cancelled or finds its queue empty leaves its turn to the next.
+        Workers pass in the order of their arrival, whichever queue they serve. The item is chosen when its worker passes, so that an item
+        of high priority does not wait behind others. A worker that is cancelled or finds its queue empty leaves its turn to the next.
 
     For one event loop, not thread-safe.
 
     Raises:
-        ValueError: ``rate`` not above 0 or ``burst`` below 1.
+        ValueError: ``rate`` is not above 0, or ``burst`` is below 1.
+
+    Example:
+        >>> from kubeloop.workqueue import PriorityQueue
+        >>> cap = RateCap(50, burst=10)
+        >>> foos, bars = PriorityQueue(cap=cap), PriorityQueue(cap=cap)  # at most 50 items per second together
     """
 
     def __init__(self, rate: float, burst: int = 1, clock: Clock | None = None) -> None:
@@ -115,9 +122,15 @@ class Limiter(Protocol[T_contra]):
 
 
 class ExponentialLimiter(Generic[T]):
-    """Per item: ``initial`` seconds, doubled with each failure, never more than ``cap``.
+    """Doubles the delay of an item with each of its failures: ``initial`` seconds, never more than ``cap`` seconds.
 
-    Remembers one entry per failing item until it is forgotten.
+    It remembers one entry per failing item until ``forget`` is called. Source: client-go ItemExponentialFailureRateLimiter.
+
+    Example:
+        >>> limiter = ExponentialLimiter(initial=1.0, cap=3.0)
+        >>> [limiter.delay("shop/web") for _ in range(3)], limiter.retries("shop/web")
+        ([1.0, 2.0, 3.0], 3)
+        >>> limiter.forget("shop/web")
     """
 
     __slots__ = ("_cap", "_failures", "_initial", "_most")
@@ -143,7 +156,14 @@ class ExponentialLimiter(Generic[T]):
 
 
 class BucketLimiter(Generic[T]):
-    """Over all items together: the rate of a token bucket. It keeps no count per item."""
+    """Limits the rate of all items together with a token bucket. It counts no failures per item.
+
+    Example:
+        >>> from kubeloop.timing import FakeClock
+        >>> limiter = BucketLimiter(TokenBucket(10, burst=2, clock=FakeClock()))
+        >>> [limiter.delay(item) for item in ("a", "b", "c")]
+        [0.0, 0.0, 0.1]
+    """
 
     __slots__ = ("_bucket",)
 
@@ -161,7 +181,13 @@ class BucketLimiter(Generic[T]):
 
 
 class MaxOfLimiter(Generic[T]):
-    """The longest delay, and the highest count, of several limiters. Each of them counts every failure."""
+    """Returns the longest delay and the highest count of several limiters. Each of them counts every failure.
+
+    Example:
+        >>> limiter = MaxOfLimiter(ExponentialLimiter(1, 100), FastSlowLimiter(5, 10, attempts=1))
+        >>> [limiter.delay("shop/web") for _ in range(3)]
+        [5, 10, 10]
+    """
 
     __slots__ = ("_limiters",)
 
@@ -182,12 +208,17 @@ class MaxOfLimiter(Generic[T]):
 
 
 class FastSlowLimiter(Generic[T]):
-    """Per item: ``fast`` seconds for the first ``attempts`` failures, then ``slow`` seconds each time. Not exponential.
+    """Delays an item by ``fast`` seconds for its first ``attempts`` failures, then by ``slow`` seconds. Not exponential.
 
-    Remembers one entry per failing item until it is forgotten. Source: client-go ItemFastSlowRateLimiter.
+    It remembers one entry per failing item until ``forget`` is called. Source: client-go ItemFastSlowRateLimiter.
 
     Raises:
-        ValueError: a negative time, or fewer than 0 attempts.
+        ValueError: a negative time, or a negative number of attempts.
+
+    Example:
+        >>> limiter = FastSlowLimiter(fast=0.1, slow=60, attempts=2)
+        >>> [limiter.delay("shop/web") for _ in range(3)]
+        [0.1, 0.1, 60]
     """
 
     __slots__ = ("_attempts", "_failures", "_fast", "_slow")
@@ -212,10 +243,15 @@ class FastSlowLimiter(Generic[T]):
 
 
 class MaxWaitLimiter(Generic[T]):
-    """What another limiter says, but never more than ``longest`` seconds. Source: client-go WithMaxWaitRateLimiter.
+    """Cuts the delays of another limiter to at most ``longest`` seconds. Source: client-go WithMaxWaitRateLimiter.
 
     Raises:
         ValueError: ``longest`` is negative.
+
+    Example:
+        >>> limiter = MaxWaitLimiter(ExponentialLimiter(initial=8.0), longest=10.0)
+        >>> [limiter.delay("shop/web") for _ in range(3)]
+        [8.0, 10.0, 10.0]
     """
 
     __slots__ = ("_limiter", "_longest")

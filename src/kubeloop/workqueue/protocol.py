@@ -50,7 +50,12 @@ class Histogram:
 
 
 class QueueTimes:
-    """The two histograms of client-go: ``queue_duration`` and ``work_duration``."""
+    """Two histograms of client-go: ``queue_duration``, the time until an item is taken, and ``work_duration``, the time until it is done.
+
+    Example:
+        >>> from kubeloop.workqueue import WorkQueue
+        >>> queue = WorkQueue[str](metrics=QueueTimes())
+    """
 
     __slots__ = ("queue_duration", "waited", "work_duration", "worked")
 
@@ -97,9 +102,18 @@ class QueueShutDown(KubeloopError):
 
 
 class QueueStats(NamedTuple):
-    """``waiting`` items to be taken, ``processing`` taken and not done, ``delayed`` not due; ``adds`` and ``retries`` since the start.
+    """Counts of a queue: ``waiting`` items are ready, ``processing`` are in work, ``delayed`` are not due yet.
 
-    An item that is added again while it waits or is being worked on counts as one add. ``retries`` are calls of ``add_rate_limited``.
+    ``adds`` and ``retries`` count since the start. An item that is added again while it waits or is in work counts as one add. ``retries``
+    are calls of ``add_rate_limited``.
+
+    Example:
+        >>> from kubeloop.workqueue import WorkQueue
+        >>> queue = WorkQueue[str]()
+        >>> queue.add("shop/web")
+        >>> queue.add("shop/web")
+        >>> queue.stats
+        QueueStats(waiting=1, processing=0, delayed=0, adds=1, retries=0)
     """
 
     waiting: int
@@ -110,7 +124,18 @@ class QueueStats(NamedTuple):
 
 
 class QueueFigures(NamedTuple):
-    """What metrics show of a queue at one moment, with client-go's meanings."""
+    """The figures of a queue at one moment that metrics show, with client-go's meanings.
+
+    ``depths``: number of ready items, by priority where the queue has priorities. ``unfinished``: total seconds that the items in work have
+    been in work; ``longest_running``: the longest of these.
+
+    Example:
+        >>> from kubeloop.workqueue import WorkQueue
+        >>> queue = WorkQueue[str]()
+        >>> queue.add("shop/web")
+        >>> queue.figures
+        QueueFigures(depths=1, adds=1, delayed_adds=0, unfinished=0, longest_running=0.0)
+    """
 
     depths: Mapping[int, int] | int
     """Waiting items, including items that come back after ``done``; by priority, if the queue has priorities."""

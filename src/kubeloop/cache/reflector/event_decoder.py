@@ -108,7 +108,17 @@ class EventDecoder:
         return read
 
     def listed(self, projected: Projected, document: memoryview | bytes, reader: HeadReader, store: ReflectorStore) -> Head | None:
-        """Return the head of a listed or streamed object; the cache's own head if it is the same state."""
+        """Return the head of a listed or streamed object; the cache's own head if it is the same state.
+
+        Args:
+            projected: The decoded metadata of the object.
+            document: The whole object as JSON.
+            reader: Makes the head.
+            store: Holds the current state of the object.
+
+        Returns:
+            The head. None: the object is malformed, and was logged.
+        """
         metadata = projected.metadata
         if (projected.kind and not reader.keeper.expects(projected)) or not metadata.name:
             self.skip(projected)

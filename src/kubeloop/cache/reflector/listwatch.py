@@ -59,14 +59,22 @@ REMIND = 10.0
 
 
 class ListWatch:
-    """Keeps a sink equal to what a server has of one kind, until it is cancelled.
+    """Keeps a ``ReflectorStore`` equal to the server's objects of one kind, until it is cancelled.
 
     Guarantees
-        Cancelling closes the open request. Each failure is logged at once with its reason and reported to the sink.
-        A stream that brought an error is closed before anything else is done.
+        Cancelling closes the open request. Each failure is logged at once with its reason and reported to the store.
+        A stream that ended with an error is closed before the next step.
 
     Not guaranteed
         To end by itself, whatever the server answers: permissions may be granted and kinds installed later.
+
+    Args:
+        client: Sends the requests.
+        scope: Kind and selection.
+        namespace: The namespace to watch, of those of the scope. None: all namespaces.
+        clock: Clock of delays and time limits.
+        rng: Source of jitter.
+        policy: Options. None: the defaults.
 
     Raises
         InconsistentState: only with ``check_consistency``.
@@ -81,7 +89,6 @@ class ListWatch:
         rng: random.Random,
         policy: WatchPolicy | None = None,
     ) -> None:
-        """Of a scope's namespaces it takes one, None for all that there are."""
         self._description = scope.describe(namespace)
         self._requests = ReflectorRequests(client, scope, namespace)
         self._clock = clock

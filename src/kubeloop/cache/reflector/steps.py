@@ -17,16 +17,23 @@ MIN_WATCH_TIMEOUT = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPolicy:
-    """Defaults are client-go's.
+    """Options of the list and watch of an informer. Defaults are client-go's.
 
-    ``watch_list``: the first state comes as a stream (KEP-3157) where the server can; False asks for lists only.
-    ``page_size``: objects per page of every list; 0 leaves it to the protocol. Streams have no pages.
-    ``min_watch_timeout``: watches are asked to end after a random time between this and twice this, in seconds; less is raised to 300.
-    ``internal_error_retry``: for so many seconds a watch that the server's internal errors end is only opened again; 0: a list at once.
-    ``backoff``: makes the delays between failures, one for each informer; None: 0.8 s doubling to 30 s with jitter, forgotten after 2 min.
-    ``on_error``: called with each failure of a list or watch, beside the log. An exception that it raises is logged and changes nothing.
-    ``check_consistency``: each streamed state is compared with a list at exactly its version; a difference is an error. For tests: it costs
-    what the stream has saved.
+    Args:
+        watch_list: Stream the first state (KEP-3157) where the server can. False: use lists only.
+        page_size: Objects per page of every list. 0: the protocol's default. Streams have no pages.
+        min_watch_timeout: Watches end after a random time between this and twice this, in seconds; at least 300.
+        internal_error_retry: Seconds during which a watch that ended with an internal error of the server is reopened without a list.
+            0: list at once.
+        backoff: Makes the back-off between failures, one for each informer. None: 0.8 s doubling to 30 s with jitter, reset after 2 min.
+        on_error: Called with each failure of a list or watch, in addition to the log. Its own exceptions are logged and ignored.
+        check_consistency: Compare each streamed state with a list at its version, and raise on a difference. For tests: it costs as much
+            as the stream saves.
+
+    Example:
+        >>> policy = WatchPolicy(page_size=500, on_error=lambda error: print(error))
+        >>> async with Informers(client, policy=policy) as informers:
+        ...     await informers.of(Pod).wait_synced()
     """
 
     watch_list: bool = True
