@@ -81,10 +81,16 @@ _OURS = (APPLIED, FIELDS_SET)
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One child that is not as wanted. ``drift_kind``: it is not there, is another, or is there and not wanted.
+    """One child that differs from the desired one. ``drift_kind``: it is missing, it differs, or it is not desired.
 
-    ``paths`` would be changed by an apply (``.spec.replicas``), empty if the child is missing or extra. Secret values are in none
-    of this, nor in ``str()``.
+    ``paths`` are the fields that an apply would change (``.spec.replicas``); empty if the child is missing or not desired. Values of
+    Secrets
+    are not in ``live``, ``desired`` or ``str()``.
+
+    Example:
+        >>> drift = Drift(ConfigMap, "shop", "settings", "missing", (), live=None, desired=None)
+        >>> drift.title
+        'ConfigMap shop/settings'
     """
 
     kind: type[Resource]

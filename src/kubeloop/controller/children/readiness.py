@@ -21,7 +21,13 @@ Until: TypeAlias = Mapping[Any, "Callable[[Any], object] | str"]
 
 @dataclass(frozen=True, slots=True)
 class ChildrenState:
-    """How far children are. ``waiting`` and ``failed`` say what each lacks, by its title (``Deployment shop/web``)."""
+    """Readiness of a set of children: the title of a child (``Deployment shop/web``) -> what it waits for, or why it failed.
+
+    Example:
+        >>> state = ChildrenState(waiting={"Deployment shop/web": "1 of 3 replicas are available"}, failed={})
+        >>> state.ready
+        False
+    """
 
     waiting: Mapping[str, str]
     failed: Mapping[str, str]

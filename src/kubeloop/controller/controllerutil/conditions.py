@@ -29,7 +29,16 @@ class ConditionsError(KubeloopError, TypeError):
 
 
 class ConditionView(msgspec.Struct, frozen=True):
-    """One condition as it stands in the object. ``status``: ``True``, ``False`` or ``Unknown``."""
+    """One condition of an object's status. ``status`` is ``True``, ``False`` or ``Unknown``, as text.
+
+    Example:
+        >>> pod = Pod(metadata=ObjectMeta(name="web-0"))
+        >>> get_condition(pod, "Ready")
+        >>> set_condition(pod, "Ready", True, reason="Started")
+        True
+        >>> get_condition(pod, "Ready").status
+        'True'
+    """
 
     type: str
     status: str
