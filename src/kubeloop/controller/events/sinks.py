@@ -260,9 +260,13 @@ class EventSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CoreEvents:
-    """Events of core/v1: similar ones are combined, the same again is a count, too many about one object are dropped (``limits``).
+    """Sink for events of core/v1: similar events are combined, repeated ones counted, and too many about one object dropped (``limits``).
 
-    ``client`` None is that of the recorder.
+    ``client`` None: the recorder's client.
+
+    Example:
+        >>> from kubeloop import EventRecorder
+        >>> recorder = EventRecorder(client, "my-operator", sinks=[CoreEvents(limits=EventLimits(burst=5))])
     """
 
     client: Client | None = None
@@ -278,9 +282,13 @@ class CoreEvents:
 
 @dataclass(frozen=True, slots=True)
 class SeriesEvents:
-    """Events of events.k8s.io/v1: repetition is a series, written when it starts, each 30 min and when it is over.
+    """Sink for events of events.k8s.io/v1: repetition is a series, written when it starts, each 30 min and when it is over.
 
-    ``client`` None is that of the recorder.
+    ``client`` None: the recorder's client.
+
+    Example:
+        >>> from kubeloop import EventRecorder
+        >>> recorder = EventRecorder(client, "my-operator", sinks=[SeriesEvents()])
     """
 
     client: Client | None = None

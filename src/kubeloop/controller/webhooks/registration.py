@@ -37,7 +37,12 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Inject:
-    """Names of objects that somebody else applies (Helm, kustomize), and whose CA bundles are filled in here."""
+    """Names of webhook configurations and definitions that others apply (Helm, kustomize). The server fills in their CA bundles.
+
+    Example:
+        >>> Inject(validating=["foo-webhooks"], definitions=["foos.example.com"]).mutating
+        ()
+    """
 
     validating: Sequence[str] = ()
     mutating: Sequence[str] = ()
@@ -60,11 +65,20 @@ class Inject:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Apply configurations of the name ``name`` for all hooks, and the conversion of all kinds that have converters, at start.
+    """Applies configurations for all hooks, and the conversion of all kinds that have converters, when the server starts.
 
-    ``place``: where API servers find the webhook server; None: at its own address, as a test on the same machine wants it.
-    ``temporary``: the end of the server deletes the configurations and restores the conversion of the kinds; after a crash the next start
-    with the same name does so. None: if ``place`` is None, as that address ends with the server.
+    Args:
+        name: Name of the configurations.
+        place: Address of the webhook server for API servers, a ``Service`` or ``Url``. None: the server's own address, for a test on the
+            same
+            machine.
+        temporary: Delete the configurations and restore the conversion of the kinds at the end; after a crash the next start
+            with the same name does so. None: temporary if ``place`` is None, as that address ends with the server.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import Service
+        >>> Register("foo", Service("ops", "foo-webhooks")).is_temporary
+        False
     """
 
     name: str

@@ -28,7 +28,12 @@ class ReviewMalformed(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionUser:
-    """Who writes, as the API server authenticated them."""
+    """The user of a write, as the API server authenticated it.
+
+    Example:
+        >>> AdmissionUser("alice", groups=("developers",)).username
+        'alice'
+    """
 
     username: str = ""
     uid: str = ""
@@ -38,12 +43,34 @@ class AdmissionUser:
 
 @dataclass(slots=True)
 class AdmissionRequest(Generic[R]):
-    """One write, before it is stored.
+    """One write before it is stored, as an admission webhook gets it.
 
-    ``object`` is the state to store, None for DELETE; ``old`` the stored state, for UPDATE and DELETE. Both are the hook's own, typed
-    as it was declared. ``kind`` and ``resource`` are what the hook was declared for; the ``asked_`` ones are those of the request, which
-    differ where the server converted it. ``name`` is empty while the server has still to generate it. With ``dry_run`` nothing is
-    stored: have no side effect. ``options`` are those of the write (CreateOptions and others) as a tree.
+    Attributes:
+        uid: Identifies the request.
+        operation: CREATE, UPDATE, DELETE or CONNECT.
+        kind: The kind that the hook was declared for.
+        resource: The resource that the hook was declared for.
+        subresource: The subresource; empty for the object itself.
+        asked_kind: The kind of the client's request; it differs from ``kind`` where the server converted the object.
+        asked_resource: The resource of the client's request.
+        asked_subresource: The subresource of the client's request.
+        name: Name of the object; empty while the server has still to generate it.
+        namespace: Its namespace; empty for cluster-scoped kinds.
+        user: The writer.
+        object: The state to store, typed as the hook declares, for this hook alone; None for DELETE.
+        old: The stored state, for UPDATE and DELETE, for this hook alone.
+        dry_run: Nothing is stored: have no side effect.
+        options: Options of the write (CreateOptions and others) as a JSON tree.
+        warnings: Warnings for the writer; ``warn`` adds one.
+        audit_annotations: Annotations of the audit event; ``audit`` adds one.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import Webhooks
+        >>> hooks = Webhooks()
+        >>> @hooks.validating(ConfigMap, operations=["DELETE"])
+        ... def protect(config_map: ConfigMap, request: AdmissionRequest[ConfigMap]) -> None:
+        ...     if request.user.username != "admin":
+        ...         raise Denied("only admin deletes ConfigMaps")
     """
 
     uid: str
@@ -233,9 +260,13 @@ class Denied(KubeloopError):
 
 
 class Warnings(Sequence[str]):
-    """Returned by a validating hook: the write is allowed, and its author is warned (kubectl prints it).
+    """Result of a validating hook that allows the write and warns its author (kubectl prints the texts).
 
-    ``return Warnings("spec.size is deprecated, use spec.count")``. Keep them short: servers cut off long ones.
+    Keep the texts short: servers truncate long ones.
+
+    Example:
+        >>> list(Warnings("spec.size is deprecated, use spec.count"))
+        ['spec.size is deprecated, use spec.count']
     """
 
     def __init__(self, *texts: str) -> None:

@@ -23,7 +23,18 @@ R = TypeVar("R", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class Reviewed(Generic[R]):
-    """What a hook answered. ``object`` is what would be stored, the patch applied; None if it was refused or deleted."""
+    """The answer of a hook. ``object`` is the state to store, with the patch applied; None if the write was denied or is a deletion.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import Webhooks
+        >>> hooks = Webhooks()
+        >>> @hooks.mutating(ConfigMap)
+        ... def defaults(config_map: ConfigMap) -> None:
+        ...     config_map.data = {"mode": "fast"}
+        >>> reviewed = await hooks.review(defaults, ConfigMap(metadata=ObjectMeta(name="settings", namespace="shop")))
+        >>> reviewed.allowed, reviewed.object.data
+        (True, {'mode': 'fast'})
+    """
 
     allowed: bool
     object: R | None

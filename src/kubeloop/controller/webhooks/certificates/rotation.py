@@ -25,13 +25,21 @@ _AUTHORITY: Final = "kubeloop webhooks"
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long certificates are valid. Each is renewed when a third of its life is left.
+    """Lifetimes of certificates. Each certificate is renewed when a third of its life is left.
 
-    ``overlap``: how long a new authority is only trusted, before it signs; longer than API servers need to learn of a configuration.
+    Args:
+        serving: Lifetime of a serving certificate.
+        authority: Lifetime of a certificate authority.
+        overlap: Time for which a new authority is only trusted before it signs; longer than API servers need to see a configuration.
 
     Raises:
-        ValueError: an authority must live three times as long as what it signs, so that it outlives that; and the overlap must fit into
+        ValueError: an authority must live three times as long as a serving certificate, so that it outlives it; and the overlap must fit
+            into
             the last third of a certificate's life.
+
+    Example:
+        >>> Lifetimes(serving=timedelta(days=30), authority=timedelta(days=365)).overlap
+        datetime.timedelta(seconds=3600)
     """
 
     serving: timedelta = timedelta(days=90)
