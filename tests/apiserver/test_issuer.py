@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
-from kubeloop.apiserver.server.oidc_discovery import CONFIGURATION, KEYS, IssuerDocuments
+from kubeloop.apiserver.authentication.options import TokenSettings
+from kubeloop.apiserver.server.non_resource_paths import CONFIGURATION, KEYS, IssuerDocuments
 from kubeloop.meta.errors import ConfigError, MethodNotAllowed, NotAcceptable
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request

@@ -16,7 +16,7 @@ import pytest
 
 from kubeloop.apiserver.audit.log import AuditLog
 from kubeloop.apiserver.audit.policy import Policy
-from kubeloop.apiserver.filters.instrumentation import Auditing, OperationOptions
+from kubeloop.apiserver.filters import Auditing, OperationOptions
 from kubeloop.timing import SystemClock
 from tests.apiserver.conftest import CONFIGMAPS, MERGE, TABLE, Api, running_api
 from tests.apiserver.policies.test_in_force import bind

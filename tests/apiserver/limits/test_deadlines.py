@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubeloop.apiserver.filters.instrumentation import OperationOptions
+from kubeloop.apiserver.filters import OperationOptions
 from kubeloop.apiserver.server.pipeline import parse_duration
 from tests.apiserver.conftest import CONFIGMAPS, Api, running_api
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeloop.apiserver.filters.instrumentation import OperationOptions
+from kubeloop.apiserver.filters import OperationOptions
 from tests.apiserver.conftest import CONFIGMAPS, running_api
 
 

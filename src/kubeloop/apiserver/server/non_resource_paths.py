@@ -1,4 +1,4 @@
-"""/healthz, /livez, /readyz and /version. Source: Kubernetes documentation, "API health endpoints"."""
+"""Paths that are not resources: ``/healthz``, ``/livez``, ``/readyz`` and the OpenID discovery of service account tokens."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+import msgspec
+
+from kubeloop.apiserver.authentication.options import TokenSettings
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer, indented, not_found_page, text
 from kubeloop.apiserver.request.negotiation import JSON, check_route
@@ -120,3 +123,47 @@ def version() -> JSONObject:
 def _architecture() -> str:
     machine = platform.machine()
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+
+
+# OpenID discovery, with which other systems verify service account tokens.
+# Source: pkg/serviceaccount/openidmetadata.go; OpenID Connect Discovery 1.0; RFC 7517.
+
+
+CONFIGURATION: Final = "/.well-known/openid-configuration"
+KEYS: Final = "/openid/v1/jwks"
+_JSON: Final = "application/json"
+_KEY_SET: Final = "application/jwk-set+json"
+
+
+class IssuerDocuments:
+    """Serves both documents. ``address``: ``host:port`` of the server."""
+
+    def __init__(self, settings: TokenSettings, address: str) -> None:
+        keys = [key.web_key() for key in settings.all_keys]
+        algorithms = sorted({key["alg"] for key in keys})
+        configuration = {
+            "issuer": settings.issuer,
+            "jwks_uri": settings.keys_at or f"https://{address}{KEYS}",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": algorithms,
+        }
+        self._documents = {
+            CONFIGURATION: (msgspec.json.encode(configuration), _JSON),
+            KEYS: (msgspec.json.encode({"keys": keys}), _KEY_SET),
+        }
+
+    def answer(self, request: Request) -> Answer | None:
+        """None for other paths.
+
+        Raises:
+            MethodNotAllowed, NotAcceptable
+        """
+        found = self._documents.get(request.path.rstrip("/"))
+        if found is None:
+            return None
+        body, media_type = found
+        if request.method != "GET":
+            raise api_errors.method_not_allowed()
+        check_route(request.header("Accept"), (media_type,))
+        return Answer(body=body, content_type=media_type, headers=[("Cache-Control", "public, max-age=3600")], verbatim=True)

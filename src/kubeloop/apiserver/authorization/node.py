@@ -1,4 +1,6 @@
-"""Decides for nodes: users system:node:NAME in the group system:nodes.
+"""The node authorizer: which objects a kubelet may use, because pods on its node refer to them.
+
+It decides for users ``system:node:NAME`` in the group ``system:nodes``.
 
 Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/node/node_authorizer.go.
 """
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from kubeloop.apiserver.authorization.rbac.rules import RoleRules
+from kubeloop.apiserver.authorization.rbac_rules import RoleRules
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource_controller import follow_objects
 from kubeloop.apiserver.request.access import NO_OPINION, Access, Decision, Rules
@@ -20,7 +22,7 @@ from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache
 from kubeloop.meta.selectors import FieldOperator
 from kubeloop.types import JSONObject
 
-# What pods and volumes refer to by name. Source: k8s.io/kubernetes pkg/api/v1/{pod,persistentvolume}/util.go.
+# References of pods and volumes to other objects. Source: k8s.io/kubernetes pkg/api/v1/{pod,persistentvolume}/util.go.
 
 
 class Reference(NamedTuple):
@@ -105,9 +107,7 @@ def of_volume(volume: JSONObject) -> tuple[Reference | None, set[Reference]]:
     return Reference("persistentvolumeclaims", beside, claim.get("name", "")), secrets
 
 
-# Which nodes need which objects, kept as pods, volumes, attachments and slices come and go.
-#
-# Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/node/graph.go.
+# The graph of nodes and the objects that they need. Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/node/graph.go.
 
 
 class NodeGraph:

@@ -1,6 +1,7 @@
-"""Whose token it is: signature, issuer, audience, time, and whether account and bound object are still the ones it was issued for.
+"""Verification of service account tokens: signature, issuer, audience, time, and the account and object that the token is bound to.
 
-Source: k8s.io/kubernetes pkg/serviceaccount (jwt.go, claims.go), whose words a TokenReview shows.
+Legacy tokens, which Secrets hold, have no expiry. Source: k8s.io/kubernetes pkg/serviceaccount (jwt.go, claims.go, legacy.go);
+a TokenReview returns its error texts.
 """
 
 from __future__ import annotations
@@ -8,34 +9,144 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import hmac
 import json
+import logging
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver.authentication.service_accounts import claims as claims_of
-from kubeloop.apiserver.authentication.service_accounts.accounts import (
+from kubeloop.apiserver.authentication import token_claims as claims_of
+from kubeloop.apiserver.authentication.options import TokenSettings
+from kubeloop.apiserver.authentication.token_claims import (
     ACCOUNTS,
+    LEEWAY,
     NODES,
     PODS,
     SECRETS,
     BoundObjects,
+    Claims,
+    Reference,
     Seen,
     TokenRefused,
     deleted_before,
 )
-from kubeloop.apiserver.authentication.service_accounts.claims import LEEWAY, Claims, Reference
-from kubeloop.apiserver.authentication.service_accounts.legacy import LEGACY_ISSUER, LegacyTokens
-from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
 from kubeloop.apiserver.request.users import Proof, service_account
+from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.pki import SignatureInvalid, VerifyingKey
 from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
+
+# Legacy tokens: those in Secrets of type ``kubernetes.io/service-account-token``, valid as long as the Secret contains them.
+# Source: k8s.io/kubernetes pkg/serviceaccount/legacy.go.
+
+
+_LOG = logging.getLogger("kubeloop.apiserver.authentication")
+
+LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
+LAST_USED: Final = "kubernetes.io/legacy-token-last-used"
+INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
+_CLAIM: Final = "kubernetes.io/serviceaccount/"
+_GENERATED: Final = (
+    "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens."
+)
+
+#: Writes a label of a Secret: namespace, name, uid, the label's new value.
+NoteUse = Callable[[str, str, str, str], Awaitable[None]]
+
+
+class LegacyTokens:
+    """Verifies the claims of such tokens. ``note_use`` keeps the day of the last use in a label of the Secret."""
+
+    def __init__(self, objects: BoundObjects, note_use: NoteUse) -> None:
+        self._objects = objects
+        self._note_use = note_use
+
+    async def proof(self, token: str, claims: Claims, seen: Seen, now: float) -> tuple[Proof, float]:
+        """Whose it is, and the moment from which the Secret's label is due again (seconds since 1970).
+
+        Raises:
+            TokenRefused
+        """
+        namespace, secret_name, name, uid = _told(claims)
+        secret = await self._objects.get(SECRETS, namespace, secret_name, seen)
+        if secret is None or "deletionTimestamp" in secret["metadata"]:
+            raise TokenRefused("Token has been invalidated")
+        if not hmac.compare_digest(_kept(secret), token.encode("utf-8", "surrogatepass")):
+            raise TokenRefused("Token does not match server's copy")
+        account = await self._objects.get(ACCOUNTS, namespace, name, seen)
+        if account is None:
+            raise TokenRefused(f"serviceaccounts {go_quoted(name)} not found")
+        if "deletionTimestamp" in account["metadata"]:
+            raise TokenRefused(f"ServiceAccount {namespace}/{name} has been deleted")
+        if account["metadata"]["uid"] != uid:
+            raise TokenRefused(f"ServiceAccount UID ({account['metadata']['uid']}) does not match claim ({uid})")
+        today = datetime.fromtimestamp(now, UTC)
+        await self._note(secret, today)
+        labels = secret["metadata"].get("labels") or {}
+        if labels.get(INVALID_SINCE):
+            raise TokenRefused(
+                f"the token in secret {namespace}/{secret_name} for service account {namespace}/{name} has been marked invalid. "
+                "Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the "
+                f"'{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
+            )
+        generated = any((one or {}).get("name") == secret_name for one in account.get("secrets") or ())
+        kind = "autogenerated" if generated else "manual"
+        annotations = {f"authentication.k8s.io/legacy-token-{kind}-secret": secret_name}
+        if not claims.audiences:
+            annotations["authentication.k8s.io/legacy-token"] = claims.subject
+        tomorrow = (today + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+        proof = Proof(service_account(namespace, name, uid), annotations=annotations, warnings=(_GENERATED,) if generated else ())
+        return proof, tomorrow.timestamp()
+
+    async def _note(self, secret: JSONObject, now: datetime) -> None:
+        metadata = secret["metadata"]
+        used = (metadata.get("labels") or {}).get(LAST_USED)
+        today, tomorrow = f"{now:%Y-%m-%d}", f"{now + timedelta(days=1):%Y-%m-%d}"
+        if used in (today, tomorrow):
+            return
+        try:
+            await self._note_use(metadata["namespace"], metadata["name"], metadata["uid"], today)
+        except KubeloopError as fault:  # whoever has a valid token is not kept waiting for a label
+            _LOG.warning(
+                "cannot label Secret %s/%s with the day of its token's last use: %s", metadata["namespace"], metadata["name"], fault
+            )
+
+
+def _told(claims: Claims) -> tuple[str, str, str, str]:
+    """Namespace, and names of Secret and account, and the account's uid.
+
+    Raises:
+        TokenRefused
+    """
+    if not claims.subject:
+        raise TokenRefused("sub claim is missing")
+    values = []
+    wanted = ("namespace", "namespace"), ("secret.name", "secretName"), ("service-account.name", "serviceAccountName")
+    for claim, shown in (*wanted, ("service-account.uid", "serviceAccountUID")):
+        value = claims.rest.get(_CLAIM + claim)
+        if not isinstance(value, str) or not value:
+            raise TokenRefused(f"{shown} claim is missing")
+        values.append(value)
+    namespace, secret_name, name, uid = values
+    if claims.subject != f"system:serviceaccount:{namespace}:{name}":
+        raise TokenRefused("sub claim is invalid")
+    return namespace, secret_name, name, uid
+
+
+def _kept(secret: JSONObject) -> bytes:
+    try:
+        return base64.b64decode((secret.get("data") or {}).get("token") or "")
+    except (binascii.Error, ValueError):
+        return b""
+
 
 #: Verified tokens that are remembered; a thousand of them take about 2 MiB.
 _MOST_KNOWN: Final = 4096

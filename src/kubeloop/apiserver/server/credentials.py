@@ -1,16 +1,17 @@
-"""The server's own certificates: one of its authority, which clients of its kubeconfigs trust, and the one that flags name."""
+"""Certificates that the server presents, and the kubeconfig that it writes for its clients."""
 
 from __future__ import annotations
 
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-from kubeloop.apiserver.authentication.authorities import ClientAuthorities
+from kubeloop.apiserver.authentication.certificates import ClientAuthorities
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.meta.errors import ConfigError
-from kubeloop.pki import CertificateAuthority
+from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.pki.watched import WatchedFile
 from kubeloop.serving.listener import server_context
 from kubeloop.serving.rotation import RotatingContext
@@ -65,3 +66,43 @@ class ServingCertificates:
             why = fault.reason or str(fault)
             raise ConfigError(f"{certificate.flag} {certificate.path} and {key.flag} {key.path} are no pair: {why}") from None
         return {"": given, LOOPBACK_NAME: made}
+
+
+_TEMPLATE = """\
+apiVersion: v1
+kind: Config
+current-context: kubeloop
+clusters:
+- name: kubeloop
+  cluster:
+    server: {server}
+    certificate-authority-data: {authority}{server_name}
+users:
+- name: {user}
+  user:
+    client-certificate-data: {certificate}
+    client-key-data: {key}
+contexts:
+- name: kubeloop
+  context:
+    cluster: kubeloop
+    user: {user}
+"""
+
+
+def kubeconfig_text(
+    server: str, authority: bytes, user: IssuedCertificate, name: str = "kubeloop-admin", *, server_name: str = ""
+) -> bytes:
+    """Return a kubeconfig as YAML. ``server_name`` is the TLS server name (SNI); empty: the address of the server.
+
+    It holds a private key: write it with ``pki.files.write_secret`` only.
+    """
+    text = _TEMPLATE.format(
+        server=server,
+        authority=b64encode(authority).decode(),
+        server_name=f"\n    tls-server-name: {server_name}" if server_name else "",
+        user=name,
+        certificate=b64encode(user.certificate).decode(),
+        key=b64encode(user.key).decode(),
+    )
+    return text.encode()

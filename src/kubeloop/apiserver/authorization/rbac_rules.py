@@ -161,3 +161,9 @@ def names_of(access: Access) -> tuple[str, ...]:
     """As what a rule may name the resource of ``access``."""
     sub = access.subresource
     return (f"{access.resource}/{sub}", "*", f"*/{sub}") if sub else (access.resource, "*")
+
+
+def join_errors(errors: Sequence[str]) -> str:
+    """Join error texts as the aggregate of apimachinery prints them: each text once, several in brackets."""
+    different = list(dict.fromkeys(errors))
+    return different[0] if len(different) == 1 else f"[{', '.join(different)}]" if different else ""

@@ -1,4 +1,4 @@
-"""Authentication put together: who is asked in which order, and what others are told of it."""
+"""Builds the chain of authenticators from the options, and publishes the ConfigMap that extension servers trust."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kubeloop.apiserver.authentication.authorities import ClientAuthorities
-from kubeloop.apiserver.authentication.chain import Authenticator
-from kubeloop.apiserver.authentication.options import AuthenticationOptions
+from kubeloop.apiserver.authentication.certificates import ClientAuthorities
+from kubeloop.apiserver.authentication.chain import Authenticator, StaticTokens
+from kubeloop.apiserver.authentication.options import AuthenticationOptions, TokenSettings
 from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
-from kubeloop.apiserver.authentication.service_accounts.accounts import SECRETS, BoundObjects
-from kubeloop.apiserver.authentication.service_accounts.legacy import LAST_USED, LegacyTokens
-from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
-from kubeloop.apiserver.authentication.service_accounts.verifying import AccountTokens
-from kubeloop.apiserver.authentication.tokens import StaticTokens
+from kubeloop.apiserver.authentication.service_account_tokens import LAST_USED, AccountTokens, LegacyTokens
+from kubeloop.apiserver.authentication.token_claims import SECRETS, BoundObjects
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.write_request import WriteRequest
@@ -27,8 +24,7 @@ from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-# What servers behind this one must know to believe who its clients are: ConfigMap kube-system/extension-apiserver-authentication.
-#
+# Extension servers read ConfigMap kube-system/extension-apiserver-authentication to verify the users that this server forwards.
 # Source: k8s.io/kubernetes pkg/controlplane/controller/clusterauthenticationtrust; documentation, "Configure the Aggregation Layer".
 
 
