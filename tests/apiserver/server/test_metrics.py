@@ -1,8 +1,10 @@
-"""``/metrics``: what is counted, under which names, and who may read it."""
+"""``/metrics``: its series and their names, the number of series, and the right to read it."""
 
 from __future__ import annotations
 
 import re
+
+import pytest
 
 from kubeloop.apiserver.request.metrics_text import Exposition, Histogram
 from tests.apiserver.conftest import CONFIGMAPS, Api
@@ -110,3 +112,22 @@ def test_the_format_escapes_and_accumulates() -> None:
         'h_sum{a="x\\"\\n\\\\"} 9.5',
         'h_count{a="x\\"\\n\\\\"} 6',
     ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("GET", "/api/v1/namespaces/default/configmaps/a/{}", id="subresources"),
+        pytest.param("GET", "/api/v1/namespaces/default/{}", id="resources"),
+        pytest.param("GET", "/apis/{}.example.com/v1/x", id="groups"),
+        pytest.param("GET", "/{}", id="paths"),
+        pytest.param("{}", "/api/v1/namespaces/default/configmaps", id="methods"),
+    ],
+)
+async def test_requests_for_unknown_paths_and_methods_share_one_series(api: Api, method: str, path: str) -> None:
+    words = [f"thought{letter}" for letter in "abcdefgh"]
+    for word in words:
+        assert (await api(method.format(word.upper()), path.format(word))).status in (404, 405)
+    counted = (await api("GET", "/metrics")).text
+    assert "apiserver_request_total" in counted
+    assert "thought" not in counted.lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.apiserver.content.conftest import FORM, JSON, PROTOBUF, YAML, Wire
+from tests.apiserver.handlers.content.conftest import FORM, JSON, PROTOBUF, YAML, Wire
 
 pytestmark = pytest.mark.server
 

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from tests.apiserver.content.conftest import JSON, PROTOBUF, YAML, Wire, config_map
+from tests.apiserver.handlers.content.conftest import JSON, PROTOBUF, YAML, Wire, config_map
 
 pytestmark = pytest.mark.server
 

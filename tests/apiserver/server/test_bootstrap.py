@@ -1,12 +1,15 @@
-"""What is there before anybody came, on both servers."""
+"""The objects that a new server contains, on both servers."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.client import Client
 from kubeloop.transport import Transport
 from tests.servers import ServerUnderTest
 
@@ -72,3 +75,10 @@ async def test_default_roles_are_as_many_as_kubernetes_has(server: ServerUnderTe
     for resource, count in (("clusterroles", 69), ("clusterrolebindings", 50), ("roles", 7), ("rolebindings", 7)):
         found = (await _get(server, f"{_RBAC}/{resource}?labelSelector=kubernetes.io/bootstrapping=rbac-defaults"))["items"]
         assert len(found) == count, resource
+
+
+async def test_a_config_map_says_since_when_the_server_tracks_the_use_of_legacy_tokens(client: Client) -> None:
+    found = await client.wait_for(
+        ConfigMap, "kube-apiserver-legacy-service-account-token-tracking", bool, namespace="kube-system", timeout=30
+    )
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", found.data["since"])

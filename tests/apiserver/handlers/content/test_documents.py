@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from tests.apiserver.content.conftest import JSON, Wire
+from tests.apiserver.handlers.content.conftest import JSON, Wire
 
 pytestmark = pytest.mark.server
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.codec import protobuf
-from tests.apiserver.content.conftest import FORM, JSON, PROTOBUF, YAML, Wire
+from tests.apiserver.handlers.content.conftest import FORM, JSON, PROTOBUF, YAML, Wire
 
 pytestmark = pytest.mark.server
 
