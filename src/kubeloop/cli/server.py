@@ -113,7 +113,7 @@ async def _run(
     from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
     from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
     from kubeloop.apiserver.server import ApiServer, ServerOptions
-    from kubeloop.apiserver.server.kubeconfig import kubeconfig_text
+    from kubeloop.apiserver.server.credentials import kubeconfig_text
     from kubeloop.cli.kubeconfig_file import writable_target
     from kubeloop.pki.files import kept_authority, write_secret
 

@@ -77,9 +77,8 @@ class AuthenticationFlags:
         Raises:
             ConfigError: The text names the flag or the file, and the remedy.
         """
-        from kubeloop.apiserver.authentication.options import AuthenticationOptions
+        from kubeloop.apiserver.authentication.options import AuthenticationOptions, TokenSettings
         from kubeloop.apiserver.authentication.request_header import RequestHeaders
-        from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
 
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
             raise ConfigError("--tls-cert-file and --tls-private-key-file belong together: name both or none")

@@ -14,7 +14,7 @@ from kubeloop.cli.server_logging import FORMATS
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.filters.instrumentation import Auditing, OperationOptions
+    from kubeloop.apiserver.filters import Auditing, OperationOptions
 
 #: Longest time in seconds that a request waits in a queue, as upstream.
 _LONGEST_WAIT = 60.0
@@ -84,7 +84,7 @@ class OperationFlags:
 
     def options(self) -> OperationOptions:
         """Return the server's options. Raises ConfigError for flags that exclude each other and for files that cannot be read."""
-        from kubeloop.apiserver.filters.instrumentation import OperationOptions
+        from kubeloop.apiserver.filters import OperationOptions
         from kubeloop.apiserver.flow.control import FlowLimits
 
         wait = min(self.request_timeout / 4, _LONGEST_WAIT)
@@ -112,7 +112,7 @@ class OperationFlags:
             raise ConfigError("--audit-policy-file needs --audit-log-path FILE, the file to write (- for standard output)")
         from kubeloop.apiserver.audit.log import AuditLog, Rotation
         from kubeloop.apiserver.audit.policy import Policy
-        from kubeloop.apiserver.filters.instrumentation import Auditing
+        from kubeloop.apiserver.filters import Auditing
         from kubeloop.timing import SystemClock
 
         path = None if self.audit_log_path == "-" else Path(self.audit_log_path)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kubeloop.apiserver.aggregation.api_services import Table, registered
 from kubeloop.apiserver.aggregation.documents import version_of_list
-from kubeloop.apiserver.aggregation.registered import Table, registered
 from kubeloop.apiserver.openapi.merging import with_others
 from kubeloop.types import JSONObject
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.gnostic_v3 import encode
-from kubeloop.apiserver.server.builtin_resources import builtin_registry
+from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.codec.protobuf.wire import EncodeError
 from kubeloop.schema import builtin
 from kubeloop.timing import FakeClock

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver.aggregation.registered import Table
+from kubeloop.apiserver.aggregation.api_services import Table
 from kubeloop.apiserver.openapi import gnostic, gnostic_v3
 from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.swagger import swagger

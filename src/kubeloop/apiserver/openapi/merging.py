@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kubeloop.apiserver.aggregation.registered import Table
+from kubeloop.apiserver.aggregation.api_services import Table
 from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger("kubeloop.apiserver.openapi")

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from kubeloop.apiserver.authentication import impersonated
 from kubeloop.apiserver.authorization.impersonation import Impersonation
-from kubeloop.apiserver.filters.instrumentation import Operation
+from kubeloop.apiserver.filters import Operation
 from kubeloop.apiserver.flow.control import RejectedByFlowControl
 from kubeloop.apiserver.handlers.kubelet.connecting import connecting
 from kubeloop.apiserver.handlers.routing import NoRoute, check_name_in_path, find_handler, find_resource
