@@ -10,7 +10,7 @@ import copy
 from typing import Final
 
 from kubeloop.apiserver.aggregation.registered import MANAGED, OWN_GROUP
-from kubeloop.apiserver.builtin.bootstrap.api_services import available
+from kubeloop.apiserver.builtin.bootstrap.objects import available
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import fill_new, timestamp
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed

@@ -29,7 +29,7 @@ def builtin_registry(schemas: Schemas, clock: Clock) -> Registry:
 
 
 def _of_definitions(clock: Clock) -> Strategy:
-    from kubeloop.apiserver.crd.strategy import DefinitionStrategy
+    from kubeloop.apiserver.crd.strategies import DefinitionStrategy
 
     return DefinitionStrategy(clock)
 
