@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kubeloop.apiserver.aggregation.api_services import MANAGED, OWN_GROUP, Table
 from kubeloop.apiserver.aggregation.backend import ProxyIdentity
 from kubeloop.apiserver.aggregation.controller import Keeper
-from kubeloop.apiserver.builtin.bootstrap.api_services import available
+from kubeloop.apiserver.builtin.bootstrap.objects import available
 from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import fill_new, timestamp

@@ -356,6 +356,6 @@ def _unrelated(node: str) -> Decision:
 @cache
 def _node_rules() -> RoleRules:
     """What is the same for all nodes: the default role system:node, whatever the stored one says."""
-    from kubeloop.apiserver.builtin.bootstrap.roles import default_roles
+    from kubeloop.apiserver.builtin.bootstrap.objects import default_roles
 
     return RoleRules(next(obj["rules"] for resource, obj in default_roles() if obj["metadata"]["name"] == "system:node"))

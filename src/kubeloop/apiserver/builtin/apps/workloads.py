@@ -1,10 +1,12 @@
-"""Deployments and ReplicaSets. Source: pkg/apis/apps/validation, pkg/registry/apps/{deployment,replicaset}."""
+"""Strategies of ReplicationControllers, PodTemplates, Deployments, ReplicaSets and DaemonSets.
+
+Source: pkg/registry/{core,apps}, pkg/apis/{core,apps}/validation.
+"""
 
 from __future__ import annotations
 
 import copy
 
-from kubeloop.apiserver.builtin.apps.rollout import amount, at_most_all, int_or_percent
 from kubeloop.apiserver.builtin.apps.template import (
     TemplateStrategy,
     always_restarts,
@@ -12,6 +14,7 @@ from kubeloop.apiserver.builtin.apps.template import (
     collisions,
     counts,
     selector_and_template,
+    selects_template,
     template_options,
 )
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
@@ -19,9 +22,96 @@ from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import immutable, not_negative, unsupported
+from kubeloop.apiserver.validation.formats import amount, at_most_all, immutable, int_or_percent, not_negative, unsupported
+from kubeloop.apiserver.validation.metadata import is_empty, label_selector
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
+from kubeloop.meta.integers import decimal
 from kubeloop.types import JSONObject
+
+#: Upstream counts changes of the template in a hidden field, which this annotation shows.
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+class DaemonSetStrategy(TemplateStrategy):
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
+        super().prepare_create(context, obj)
+        _set_template_generation(obj, max(_template_generation(obj), 1))
+
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_update(context, obj, old)
+        changed = obj["spec"].get("template") != old["spec"].get("template")
+        _set_template_generation(obj, _template_generation(old) + changed)
+
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_status_update(context, obj, old)
+        _set_template_generation(obj, _template_generation(old))
+
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
+        return list(_daemon_set_spec(obj["spec"], template_options(None)))
+
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        found = list(immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector")))
+        return [*found, *_daemon_set_spec(obj["spec"], template_options(old["spec"].get("template")))]
+
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        status, before = obj.get("status") or {}, old.get("status") or {}
+        return [*_daemon_set_status(status), *collisions(status, before)]
+
+
+def _template_generation(obj: JSONObject) -> int:
+    text = (obj["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "0")
+    return decimal(text) or 0
+
+
+def _set_template_generation(obj: JSONObject, number: int) -> None:
+    annotations = dict(obj["metadata"].get("annotations") or {})
+    obj["metadata"]["annotations"] = {**annotations, _TEMPLATE_GENERATION: str(number)}
+
+
+def _daemon_set_spec(spec: JSONObject, options: PodOptions) -> Errors:
+    selector, template = spec.get("selector"), spec.get("template") or {}
+    faults = list(label_selector("spec.selector", selector))
+    yield from faults
+    if not faults:
+        yield from selects_template(selector, template)
+    if selector is not None and is_empty(selector):
+        yield invalid("spec.selector", selector, "empty selector is invalid for daemonset")
+    yield from pod_template("spec.template", template, options)
+    yield from always_restarts(template, "DaemonSet")
+    yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    yield from _update_strategy("spec.updateStrategy", spec.get("updateStrategy") or {})
+    yield from not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
+
+
+def _update_strategy(path: str, strategy: JSONObject) -> Errors:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if kind == "RollingUpdate":
+        if rolling is None:
+            yield required(f"{path}.rollingUpdate")
+        else:
+            yield from _daemon_set_rolling_update(f"{path}.rollingUpdate", rolling)
+    elif kind != "OnDelete":
+        shown = None if rolling is None else {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
+        yield unsupported(path, {"Type": kind, "RollingUpdate": shown}, ("RollingUpdate", "OnDelete"))
+
+
+def _daemon_set_rolling_update(path: str, rolling: JSONObject) -> Errors:
+    values = [(f"{path}.{name}", rolling.get(name, 0)) for name in ("maxUnavailable", "maxSurge")]
+    for here, value in values:
+        yield from int_or_percent(here, value)
+    for here, value in values:
+        yield from at_most_all(here, value)
+    unavailable, surge = (amount(value) != 0 for _, value in values)
+    if unavailable and surge:
+        yield invalid(f"{path}.maxSurge", rolling.get("maxSurge", 0), "may not be set when maxUnavailable is non-zero")
+    elif not unavailable and not surge:
+        yield required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+
+
+def _daemon_set_status(status: JSONObject) -> Errors:
+    yield from counts(status, "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+    yield from counts(status, "observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount")
+
 
 # ReplicationControllers and PodTemplates. Source: pkg/apis/core/validation, pkg/registry/core/{replicationcontroller,podtemplate}.
 
@@ -34,19 +124,19 @@ class ReplicationControllerStrategy(TemplateStrategy):
         return [] if prefix else super().validate_name(name, prefix)
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        return list(_spec(obj["spec"], template_options(None)))
+        return list(_controller_spec(obj["spec"], template_options(None)))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(_spec(obj["spec"], template_options(old["spec"].get("template"))))
+        return list(_controller_spec(obj["spec"], template_options(old["spec"].get("template"))))
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(_status(obj.get("status") or {}))
+        return list(_controller_status(obj.get("status") or {}))
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
         return {"status.replicas": str((obj.get("status") or {}).get("replicas", 0))}
 
 
-def _spec(spec: JSONObject, options: PodOptions) -> Errors:
+def _controller_spec(spec: JSONObject, options: PodOptions) -> Errors:
     selector, template = spec.get("selector") or {}, spec.get("template")
     yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
     if not selector:
@@ -64,7 +154,7 @@ def _spec(spec: JSONObject, options: PodOptions) -> Errors:
     yield from always_restarts(template, "ReplicationController")
 
 
-def _status(status: JSONObject) -> Errors:
+def _controller_status(status: JSONObject) -> Errors:
     yield from counts(status, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
     for name in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
         yield from at_most(status, name, "replicas", "cannot be greater than status.replicas")
