@@ -18,7 +18,7 @@ import msgspec
 
 from kubeloop.client.mapping import ALL_NAMESPACES
 from kubeloop.codec.yaml import read_yaml
-from kubeloop.controller.election.config import LeaseConfig
+from kubeloop.controller.election.lease import LeaseConfig
 from kubeloop.controller.manager.endpoints import Endpoints
 from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.meta import ConfigError, DecodeError

@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import ByLabel, DeltaFifo, DeltaQueue, Event, Informers, Sorted
-from kubeloop.cache.deltas.delta_queue import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
+from kubeloop.cache.deltas import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
 from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.store import Store
 from kubeloop.client import ALL_NAMESPACES, Client

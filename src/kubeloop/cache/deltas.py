@@ -1,40 +1,160 @@
-"""Delta FIFO: what happened, object by object. The object that has waited longest comes first, with everything that happened to it.
+"""Queues of deltas between the reflector and the store. ``DeltaQueue`` keeps the order of arrival over all objects.
 
-After client-go's older queue of this name (behaviour D57). ``DeltaQueue`` is the default and the better one: it keeps the order over
-all objects and replaces lists as a whole. This one is for handlers that rely on the grouping.
+After client-go's RealFIFO in its atomic mode (behaviours D44-D53). It neither knows the store nor runs anything.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from typing import Protocol
+
+from msgspec import Struct
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.deltas.delta_queue import Delta, Known, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
+
+
+class Upserted(Struct, frozen=True, gc=False):
+    """An object was added or modified; which of both, the store decides.
+
+    ``ordered``: deltas arrive in order, so that a store that has applied this one has everything up to its version.
+    """
+
+    head: Head
+    ordered: bool = True
+
+
+class Removed(Struct, frozen=True, gc=False):
+    """An object was deleted; ``head`` is its final state, of a ``tombstone`` the last one known. ``ordered``: as of ``Upserted``."""
+
+    head: Head
+    tombstone: bool = False
+    ordered: bool = True
+
+
+class Replaced(Struct, frozen=True):
+    """This list, and nothing else, is what there is: of everything, or of the namespace ``scope``."""
+
+    heads: tuple[Head, ...]
+    version: str
+    scope: str | None = None
+
+
+class Resync(Struct, frozen=True):
+    """Tell one handler about every object once more. ``handler`` is whatever the informer knows it by."""
+
+    handler: object
+
+
+class Sync(Struct, frozen=True):
+    """A resync's part of one object, where objects come one by one."""
+
+    head: Head
+    handler: object
+
+
+class VersionBookmark(Struct, frozen=True, gc=False):
+    """Nothing changed up to ``version``."""
+
+    version: str
+
+
+Delta = Upserted | Removed | Replaced | Resync | Sync | VersionBookmark
+
+
+class Known(Protocol):
+    """The store, as far as a queue may look at it."""
+
+    def get(self, namespace: str, name: str) -> Head | None:
+        """The state that is there."""
+
+    def heads(self, namespace: str | None = None) -> list[Head]:
+        """Everything, or everything in a namespace."""
+
+
+class InformerQueue(Protocol):
+    """What lies between list and watch and the store.
+
+    Guarantees (of every implementation)
+        The deltas of one object come out in the order in which they went in. Applied until nothing is left, they leave the same store,
+        at the same version, as if each had been applied at once.
+    """
+
+    def push(self, delta: Delta, /) -> None:
+        """Put a delta behind all others of its object."""
+
+    def pop(self) -> Delta:
+        """Remove the next delta and return it. Raises IndexError if there is none."""
+
+    def __len__(self) -> int:
+        """The number of deltas that wait."""
+
+
+class DeltaQueue:
+    """First-in, first-out queue of deltas over all objects. Informers use it unless ``queue=`` says otherwise.
+
+    Guarantees
+        Every delta is popped exactly once, in arrival order. A list, a resync and a bookmark are one delta each.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod, queue=DeltaQueue)
+        ...     await pods.wait_synced()
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, _known: Known | None = None) -> None:
+        self._waiting: deque[Delta] = deque()
+
+    def push(self, delta: Delta, /) -> None:
+        """Put a delta behind all others."""
+        self._waiting.append(delta)
+
+    def pop(self) -> Delta:
+        """Remove the oldest delta and return it. Raises IndexError if there is none."""
+        return self._waiting.popleft()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+# DeltaFifo groups deltas by object: the object that has waited longest comes first, with all its deltas.
+#
+# After client-go's older queue of this name (behaviour D57). ``DeltaQueue`` is the default and the better one: it keeps the order over all
+# objects and replaces lists as a whole. This one is for handlers that rely on the grouping.
+
 
 _Key = tuple[str, str]
 _Part = Upserted | Removed | Sync
 
 
 class DeltaFifo:
-    """First in, first out by object: ``informers.of(..., queue=DeltaFifo)``.
+    """First-in, first-out queue by object, as client-go's older queue of this name. Choose it with ``informers.of(..., queue=DeltaFifo)``.
 
     Guarantees
-        All deltas of an object that wait come out together and in their order; none is merged with another, except that of two
-        deletions in a row one is left, the observed deletion rather than a tombstone.
+        All waiting deltas of an object are popped together and in their order. They are not merged, except that two deletions in a row
+        become one: the observed deletion rather than a tombstone.
         A deletion of an object that neither the store nor the queue knows is dropped. A list becomes a deletion (tombstone) of each
-        object that it lacks, be it in the store or only in the queue, and then a change of each that it has. A resync leaves out what
-        has deltas waiting: they are news enough.
-        The version that all this is at comes out last, as a bookmark, when nothing else is left: before that, some object is behind it.
+        object that it lacks, in the store or only in the queue, and then a change of each object that it has. A resync leaves out objects
+        that have waiting deltas.
+        The version of these deltas is popped last, as a bookmark, when the queue is otherwise empty: before that, an object is behind it.
 
     Not guaranteed
         Order between objects. That other threads see a list replaced in one moment: it is applied object by object.
 
     Cost
         A delta and an entry for each object of a list, where ``DeltaQueue`` has one for all of it.
+
+    Args:
+        store: The store to which the deltas are applied.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod, queue=DeltaFifo)
+        ...     await pods.wait_synced()
     """
 
     def __init__(self, store: Known) -> None:
-        """``store``: the store that the deltas are applied to."""
         self._store = store
         self._waiting: dict[_Key, list[_Part]] = {}
         self._order: deque[_Key] = deque()

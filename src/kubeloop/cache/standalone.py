@@ -92,21 +92,34 @@ class IndexFunctionError(KubeloopError):
 
 
 class ObjectStore(Generic[T]):
-    """Objects by key, with indexes.
+    """Thread-safe store of objects by key, with indexes; client-go's Store and Indexer.
 
     Guarantees
-        Any method may be called from any thread. Each query is answered from one moment; lists are the caller's own.
-        A change is made whole or, when the key function or an index function raises, not at all.
-        An object is found under the index values that it had when it was put in, each match once, even if it was changed in place since.
+        Any method may be called from any thread. Each query reads one moment; returned lists belong to the caller.
+        A change is made as a whole or, when the key function or an index function raises, not at all.
+        An object is indexed under the values that it had when it was added, even if it was changed in place since.
 
     Not guaranteed
-        Copies: what comes out is the object that went in. Order.
-
-    Raises
-        ObjectKeyError: from every method that takes an object. IndexFunctionError: from methods that add objects.
-        UnknownIndex: a query names an index that is not there.
+        Copies: queries return the object that was added. Order.
 
     Source: k8s.io/client-go tools/cache (Store, Indexer); behaviours G91 to G94, G98.
+
+    Args:
+        key_function: Returns the key of an object. Default: ``namespace/name``.
+        indexers: Name of an index -> function that returns the index values of an object.
+        push: Called with all objects after each change, in the order of the changes, and never by a read (an UndeltaStore). None: not
+            called.
+
+    Raises:
+        ObjectKeyError: from every method that takes an object.
+        IndexFunctionError: from methods that add objects.
+        UnknownIndex: a query names an index that does not exist.
+
+    Example:
+        >>> store = ObjectStore[Pod](indexers={"namespace": lambda pod: [pod.metadata.namespace]})
+        >>> store.add(Pod(metadata=ObjectMeta(name="web-0", namespace="shop")))
+        >>> store.index_keys("namespace", "shop")
+        ['shop/web-0']
     """
 
     def __init__(
@@ -116,7 +129,6 @@ class ObjectStore(Generic[T]):
         *,
         push: Callable[[builtins.list[T]], object] | None = None,
     ) -> None:
-        """``push`` is called with everything after each change, in the order of the changes, and never by a read (an UndeltaStore)."""
         self._key_function = key_function
         self._push = push
         self._lock = threading.RLock()
@@ -314,14 +326,25 @@ class _KeyIndex(Generic[T]):
 
 
 class ExpiringStore(ObjectStore[T]):
-    """An ``ObjectStore`` whose objects live for ``ttl`` seconds.
+    """``ObjectStore`` whose objects expire ``ttl`` seconds after they were added.
 
     Guarantees
-        No query, by key, list or index, shows an object that was put in more than ``ttl`` seconds ago. Putting it in again starts its time
-        again; with a ``ttl`` of 0 or less it never ends.
-        What has expired goes when somebody next reads or changes the store, oldest first, at no cost for the others. No timer runs.
+        No query, by key, list or index, returns an object that was added more than ``ttl`` seconds ago. Adding it again restarts its time.
+        Expired objects are removed by the next query or change, oldest first, without cost for the others. No timer runs.
 
     Source: k8s.io/client-go tools/cache (ExpirationCache); behaviour G96.
+
+    Args:
+        ttl: Lifetime in seconds. 0 or less: objects never expire.
+        key_function: As of ``ObjectStore``.
+        indexers: As of ``ObjectStore``.
+        clock: Clock of the lifetimes. None: the system's monotonic clock.
+
+    Example:
+        >>> tokens = ExpiringStore[Secret](ttl=600)
+        >>> tokens.add(Secret(metadata=ObjectMeta(name="token", namespace="ops")))
+        >>> tokens.get_by_key("ops/token").metadata.name
+        'token'
     """
 
     def __init__(
@@ -332,7 +355,6 @@ class ExpiringStore(ObjectStore[T]):
         *,
         clock: Clock | None = None,
     ) -> None:
-        """``ttl``: in seconds."""
         self._ttl = ttl
         self._clock = clock or SystemClock()
         #: When each key was put in, oldest first.

@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.deltas.delta_fifo import DeltaFifo
-from kubeloop.cache.deltas.delta_queue import Delta, DeltaQueue, InformerQueue, Known, Removed, Replaced, Resync, Upserted, VersionBookmark
+from kubeloop.cache.deltas import (
+    Delta,
+    DeltaFifo,
+    DeltaQueue,
+    InformerQueue,
+    Known,
+    Removed,
+    Replaced,
+    Resync,
+    Upserted,
+    VersionBookmark,
+)
 from kubeloop.cache.handlers.event import EventType
 from kubeloop.cache.pipeline import StoreChange, apply
 from kubeloop.cache.store.store import Store
