@@ -34,7 +34,7 @@ from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.tasks.progress import InformerStopped, Progress
 from kubeloop.cache.tasks.tasks import Tasks
 from kubeloop.client import Client, Write
-from kubeloop.client.mapping import ALL_NAMESPACES
+from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import PartialObject, Resource, kind_info
 from kubeloop.meta.signals import on_signal

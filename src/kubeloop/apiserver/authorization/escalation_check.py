@@ -14,9 +14,9 @@ from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.access import Access, Authorizer, require
 from kubeloop.apiserver.request.users import MASTERS
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import path_segment
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 _EVERYTHING: list[JSONObject] = [

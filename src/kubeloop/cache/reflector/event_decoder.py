@@ -13,7 +13,7 @@ from kubeloop.cache.blobs.head import Head, HeadReader
 from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta import ApiError, DecodeError, Status
-from kubeloop.meta.partial import BookmarkObject
+from kubeloop.meta.unstructured import BookmarkObject
 from kubeloop.transport import logger_with_context
 
 _log = logger_with_context("kubeloop.cache")

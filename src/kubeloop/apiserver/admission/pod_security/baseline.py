@@ -16,7 +16,7 @@ from kubeloop.apiserver.admission.pod_security.findings import (
     security,
     setters,
 )
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 _CAPABILITIES = frozenset(

@@ -17,7 +17,7 @@ from kubeloop.apiserver.authentication.service_accounts.accounts import ACCOUNTS
 from kubeloop.apiserver.authentication.service_accounts.claims import Claims
 from kubeloop.apiserver.request.users import Proof, service_account
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger("kubeloop.apiserver.authentication")

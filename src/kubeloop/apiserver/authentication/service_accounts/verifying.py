@@ -32,8 +32,8 @@ from kubeloop.apiserver.authentication.service_accounts.claims import LEEWAY, Cl
 from kubeloop.apiserver.authentication.service_accounts.legacy import LEGACY_ISSUER, LegacyTokens
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
 from kubeloop.apiserver.request.users import Proof, service_account
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.pki import SignatureInvalid, VerifyingKey
 from kubeloop.timing import Clock
 

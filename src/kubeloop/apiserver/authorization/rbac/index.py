@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kubeloop.apiserver.authorization.rbac.rules import RoleRules
 from kubeloop.apiserver.request.access import Decision
 from kubeloop.apiserver.request.users import User
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 GROUP = "rbac.authorization.k8s.io"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from kubeloop.apiserver.validation.formats import each, not_negative
 from kubeloop.meta.field_error import FieldError, invalid
-from kubeloop.meta.integers import decimal
 from kubeloop.meta.names import percent
+from kubeloop.meta.strconv import decimal
 
 
 def int_or_percent(path: str, value: int | str) -> Iterator[FieldError]:
