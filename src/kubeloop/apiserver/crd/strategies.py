@@ -34,10 +34,8 @@ from kubeloop.meta.names import qualified_name
 from kubeloop.meta.time import format_time
 from kubeloop.schema import TypeSchema
 from kubeloop.schema.crd_rules import unrecognised_formats
-from kubeloop.schema.defaulting import apply_defaults
-from kubeloop.schema.embedded import check_metadata, coerce_metadata
-from kubeloop.schema.list_types import check_lists
-from kubeloop.schema.pruning import drop_nulls, prune
+from kubeloop.schema.custom_objects import apply_defaults, check_lists, drop_nulls, prune
+from kubeloop.schema.object_metadata import check_metadata, coerce_metadata
 from kubeloop.schema.structural import has_rules, parse
 from kubeloop.schema.validation import validate
 from kubeloop.timing import Clock

@@ -25,7 +25,7 @@ from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import amount, at_most_all, immutable, int_or_percent, not_negative, unsupported
 from kubeloop.apiserver.validation.metadata import is_empty, label_selector
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.types import JSONObject
 
 #: Upstream counts changes of the template in a hidden field, which this annotation shows.
