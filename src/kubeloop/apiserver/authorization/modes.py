@@ -17,7 +17,7 @@ from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache
 from kubeloop.meta.errors import ConfigError
 
-# Several authorizers as one, and those that decide without looking.
+# Several authorizers as one, and authorizers that decide without reading objects.
 #
 # Source: k8s.io/apiserver pkg/authorization/union, pkg/authorization/authorizerfactory.
 
