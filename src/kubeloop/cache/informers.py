@@ -33,7 +33,7 @@ from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.tasks import InformerStopped, Progress, Tasks
 from kubeloop.client import Client, Write
-from kubeloop.client.mapping import ALL_NAMESPACES
+from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import PartialObject, Resource, kind_info
 from kubeloop.meta.signals import on_signal

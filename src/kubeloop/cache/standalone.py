@@ -15,7 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 from kubeloop.cache.store.index import IndexValues, Postings
 from kubeloop.cache.store.store import UnknownIndex
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.meta.key import ObjectKey
+from kubeloop.meta.kinds import ObjectKey
 from kubeloop.meta.type_checks import described
 from kubeloop.timing import Clock, SystemClock
 

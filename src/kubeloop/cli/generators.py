@@ -14,9 +14,8 @@ from kubeloop.cli.application import controllers_at, conversions_of, service_of,
 from kubeloop.codec import write_yaml
 from kubeloop.codegen.crd import Definition, check_definition, classes_at, definitions_of, to_yaml, version_warnings
 from kubeloop.codegen.document import schemas_from
-from kubeloop.codegen.models import render
+from kubeloop.codegen.models import render, render_stubs
 from kubeloop.codegen.sources import Tell, read_builtins, read_cluster, read_files
-from kubeloop.codegen.stubs import render_stubs
 from kubeloop.codegen.typed import Docs, ModelSource, render_module, render_package, same
 from kubeloop.codegen.write import differences, write_modules
 from kubeloop.meta import Resource

@@ -110,7 +110,7 @@ async def _run(
     from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
     from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
     from kubeloop.apiserver.server import ApiServer, ServerOptions
-    from kubeloop.apiserver.server.kubeconfig import kubeconfig_text
+    from kubeloop.apiserver.server.credentials import kubeconfig_text
     from kubeloop.pki.files import kept_authority, write_secret
 
     services = ServiceRanges.parse(flags.service_cluster_ip_range, flags.service_node_port_range)

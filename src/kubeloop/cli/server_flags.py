@@ -16,7 +16,7 @@ from kubeloop.meta.errors import ConfigError
 if TYPE_CHECKING:
     from kubeloop.apiserver.admission.plugins import AdmissionOptions
     from kubeloop.apiserver.authentication.options import AuthenticationOptions
-    from kubeloop.apiserver.filters.instrumentation import Auditing, OperationOptions
+    from kubeloop.apiserver.filters import Auditing, OperationOptions
     from kubeloop.pki import SigningKey
 
 
@@ -98,9 +98,8 @@ class AuthenticationFlags:
         Raises:
             ConfigError: The text names the flag or the file, and the remedy.
         """
-        from kubeloop.apiserver.authentication.options import AuthenticationOptions
+        from kubeloop.apiserver.authentication.options import AuthenticationOptions, TokenSettings
         from kubeloop.apiserver.authentication.request_header import RequestHeaders
-        from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
 
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
             raise ConfigError("--tls-cert-file and --tls-private-key-file belong together: name both or none")
@@ -213,7 +212,7 @@ class OperationFlags:
 
     def options(self) -> OperationOptions:
         """Return the server's options. Raises ConfigError for flags that exclude each other and for files that cannot be read."""
-        from kubeloop.apiserver.filters.instrumentation import OperationOptions
+        from kubeloop.apiserver.filters import OperationOptions
         from kubeloop.apiserver.flow.control import FlowLimits
 
         wait = min(self.request_timeout / 4, _LONGEST_WAIT)
@@ -241,7 +240,7 @@ class OperationFlags:
             raise ConfigError("--audit-policy-file needs --audit-log-path FILE, the file to write (- for standard output)")
         from kubeloop.apiserver.audit.log import AuditLog, Rotation
         from kubeloop.apiserver.audit.policy import Policy
-        from kubeloop.apiserver.filters.instrumentation import Auditing
+        from kubeloop.apiserver.filters import Auditing
         from kubeloop.timing import SystemClock
 
         path = None if self.audit_log_path == "-" else Path(self.audit_log_path)

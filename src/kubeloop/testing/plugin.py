@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from kubeloop.meta import ConfigError, KubeloopError
-from kubeloop.meta.tracebacks import shortened, user_frame
+from kubeloop.meta.failure_log import shortened, user_frame
 from kubeloop.testing import LocalCluster
 from kubeloop.testing.format import RUN
 from kubeloop.testing.kube_cluster import Isolation, KubeCluster, choose, own_server, shared_server

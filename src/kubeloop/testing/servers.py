@@ -11,13 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kubeloop.apiserver.admission.plugins import AdmissionOptions
-from kubeloop.apiserver.authentication.options import AuthenticationOptions
-from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
+from kubeloop.apiserver.authentication.options import AuthenticationOptions, TokenSettings
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
-from kubeloop.apiserver.filters.instrumentation import OperationOptions
+from kubeloop.apiserver.filters import OperationOptions
 from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.server import ApiServer, ServerOptions
-from kubeloop.apiserver.server.kubeconfig import kubeconfig_text
+from kubeloop.apiserver.server.credentials import kubeconfig_text
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.config import ClusterConfig, Credentials, Pem

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver.audit.policy import Policy
-from kubeloop.apiserver.audit.stages import LEVELS
+from kubeloop.apiserver.audit.policy import LEVELS, Policy
 from kubeloop.apiserver.request.info import RequestInfo
 from kubeloop.apiserver.request.users import User
 from kubeloop.meta.errors import ConfigError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authorization.rbac.rules import RoleRules, lacking, told
+from kubeloop.apiserver.authorization.rbac_rules import RoleRules, lacking, told
 from kubeloop.apiserver.request.access import Access
 from kubeloop.apiserver.request.users import User
 

@@ -10,7 +10,7 @@ import pytest
 
 from kubeloop.controller.webhooks.admission import Failed, contained
 from kubeloop.meta.failure_log import user_traceback
-from kubeloop.meta.label_parser import parse_requirements
+from kubeloop.meta.label_requirement import parse_requirements
 
 
 async def raises() -> None:

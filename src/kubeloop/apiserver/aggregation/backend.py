@@ -1,4 +1,4 @@
-"""Connections to the servers behind APIServices: where they are, whom to trust, and who this server says is asking.
+"""Connections to the servers behind APIServices: addresses, trust, and the headers that name the user of a request.
 
 Source: k8s.io/client-go transport (NewAuthProxyRoundTripper); Kubernetes documentation, "Configure the Aggregation Layer".
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import tempfile
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from kubeloop.apiserver.aggregation.identity import ProxyIdentity
-from kubeloop.apiserver.aggregation.registered import Registered
+from kubeloop.apiserver.aggregation.api_services import Registered
 from kubeloop.apiserver.handlers.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head
 from kubeloop.apiserver.handlers.kubelet.options import encoded
 from kubeloop.apiserver.handlers.kubelet.reverse import reverse
@@ -27,7 +29,48 @@ from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse,
 from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.errors import ApiError
+from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.serving.request import Request
+
+# The server's client certificate towards extension servers. It proves that they may trust the user headers.
+# Source: Kubernetes documentation, "Configure the Aggregation Layer" (Kubernetes Apiserver Client Authentication).
+
+
+#: The certificate's common name, which extension servers may ask for (--requestheader-allowed-names).
+NAME: Final = "front-proxy-client"
+
+
+class ProxyIdentity:
+    """A client certificate for ``front-proxy-client`` and its authority, both created at the first access.
+
+    The authority issues nothing else: whoever shows a certificate of it may speak for any user.
+    """
+
+    def __init__(self, authority: CertificateAuthority | None = None) -> None:
+        self._given = authority
+
+    @property
+    def authority(self) -> bytes:
+        """PEM, for extension servers to trust; public."""
+        return self._authority.certificate
+
+    @cached_property
+    def certificate(self) -> IssuedCertificate:
+        return self._authority.issue(NAME, client=True)
+
+    def present(self, context: ssl.SSLContext) -> None:
+        """Let ``context`` show the certificate. The key is in a file of mode 0600 while it is loaded: ssl reads nothing else."""
+        own = self.certificate
+        with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
+            path = Path(folder, "pair.pem")
+            path.touch(mode=0o600)
+            path.write_bytes(own.certificate + own.key)
+            context.load_cert_chain(path)
+
+    @cached_property
+    def _authority(self) -> CertificateAuthority:
+        return self._given or CertificateAuthority.create("kubeloop-front-proxy-ca")
+
 
 Lines = list[tuple[str, str]]
 
@@ -157,8 +200,7 @@ def _one_line(value: str) -> str:
     return "".join(one if one == "\t" or (one >= " " and one != "\x7f") else " " for one in value)
 
 
-# A request for an API of another server: passed on with who asks, answered with what comes back.
-#
+# Proxying of one request to an extension server.
 # Source: kube-aggregator pkg/apiserver/handler_proxy.go; k8s.io/apiserver pkg/util/proxy (NewRequestForProxy).
 
 

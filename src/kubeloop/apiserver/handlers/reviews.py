@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from kubeloop.apiserver.authentication.chain import NotAuthenticated
-from kubeloop.apiserver.handlers.connect_admission import ask_admission
-from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.handlers.subresources.pods import bind
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
@@ -16,7 +15,7 @@ from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.access import Access
 from kubeloop.apiserver.request.answers import Answer
 from kubeloop.apiserver.request.users import User
-from kubeloop.apiserver.validation.selectors import requirement
+from kubeloop.apiserver.validation.metadata import requirement
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.meta.selectors import FieldOperator, FieldTerm, parse_field_selector, parse_label_selector

@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from kubeloop.apiserver.handlers import component_status, verbs
 from kubeloop.apiserver.handlers import reviews as reviews
-from kubeloop.apiserver.handlers.apply import is_apply
 from kubeloop.apiserver.handlers.kubelet.connecting import connecting
-from kubeloop.apiserver.handlers.patch import read_patch
+from kubeloop.apiserver.handlers.patch import is_apply, read_patch
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.handlers.subresources import handlers_of
 from kubeloop.apiserver.registry.registry import Registry
@@ -19,8 +18,8 @@ from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer, Reply
 from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.strconv import go_quoted
 
 Handler = Callable[[RequestScope], Awaitable[Reply]]
 

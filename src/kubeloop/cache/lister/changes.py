@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.meta import KubeloopError
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 
 #: Deletions that are remembered, about 200 bytes each.
 MAX_DELETIONS = 10_000

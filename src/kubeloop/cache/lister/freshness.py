@@ -7,7 +7,7 @@ from typing import Protocol
 
 from kubeloop.cache.lister.overlay import MutationCache, PendingDelete, PendingWrite
 from kubeloop.cache.tasks import InformerStopped, Progress
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 
 
 class Reached(Protocol):

@@ -12,7 +12,7 @@ from typing import cast
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.store.store import Store
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.timing import Clock, Timer
 from kubeloop.transport import logger_with_context
 

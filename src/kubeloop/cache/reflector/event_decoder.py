@@ -13,7 +13,7 @@ import msgspec
 from kubeloop.cache.blobs.head import Head, HeadReader
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta import ApiError, DecodeError, Status
-from kubeloop.meta.partial import BookmarkObject
+from kubeloop.meta.unstructured import BookmarkObject
 from kubeloop.transport import logger_with_context
 
 

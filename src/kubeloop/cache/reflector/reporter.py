@@ -11,7 +11,6 @@ from pathlib import Path
 from kubeloop.cache.reflector.event_decoder import ReflectorStore
 from kubeloop.cache.reflector.steps import FailureClass, ListPage, OpenWatch, Reason, Step, WatchList
 from kubeloop.meta import KubeloopError, Resource, Unstructured, kind_info
-from kubeloop.meta.error_hints import refused_access
 from kubeloop.meta.errors import (
     ApiError,
     BadRequest,
@@ -28,6 +27,7 @@ from kubeloop.meta.errors import (
     Unauthorized,
     UnsupportedMediaType,
     UntrustedCertificate,
+    refused_access,
 )
 from kubeloop.transport import logger_with_context
 

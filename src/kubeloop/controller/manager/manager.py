@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kubeloop.cache import Informers, InformerStopped
 from kubeloop.client import Client
-from kubeloop.client.mapping import ALL_NAMESPACES
+from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.controller.errors import ErrorCollector, GraceExceeded, ManagerError
 from kubeloop.controller.manager.background import Background
@@ -39,7 +39,7 @@ from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
 from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 from kubeloop.meta import KubeloopError
-from kubeloop.meta.tracebacks import shortened
+from kubeloop.meta.failure_log import shortened
 from kubeloop.tasks import close_all
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context

@@ -28,7 +28,7 @@ from kubeloop.controller.webhooks.request import (
     read_review,
     status_of,
 )
-from kubeloop.merge.json_diff import json_diff
+from kubeloop.merge.json_patch import json_diff
 from kubeloop.meta import ApiError, DecodeError, Resource
 from kubeloop.meta.failure_log import user_traceback
 from kubeloop.meta.kinds import GroupKind
