@@ -156,14 +156,21 @@ class Children:
     async def apply(
         self, owner: Resource, desired: Iterable[Resource], *, prune: bool = True, dry_run: bool = False, check: bool = True
     ) -> ChildrenReport:
-        """Apply the children of ``owner``: objects that are made for this call, and set only the fields to apply.
+        """Apply the children of ``owner``. They are objects made for this call that set only the fields to apply.
 
-        Children without a namespace get their owner's. ``prune`` False leaves undeclared children alone. ``dry_run``: the server does
-        everything but store, and the report says what would be done. ``check`` False: failures are only in the report.
+        Args:
+            owner: The owner; it becomes the controller of each child.
+            desired: The children. A child without a namespace gets its owner's.
+            prune: Delete children of the set that are not desired any more. False: leave them.
+            dry_run: The server does everything but store, and the report says what would be done.
+            check: Raise if children failed. False: failures are only in the report.
+
+        Returns:
+            The result for each child.
 
         Raises:
-            ChildrenFailed: some children failed (``check``); its report tells of all.
-            UnplacedChild: two children are one, or a child has no name or place; nothing was sent.
+            ChildrenFailed: some children failed (``check``); its report has all results.
+            UnplacedChild: two children are the same object, or a child has no name or namespace; nothing was sent.
             OwnershipError: ``owner`` cannot own a child (another namespace, cluster-scoped); nothing was sent.
             ValueError: a child was read from a server, or a field of it is not of its type; nothing was sent.
         """

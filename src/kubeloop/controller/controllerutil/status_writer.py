@@ -116,12 +116,18 @@ class BothChanged(Exception):
 
 
 def three_way(base: JSONObject, mine: JSONObject, theirs: JSONObject, path: str = "") -> JSONObject:
-    """``theirs`` with what ``mine`` changed since ``base``. Of a scalar that both changed mine counts.
+    """Return ``theirs`` with the changes from ``base`` to ``mine``. If both changed a scalar, ``mine`` wins.
 
-    Conditions (lists named so, whose items have a ``type``) are merged item by item; other lists only if one side left them alone.
+    Conditions (lists named so, whose items have a ``type``) are merged item by item; other lists only if one side left them unchanged.
+
+    Args:
+        base: The status that was read.
+        mine: The status to write.
+        theirs: The newest status.
+        path: Path of these trees, for errors.
 
     Raises:
-        BothChanged: of a list that has no keys.
+        BothChanged: both sides changed a list without keys.
     """
     merged: JSONObject = {}
     for name in dict.fromkeys([*theirs, *mine]):

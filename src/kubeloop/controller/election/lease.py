@@ -209,7 +209,18 @@ def released(record: LeaseRecord, wall: datetime) -> LeaseRecord:
 
 
 def after_read(seen: LeaseObservation, identity: str, duration: int, now: float, wall: datetime) -> LeaseWrite | LeaseHeld:
-    """What to do about the record that was read. ``now`` is from before the read: late is safe here, early is not."""
+    """Return what a candidate does after it has read the Lease.
+
+    Args:
+        seen: The record, and when it last changed.
+        identity: The candidate.
+        duration: Lease duration in seconds.
+        now: Monotonic time before the read: an expiry that is found too late is safe, one that is found too early is not.
+        wall: Time of day, for the record.
+
+    Returns:
+        The record to write, or that another candidate holds the lease.
+    """
     record = seen.record
     if record.holder == identity:
         return LeaseWrite(renewed(record, duration, wall), renewal=True)
@@ -221,8 +232,20 @@ def after_read(seen: LeaseObservation, identity: str, duration: int, now: float,
 def after_coordinated_read(
     seen: LeaseObservation, identity: str, duration: int, now: float, wall: datetime
 ) -> LeaseWrite | LeaseHeld | LeaseRefused:
-    """As ``after_read`` where the server chooses the holder: only what it gave us may be renewed, and only until it prefers another
-    (behaviour I130)."""
+    """Return what a candidate does after it has read the Lease, if the server chooses the holder.
+
+    A holder renews only a lease that the server assigned to it, and only until the server prefers another candidate (behaviour I130).
+
+    Args:
+        seen: As of ``after_read``.
+        identity: As of ``after_read``.
+        duration: As of ``after_read``.
+        now: As of ``after_read``.
+        wall: As of ``after_read``.
+
+    Returns:
+        As ``after_read``; or that the server prefers another candidate.
+    """
     record = seen.record
     if record.holder != identity:
         return LeaseHeld(record.holder) if record.holder else LeaseRefused("the server has not chosen a holder yet")

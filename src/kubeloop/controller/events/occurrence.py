@@ -79,8 +79,19 @@ def occurrence_of(
 ) -> Occurrence:
     """Return an occurrence that a server accepts: long texts are cut.
 
+    Args:
+        obj: The object that the event is about.
+        type: "Normal" or "Warning".
+        reason: A CamelCase word for machines.
+        message: A sentence or an error for people.
+        at: Time of the occurrence.
+        action: What was done or tried; a CamelCase word.
+        related: Another object.
+        field_path: The part of ``obj``, such as ``spec.containers{nginx}``.
+        annotations: Annotations of the event.
+
     Raises:
-        ValueError: it cannot be an event: another type than Normal and Warning, no reason, or an object without kind or name.
+        ValueError: another type than Normal and Warning, no reason, or an object without kind or name.
     """
     if type not in ("Normal", "Warning"):
         raise ValueError(f'the type of an event is "Normal" or "Warning", not {type!r}')

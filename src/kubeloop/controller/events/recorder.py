@@ -118,7 +118,17 @@ class EventRecorder:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Something worth knowing happened to ``obj``."""
+        """Record an event of type Normal.
+
+        Args:
+            obj: As of ``event``.
+            reason: As of ``event``.
+            message: As of ``event``.
+            action: As of ``event``.
+            related: As of ``event``.
+            field_path: As of ``event``.
+            annotations: As of ``event``.
+        """
         self.event(obj, "Normal", reason, message, action=action, related=related, field_path=field_path, annotations=annotations)
 
     def warning(
@@ -132,7 +142,17 @@ class EventRecorder:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Something went wrong with ``obj`` that a person may have to put right."""
+        """Record an event of type Warning, for problems that a person may have to solve.
+
+        Args:
+            obj: As of ``event``.
+            reason: As of ``event``.
+            message: As of ``event``.
+            action: As of ``event``.
+            related: As of ``event``.
+            field_path: As of ``event``.
+            annotations: As of ``event``.
+        """
         self.event(obj, "Warning", reason, message, action=action, related=related, field_path=field_path, annotations=annotations)
 
     def event(
@@ -147,11 +167,17 @@ class EventRecorder:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Record an event.
+        """Record an event. Everyone with access to events can read the message: put no secrets in it.
 
-        ``reason`` is a CamelCase word for machines (cut at 128 bytes), ``message`` a sentence or an error for people (cut at 1024).
-        ``action`` is what was done or tried, a word too; ``related`` another object that it has to do with; ``field_path`` the part of
-        ``obj`` that it is about. Everyone with access to events can read the message: put no secrets in it.
+        Args:
+            obj: The object that the event is about.
+            type: "Normal" or "Warning".
+            reason: A CamelCase word for machines (cut at 128 bytes).
+            message: A sentence or an error for people (cut at 1024 bytes).
+            action: What was done or tried; a CamelCase word.
+            related: Another object that the event concerns.
+            field_path: The part of ``obj`` that it is about, such as ``spec.containers{nginx}``.
+            annotations: Annotations of the event.
         """
         try:
             occurrence = occurrence_of(

@@ -46,7 +46,9 @@ class _Series:
 
 
 class SeriesCorrelator:
-    """Two occurrences are isomorphic if they agree in type, reason, action, object and related object; versions and messages do not count.
+    """Combines repeated occurrences into series.
+
+    Two occurrences are the same event if type, reason, action, object and related object agree; versions and messages do not count.
 
     Guarantees
         The first of them is created, the second starts a series with count 2 and is written once; later ones are counted here. A series is
@@ -54,8 +56,15 @@ class SeriesCorrelator:
         seconds after its last occurrence; it is over then, and the next occurrence is another event. At most ``capacity`` events are
         remembered; a dropped series is written first.
 
-    Differs from client-go: that takes an object with another resourceVersion for another object, and finishes series when a timer of
+    Differs from client-go: that treats an object with another resourceVersion as another object, and finishes series when a timer of
     6 min passes, so up to 12 min after their last occurrence.
+
+    Args:
+        clock: Clock of the intervals.
+        finish: Seconds without an occurrence after which a series is over.
+        refresh: Seconds between two writes of a series.
+        capacity: Number of remembered events.
+        name: Returns the name of a new event for the name of its object.
     """
 
     def __init__(

@@ -187,11 +187,17 @@ class CacheReader:
     def list(
         self, kind: type[R], namespace: str | None = None, *, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[R]:
-        """All objects of the cache that match. ``fields``: values by path; the paths must be indexed or read (``indexes=``, ``paths=``).
+        """Return all cached objects that match.
+
+        Args:
+            kind: Class of the objects.
+            namespace: One namespace. None: all that are cached.
+            label_selector: Only matching objects.
+            where: Values by path; the paths must be indexed or read (``indexes=``, ``paths=``). Or a predicate of the head.
 
         Raises:
-            DeclarationError: the kind is not held, or only its metadata. UnreadPath: a path is not read.
-            OutsideScope: a namespace that is not held, or a selection that is more than what the cache selects.
+            DeclarationError: the kind is not cached, or only its metadata. UnreadPath: a path is not read.
+            OutsideScope: a namespace or selection that is not cached.
         """
         self._check(kind, label_selector, where)
         return self.lister(kind).list(namespace, label_selector, where)
@@ -199,7 +205,14 @@ class CacheReader:
     def heads(
         self, kind: type[Resource], namespace: str | None = None, *, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[Head]:
-        """As ``list``, decoding nothing; also of kinds of which only metadata is kept."""
+        """Return the heads of all cached objects that match, without decoding; also of kinds of which only metadata is cached.
+
+        Args:
+            kind: As of ``list``.
+            namespace: As of ``list``.
+            label_selector: As of ``list``.
+            where: As of ``list``.
+        """
         self._check(kind, label_selector, where)
         return self._held(kind).lister.heads(namespace, label_selector, where)
 

@@ -72,7 +72,14 @@ Place: TypeAlias = Service | Url
 
 
 def configurations(hooks: Sequence[AdmissionHook], name: str, place: Place, ca: bytes) -> list[Configuration]:
-    """As ``Webhooks.configurations``."""
+    """Return the webhook configurations for hooks, as ``Webhooks.configurations`` does.
+
+    Args:
+        hooks: The hooks.
+        name: Name of the configurations.
+        place: Address of the webhook server for API servers.
+        ca: CA bundle, PEM. Empty: none.
+    """
     found: list[Configuration] = []
     mutating = [_mutating(hook, place, ca) for hook in hooks if hook.mutating]
     validating = [_filled(ValidatingWebhook(), hook, place, ca) for hook in hooks if not hook.mutating]

@@ -99,10 +99,17 @@ _METHODS: Final[Mapping[Operation, str]] = {"CREATE": "create", "UPDATE": "updat
 
 
 def declare(kind: type[Resource], body: type[Resource] | None, target: Any, options: HookOptions, *, mutating: bool) -> AdmissionHook:
-    """Return the hook that a decorator declares on ``target`` (a function, or a class with a method for each operation).
+    """Return the hook that a decorator declares.
+
+    Args:
+        kind: The kind of the writes.
+        body: Class of the object, if it differs from ``kind`` (subresources). None: ``kind``.
+        target: A function, or a class with a method for each operation.
+        options: Options of the decorator.
+        mutating: The hook may change the object.
 
     Raises:
-        DeclarationError: it cannot work; names the hook and the way out.
+        DeclarationError: the declaration is invalid; the text names the hook and the fix.
     """
     label = getattr(target, "__qualname__", type(target).__name__)
     argument: Any = kind

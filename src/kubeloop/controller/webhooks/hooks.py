@@ -198,10 +198,21 @@ class Webhooks:
         options: dict[str, Any] | None = None,
         timeout: float | None = None,
     ) -> Reviewed[R]:
-        """Ask one hook as an API server would, without a server: for tests. Goes through a whole review, as bytes.
+        """Call one hook as an API server would, without a server; for tests. The whole review is encoded and decoded.
 
-        ``operation``: the first that the hook is declared for. ``obj``: the written object, for DELETE the deleted one; ``old``: the stored
-        object before an UPDATE, ``obj`` as it was read unless given. Neither is changed.
+        Args:
+            which: The hook's function, or its name.
+            obj: The written object; for DELETE the deleted one. It is not changed.
+            operation: None: the first that the hook is declared for.
+            old: The stored object before an UPDATE. None: ``obj`` as it was read.
+            user: The writer. None: an administrator.
+            dry_run: Nothing is stored.
+            subresource: None: that of the hook.
+            options: Options of the write as a JSON tree.
+            timeout: Seconds for the hook. None: its own.
+
+        Returns:
+            The decision of the hook, with the object that would be stored.
 
         Raises:
             LookupError: ``which`` is no hook here.

@@ -111,10 +111,16 @@ def injected(inject: Inject) -> list[RegistrationTarget]:
 
 
 def registered(hooks: Webhooks, name: str, place: Place, *, temporary: bool = False) -> list[RegistrationTarget]:
-    """Return what ``Register`` applies; with marks of a session if it is ``temporary``.
+    """Return what ``Register`` applies.
+
+    Args:
+        hooks: The hooks.
+        name: Name of the configurations.
+        place: Address of the webhook server for API servers.
+        temporary: Mark the objects with the session of this process, which removes them at its end.
 
     Raises:
-        DeclarationError: the plural of a kind with converters is unknown, which its definition is named by.
+        DeclarationError: the plural of a kind with converters is unknown; the name of its definition contains it.
     """
     found = []
     for which, mutating in (("mutating", True), ("validating", False)):
@@ -148,14 +154,18 @@ def _conversion(conversion: Callable[[bytes], JSONObject], session: str) -> Call
 
 
 class Registrar:
-    """Brings targets to a bundle.
+    """Applies webhook configurations and keeps their CA bundles equal to the server's.
 
     Guarantees
-        Configurations are applied at start, or ``apply`` raises; a missing definition is patched when it comes.
+        Configurations are applied at start, or ``apply`` raises; a missing definition is patched when it is created.
         A bundle that another program changes, or a configuration that it removes, is restored; if repeated, every ten seconds.
         Nothing is written where nothing differs.
 
-    An empty bundle injects nothing: what verifies the certificate is known to the API server already, or filled in by somebody else.
+    Args:
+        client: The client of the cluster.
+        clock: Clock of delays.
+        targets: The configurations and definitions.
+        bundle: The CA bundle, PEM. Empty: none is written; API servers trust the certificate by other means.
     """
 
     def __init__(self, client: Client, clock: Clock, targets: Sequence[RegistrationTarget], bundle: bytes) -> None:

@@ -196,10 +196,16 @@ def read_review(body: bytes) -> tuple[str, RawRequest]:
 
 
 def checked_version(api_version: str, kind: str, group: str, expected: str) -> str:
-    """The version of a review of that group and kind.
+    """Return the version of a review.
+
+    Args:
+        api_version: ``apiVersion`` of the document.
+        kind: ``kind`` of the document.
+        group: The expected group.
+        expected: The expected kind.
 
     Raises:
-        ReviewMalformed: it is something else.
+        ReviewMalformed: the document has another group or kind.
     """
     given, _, version = api_version.rpartition("/")
     if kind != expected or given != group or version not in VERSIONS:
@@ -212,14 +218,20 @@ def has_object(raw: msgspec.Raw) -> bool:
 
 
 class Denied(KubeloopError):
-    """Raised by a hook: the write is refused, and its author reads ``message``.
+    """Raised by a hook to deny a write. Its author reads ``message``.
 
-    ``field`` (``spec.replicas``) makes it an Invalid answer (422) that names the field as a cause, as built-in validation does; ``value``
-    is what was met there. ``errors`` instead of both: several fields at once, made by ``kubeloop.meta.field_error``. Else the answer is
-    Forbidden (403), unless ``code`` and ``reason`` say something else.
+    Args:
+        message: The reason, for people.
+        field: A field (``spec.replicas``): the response is Invalid (422) and names the field as a cause, as built-in validation does.
+            Empty:
+            the response is Forbidden (403).
+        value: The value of that field.
+        errors: Several fields at once, made by ``kubeloop.meta.field_error``, instead of ``field`` and ``value``.
+        code: HTTP status. 0: 422 or 403.
+        reason: Reason of the Status. Empty: that of ``code``.
 
     Raises:
-        ValueError: neither ``message`` nor ``errors``; ``code`` is no error's (400 to 599).
+        ValueError: neither ``message`` nor ``errors``; or ``code`` is not from 400 to 599.
     """
 
     def __init__(

@@ -66,7 +66,18 @@ def review_of(
     subresource: str | None,
     options: JSONObject,
 ) -> bytes:
-    """An AdmissionReview v1 as kube-apiserver sends it."""
+    """Return an AdmissionReview v1 as kube-apiserver sends it.
+
+    Args:
+        hook: The hook to call.
+        obj: The written object; for DELETE the deleted one.
+        operation: The operation.
+        old: The stored object before an UPDATE.
+        user: The writer.
+        dry_run: Nothing is stored.
+        subresource: The subresource. None: that of the hook.
+        options: Options of the write as a JSON tree.
+    """
     kind, resource = kind_info(hook.body).gvk._asdict(), hook.gvr._asdict()
     below = hook.subresource if subresource is None else subresource
     before: bytes | None = None

@@ -42,10 +42,16 @@ _MOST: Final = 10.0
 
 
 async def waited_for(description: str, attempt: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> T:
-    """What ``attempt`` returns, tried again while the API server cannot be reached or is busy (429, 5xx); each time is logged.
+    """Return the result of ``attempt``, which is repeated and logged while the API server cannot be reached or is busy (429, 5xx).
+
+    Args:
+        description: The attempt, for logs.
+        attempt: Sends the requests.
+        clock: Clock of the delays.
+        seconds: Time limit.
 
     Raises:
-        KubeloopError: what it raised last, after ``seconds``; at once what does not pass, such as a refusal.
+        KubeloopError: the last error, after ``seconds``; at once an error that will not pass, such as Forbidden.
     """
     end = clock.now() + seconds
     backoff = Backoff(_FIRST, cap=_MOST, clock=clock)
@@ -89,7 +95,15 @@ class Observer(Protocol):
 
     def begun(self, path: str) -> None: ...
 
-    def ended(self, path: str, code: int, seconds: float, *, panic: bool) -> None: ...
+    def ended(self, path: str, code: int, seconds: float, *, panic: bool) -> None:
+        """Record a response.
+
+        Args:
+            path: Path of the webhook.
+            code: HTTP status.
+            seconds: Duration.
+            panic: The hook raised an unexpected error.
+        """
 
 
 class Endpoint:

@@ -92,10 +92,16 @@ class Kept:
 
 
 def renewed(state: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
-    """What shall be kept from ``now`` on; ``state`` itself if nothing is due. ``names``: DNS names and addresses to serve under;
-    names of a certificate that is not due yet stay, so that replicas with different names agree.
+    """Return the certificates to store from ``now`` on; ``state`` itself if no renewal is due.
 
-    ``now`` is aware, in UTC. A certificate that is not valid yet is kept: this clock or the maker's may be wrong.
+    A certificate that is not valid yet is not replaced: this clock or the maker's may be wrong.
+
+    Args:
+        state: The stored certificates. None: there are none.
+        names: DNS names and addresses of the server. Names of a certificate that is not due yet stay, so that replicas with different names
+            agree.
+        lifetimes: Lifetimes of new certificates.
+        now: Time in UTC, with its zone.
     """
     if state is None:
         authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)
