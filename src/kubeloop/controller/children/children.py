@@ -68,12 +68,12 @@ _RANKS: Final = {kind: rank for rank, kind in enumerate(_FIRST)} | {kind: len(_F
 
 
 def rank(kind: GroupKind) -> int:
-    """Lower is applied earlier. Kinds that are not named here, custom ones among them, come after configuration and before workloads."""
+    """Return the rank of a kind; lower ranks are applied first. Unlisted kinds come between configuration and workloads."""
     return _RANKS.get(kind, len(_FIRST))
 
 
 def in_order(items: Iterable[tuple[GroupKind, T]]) -> list[T]:
-    """By rank; those of one rank stay in the order in which they were given."""
+    """Return the children in the order of ``rank``; children of one rank keep their order."""
     return [item for _, item in sorted(items, key=lambda pair: rank(pair[0]))]
 
 
@@ -189,7 +189,7 @@ class Children:
         return report
 
     async def plan(self, owner: Resource, desired: Iterable[Resource]) -> list[DesiredChild]:
-        """What would be applied, in order.
+        """Return the children to apply, in order.
 
         Raises:
             UnplacedChild, OwnershipError, ValueError: as ``apply``.
@@ -219,7 +219,7 @@ class Children:
         return [member for _, member in sorted(existing.items(), key=lambda item: -rank(item[0][0]))]
 
     async def tried(self, live: Resource, child: DesiredChild) -> Resource:
-        """What the server would make of that very state of a child; nothing is stored.
+        """Return the server's result of applying a child to this state of it, as a dry run.
 
         Raises:
             Conflict: it was changed meanwhile, or others own fields (without ``force``; then the causes name them).

@@ -30,7 +30,7 @@ _SECRET: Final = GroupKind("", "Secret")
 
 
 class UnplacedChild(KubeloopError):
-    """A child that does not say where it belongs, or is named twice."""
+    """A child has no name or namespace, or is in the list twice."""
 
 
 @dataclass(frozen=True, slots=True)

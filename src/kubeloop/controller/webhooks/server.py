@@ -267,7 +267,7 @@ class WebhookServer:
         return self._serving
 
     def check(self) -> None:
-        """For readiness: returns while it answers.
+        """Readiness check: raises unless the server answers.
 
         Raises:
             ConfigError: it was not started, or has ended. KubeloopError: its certificate or registration is no longer kept up.
