@@ -123,7 +123,7 @@ class Watch(Generic[R]):
         """
         if options.resource_version in ("", "0"):
             raise ValueError(
-                f'resource_version="{options.resource_version}" names no state to go on from; leave it out to start with all existing objects, '
+                f'resource_version="{options.resource_version}" names no state to go on from; leave it out to start with existing objects, '
                 "or give that of an object or a list"
             )
         if on_expired not in ("raise", "relist"):
