@@ -25,7 +25,7 @@ from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.audit.log import AuditLog
-    from kubeloop.apiserver.audit.policy import Policy
+    from kubeloop.apiserver.audit.policy import AuditPolicy
 
 #: kube-apiserver's buckets, in seconds and in bytes.
 SECONDS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
@@ -159,7 +159,7 @@ _SWITCHED = 101
 class Auditing:
     """The policy and the log of audit events."""
 
-    policy: Policy
+    policy: AuditPolicy
     log: AuditLog
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ssl
+import tempfile
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kubeloop.apiserver.aggregation.api_services import MANAGED, OWN_GROUP, Table
-from kubeloop.apiserver.aggregation.backend import ProxyIdentity
-from kubeloop.apiserver.aggregation.controller import Keeper
+from kubeloop.apiserver.aggregation.api_services import MANAGED, OWN_GROUP, ApiServiceTable
+from kubeloop.apiserver.aggregation.controller import ApiServiceController
 from kubeloop.apiserver.builtin.bootstrap.api_services import available
 from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import SERVER, Owners
@@ -23,6 +25,7 @@ from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage import KeyValue
 from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock
@@ -150,6 +153,46 @@ def _spec(group: str, version: str) -> JSONObject:
     return {"group": group, "version": version, "groupPriorityMinimum": GROUP_PRIORITY, "versionPriority": VERSION_PRIORITY}
 
 
+# The server's client certificate towards extension servers. It proves that they may trust the user headers.
+# Source: Kubernetes documentation, "Configure the Aggregation Layer" (Kubernetes Apiserver Client Authentication).
+
+
+#: The certificate's common name, which extension servers may ask for (--requestheader-allowed-names).
+NAME: Final = "front-proxy-client"
+
+
+class ProxyIdentity:
+    """A client certificate for ``front-proxy-client`` and its authority, both created at the first access.
+
+    The authority issues nothing else: whoever shows a certificate of it may speak for any user.
+    """
+
+    def __init__(self, authority: CertificateAuthority | None = None) -> None:
+        self._given = authority
+
+    @property
+    def authority(self) -> bytes:
+        """PEM, for extension servers to trust; public."""
+        return self._authority.certificate
+
+    @cached_property
+    def certificate(self) -> IssuedCertificate:
+        return self._authority.issue(NAME, client=True)
+
+    def present(self, context: ssl.SSLContext) -> None:
+        """Let ``context`` show the certificate. The key is in a file of mode 0600 while it is loaded: ssl reads nothing else."""
+        own = self.certificate
+        with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
+            path = Path(folder, "pair.pem")
+            path.touch(mode=0o600)
+            path.write_bytes(own.certificate + own.key)
+            context.load_cert_chain(path)
+
+    @cached_property
+    def _authority(self) -> CertificateAuthority:
+        return self._given or CertificateAuthority.create("kubeloop-front-proxy-ca")
+
+
 class Aggregator:
     """APIs of other servers, registered as APIServices.
 
@@ -171,12 +214,12 @@ class Aggregator:
         identity: ProxyIdentity,
         reach: EgressPolicy,
     ) -> None:
-        self.table = Table()
+        self.table = ApiServiceTable()
         self._registry = registry
         self._objects = objects
         self._identity = identity
         self._reach = reach
-        self._keeper = Keeper(self.table, registry, objects, owners, changes, clock, lambda: self._backends)
+        self._keeper = ApiServiceController(self.table, registry, objects, owners, changes, clock, lambda: self._backends)
         self._autoregister = Autoregister(registry, objects, owners, changes, clock)
 
     async def start(self, tasks: Supervisor, *, autoregister: bool = True) -> None:
@@ -200,6 +243,6 @@ class Aggregator:
         service = self.table.behind(request.path)
         if service is None:
             return None
-        from kubeloop.apiserver.aggregation.backend import proxied
+        from kubeloop.apiserver.aggregation.backend import proxy_request
 
-        return proxied(request, user, audit_id, service, self._backends, lambda: self._keeper.look(service.name))
+        return proxy_request(request, user, audit_id, service, self._backends, lambda: self._keeper.look(service.name))

@@ -22,7 +22,7 @@ _OPENAPI: Final = "/openapi/v3"
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredService:
     """``service`` None: this server serves the version by itself. ``ca`` empty: the system's authorities vouch for the service.
 
     ``managed``: the server made the APIService by itself.
@@ -55,14 +55,14 @@ class Registered:
         return f"{self.service.name}.{self.service.namespace}.svc" if self.service is not None else ""
 
 
-def registered(obj: JSONObject) -> Registered:
+def registered(obj: JSONObject) -> RegisteredService:
     """Read a stored APIService, which was valid when it was written."""
     spec = obj["spec"]
     reference = spec.get("service")
     service = None
     if reference is not None:
         service = ServiceName(reference.get("namespace", ""), reference.get("name", ""), reference.get("port") or _HTTPS)
-    return Registered(
+    return RegisteredService(
         name=obj["metadata"]["name"],
         group=spec.get("group", ""),
         version=spec.get("version", ""),
@@ -81,10 +81,10 @@ def conditions_of(obj: JSONObject) -> list[JSONObject]:
 
 
 @dataclass(slots=True)
-class Table:
+class ApiServiceTable:
     """All APIServices by name, and what is known of what those behind other servers serve. ``revision`` grows with every change."""
 
-    services: dict[str, Registered] = field(default_factory=dict)
+    services: dict[str, RegisteredService] = field(default_factory=dict)
     #: By name, an APIVersionDiscovery.
     discovered: dict[str, JSONObject] = field(default_factory=dict)
     #: By name, the entry of OpenAPI version 3's index, and the document of version 2.
@@ -101,13 +101,13 @@ class Table:
             kept.pop(name, None)
         self.changed()
 
-    def remote(self) -> list[Registered]:
+    def remote(self) -> list[RegisteredService]:
         return [one for one in self.services.values() if is_remote(one)]
 
-    def of(self, group: str, version: str) -> Registered | None:
+    def of(self, group: str, version: str) -> RegisteredService | None:
         return self.services.get(f"{version}.{group}")
 
-    def behind(self, path: str) -> Registered | None:
+    def behind(self, path: str) -> RegisteredService | None:
         """Whose service a path leads to, that of an OpenAPI document included; None: this server answers it."""
         if path.startswith(_OPENAPI):
             found = self.behind(path.removeprefix(_OPENAPI))
@@ -122,7 +122,7 @@ class Table:
         return found if found is not None and is_remote(found) else None
 
 
-def is_remote(service: Registered) -> bool:
+def is_remote(service: RegisteredService) -> bool:
     return service.service is not None and service.group != OWN_GROUP
 
 
@@ -130,7 +130,7 @@ def is_remote(service: Registered) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Availability:
     """What the condition Available says. ``again``: nothing need change for it to change, so that it is looked at again soon."""
 
     status: str
@@ -143,11 +143,11 @@ class Finding:
         return self.status == "True"
 
 
-LOCAL: Final = Finding("True", "Local", "Local APIServices are always available")
-PASSED: Final = Finding("True", "Passed", "all checks passed")
+LOCAL: Final = Availability("True", "Local", "Local APIServices are always available")
+PASSED: Final = Availability("True", "Passed", "all checks passed")
 
 
-def with_condition(obj: JSONObject, finding: Finding, now: str) -> JSONObject:
+def with_available_condition(obj: JSONObject, finding: Availability, now: str) -> JSONObject:
     """A copy of ``obj`` whose condition Available says ``finding``; its time changes with its status only. ``now``: RFC 3339."""
     changed = copy.deepcopy(obj)
     conditions = conditions_of(changed)

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from kubeloop.apiserver.aggregation.api_services import PASSED, Finding, Registered
-from kubeloop.apiserver.aggregation.backend import PROBER, Backends, NoBackend
+from kubeloop.apiserver.aggregation.api_services import PASSED, Availability, RegisteredService
+from kubeloop.apiserver.aggregation.backend import PROBER, Backends, BackendUnreachable
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -30,7 +30,7 @@ OWNER: Final = "kubernetes.io/service-name"
 _ATTEMPTS: Final = 5
 
 
-class Checks:
+class AvailabilityChecker:
     """Looks at the services of APIServices, as they are stored, and asks what is behind them."""
 
     def __init__(self, registry: Registry, objects: Objects, backends: Backends) -> None:
@@ -38,30 +38,30 @@ class Checks:
         self._objects = objects
         self._backends = backends
 
-    async def check(self, service: Registered) -> Finding:
+    async def check(self, service: RegisteredService) -> Availability:
         """Never raises but for cancellation and faults of the storage."""
         assert service.service is not None
         wanted = service.service
         where = f'service/{wanted.name} in "{wanted.namespace}"'
         found = await self._objects.get(self._resource(SERVICES), wanted.namespace, wanted.name)
         if found is None:
-            return Finding("False", "ServiceNotFound", f"{where} is not present")
+            return Availability("False", "ServiceNotFound", f"{where} is not present")
         spec = found.obj.get("spec") or {}
         if spec.get("type", "ClusterIP") == "ClusterIP":
             port = next((one for one in spec.get("ports") or () if one.get("port") == wanted.port), None)
             if port is None:
-                return Finding("False", "ServicePortError", f"{where} is not listening on port {wanted.port}")
+                return Availability("False", "ServicePortError", f"{where} is not listening on port {wanted.port}")
             slices = await self._slices(wanted.namespace, wanted.name)
             if not slices:
-                return Finding("False", "EndpointsNotFound", f"cannot find endpointslices for {where}")
+                return Availability("False", "EndpointsNotFound", f"cannot find endpointslices for {where}")
             name = port.get("name") or ""
             if not any(_has_endpoint(one, name) for one in slices):
                 text = f"endpointslices for {where} have no addresses with port name {json.dumps(name)}"
-                return Finding("False", "MissingEndpoints", text)
+                return Availability("False", "MissingEndpoints", text)
         fault = await self._ask(service)
-        return PASSED if not fault else Finding("False", "FailedDiscoveryCheck", fault, again=True)
+        return PASSED if not fault else Availability("False", "FailedDiscoveryCheck", fault, again=True)
 
-    async def _ask(self, service: Registered) -> str:
+    async def _ask(self, service: RegisteredService) -> str:
         """Empty if one of the service's endpoints serves its discovery document, else why the last one does not."""
         asked: set[str] = set()
         fault = ""
@@ -75,7 +75,7 @@ class Checks:
             asked.add(place.url)
             try:
                 status, _headers, _body = await self._backends.get_from(place, PROBER, [("Accept-Encoding", "identity")])
-            except NoBackend as failed:
+            except BackendUnreachable as failed:
                 fault = f"failing or missing response from {place.url}: Get {json.dumps(place.url)}: {failed}"
                 continue
             if 200 <= status < 300:
@@ -113,15 +113,15 @@ INTERVAL: Final = 5.0
 REFRESH: Final = 60.0
 
 #: Told what was found of a service.
-Tell = Callable[[Registered, Finding], Awaitable[None]]
+Tell = Callable[[RegisteredService, Availability], Awaitable[None]]
 #: Reads what a service serves; False: it could not be read.
-Read = Callable[[Registered, Finding], Awaitable[bool]]
+Read = Callable[[RegisteredService, Availability], Awaitable[bool]]
 
 
 class Probe:
     """A task that checks one APIService at intervals, from ``start`` to ``stop``. ``look`` makes it check at once."""
 
-    def __init__(self, service: Registered, checks: Checks, tell: Tell, read: Read, clock: Clock) -> None:
+    def __init__(self, service: RegisteredService, checks: AvailabilityChecker, tell: Tell, read: Read, clock: Clock) -> None:
         self.service = service
         self._checks = checks
         self._tell = tell

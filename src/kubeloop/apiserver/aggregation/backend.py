@@ -8,16 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-import tempfile
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import cached_property
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from kubeloop.apiserver.aggregation.api_services import Registered
+from kubeloop.apiserver.aggregation.api_services import RegisteredService
 from kubeloop.apiserver.handlers.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head
 from kubeloop.apiserver.handlers.kubelet.options import encoded
 from kubeloop.apiserver.handlers.kubelet.reverse import reverse
@@ -29,48 +26,10 @@ from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse,
 from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.errors import ApiError
-from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.serving.request import Request
 
-# The server's client certificate towards extension servers. It proves that they may trust the user headers.
-# Source: Kubernetes documentation, "Configure the Aggregation Layer" (Kubernetes Apiserver Client Authentication).
-
-
-#: The certificate's common name, which extension servers may ask for (--requestheader-allowed-names).
-NAME: Final = "front-proxy-client"
-
-
-class ProxyIdentity:
-    """A client certificate for ``front-proxy-client`` and its authority, both created at the first access.
-
-    The authority issues nothing else: whoever shows a certificate of it may speak for any user.
-    """
-
-    def __init__(self, authority: CertificateAuthority | None = None) -> None:
-        self._given = authority
-
-    @property
-    def authority(self) -> bytes:
-        """PEM, for extension servers to trust; public."""
-        return self._authority.certificate
-
-    @cached_property
-    def certificate(self) -> IssuedCertificate:
-        return self._authority.issue(NAME, client=True)
-
-    def present(self, context: ssl.SSLContext) -> None:
-        """Let ``context`` show the certificate. The key is in a file of mode 0600 while it is loaded: ssl reads nothing else."""
-        own = self.certificate
-        with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
-            path = Path(folder, "pair.pem")
-            path.touch(mode=0o600)
-            path.write_bytes(own.certificate + own.key)
-            context.load_cert_chain(path)
-
-    @cached_property
-    def _authority(self) -> CertificateAuthority:
-        return self._given or CertificateAuthority.create("kubeloop-front-proxy-ca")
-
+if TYPE_CHECKING:
+    from kubeloop.apiserver.aggregation.aggregator import ProxyIdentity
 
 Lines = list[tuple[str, str]]
 
@@ -89,7 +48,7 @@ _IN_NAMES: Final = "!#$&'*+-.^_`|~"
 _BEARER_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
 
 
-class NoBackend(Exception):
+class BackendUnreachable(Exception):
     """No answer; the text says why, as Go's HTTP client does."""
 
 
@@ -102,7 +61,7 @@ class Backends:
         self._reach = reach
         self._contexts: OrderedDict[tuple[bytes, bool], ssl.SSLContext] = OrderedDict()
 
-    async def place(self, service: Registered) -> Place:
+    async def place(self, service: RegisteredService) -> Place:
         """Where requests for ``service`` go.
 
         Raises:
@@ -114,7 +73,7 @@ class Backends:
         host, port = await self._resolve(service.service)
         return Place(host, port, context, server_name=service.server_name, reach=self._reach)
 
-    async def get(self, service: Registered, path: str, user: User, headers: Lines) -> tuple[int, Headers, bytes]:
+    async def get(self, service: RegisteredService, path: str, user: User, headers: Lines) -> tuple[int, Headers, bytes]:
         """One GET of the server's own, with its whole answer.
 
         Raises:
@@ -136,17 +95,17 @@ class Backends:
                 while part := await wire.chunk():
                     body += part
                     if len(body) > _MOST_ANSWERED:
-                        raise NoBackend(f"the answer has more than {_MOST_ANSWERED} bytes")
+                        raise BackendUnreachable(f"the answer has more than {_MOST_ANSWERED} bytes")
                 return status, received, bytes(body)
         except TimeoutError:
-            raise NoBackend("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
+            raise BackendUnreachable("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
         except FAULTS as fault:
-            raise NoBackend(dial_fault(fault, place)) from None
+            raise BackendUnreachable(dial_fault(fault, place)) from None
         finally:
             if wire is not None:
                 wire.abort()
 
-    def context(self, service: Registered) -> ssl.SSLContext:
+    def context(self, service: RegisteredService) -> ssl.SSLContext:
         """Raises NotCallable: the bundle holds no certificate."""
         key = (service.ca, service.insecure)
         context = self._contexts.get(key)
@@ -176,7 +135,7 @@ def identity_headers(user: User) -> Lines:
     return [(name, _one_line(value)) for name, value in lines]
 
 
-def speaking_for(user: User, place: Place, audit_id: str) -> Callable[[Lines], Lines]:
+def header_rewriter(user: User, place: Place, audit_id: str) -> Callable[[Lines], Lines]:
     """Rewrites a client's headers: nothing of what it says of who it is goes on, but who it was found to be."""
     own = [("Audit-Id", audit_id)] if audit_id else []
 
@@ -207,8 +166,8 @@ def _one_line(value: str) -> str:
 _LOG = logging.getLogger("kubeloop.apiserver.aggregation")
 
 
-async def proxied(
-    request: Request, user: User, audit_id: str, service: Registered, backends: Backends, failed: Callable[[], None]
+async def proxy_request(
+    request: Request, user: User, audit_id: str, service: RegisteredService, backends: Backends, failed: Callable[[], None]
 ) -> Reply:
     """What the server behind ``service`` answers to ``user``, or why there is no answer. ``failed`` is called when it cannot be reached.
 
@@ -225,7 +184,7 @@ async def proxied(
         return _refused("service unavailable")
     query = encoded([(name, value) for name, values in request.query.items() for value in values])
     place = replace(place, path=quote(request.path, safe=SAFE, errors="surrogateescape"), query=query)
-    rewrite = speaking_for(user, place, audit_id)
+    rewrite = header_rewriter(user, place, audit_id)
     try:
         if is_upgrade(request):
             return await pass_on(request, place, rewrite)

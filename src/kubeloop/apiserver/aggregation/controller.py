@@ -10,7 +10,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kubeloop.apiserver.aggregation.api_services import LOCAL, OWN_GROUP, Finding, Registered, Table, is_remote, registered, with_condition
+from kubeloop.apiserver.aggregation.api_services import (
+    LOCAL,
+    OWN_GROUP,
+    ApiServiceTable,
+    Availability,
+    RegisteredService,
+    is_remote,
+    registered,
+    with_available_condition,
+)
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
@@ -34,7 +43,7 @@ _SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices"
 _OWNER: Final = "kubernetes.io/service-name"
 
 
-class Keeper:
+class ApiServiceController:
     """Keeps ``table`` up to date from ``start`` to ``stop``.
 
     Guarantees
@@ -47,7 +56,7 @@ class Keeper:
 
     def __init__(
         self,
-        table: Table,
+        table: ApiServiceTable,
         registry: Registry,
         objects: Objects,
         owners: Owners,
@@ -117,7 +126,7 @@ class Keeper:
             self._table.changed()
         if not is_remote(found):
             await self._end_probe(found.name)
-            if with_condition(obj, LOCAL, "") != obj:
+            if with_available_condition(obj, LOCAL, "") != obj:
                 await self._tell(found, LOCAL)
             return
         self._follow_services()
@@ -132,15 +141,15 @@ class Keeper:
         await self._end_probe(found.name)
         self._probes[found.name] = self._probe(found)
 
-    def _probe(self, service: Registered) -> Probe:
+    def _probe(self, service: RegisteredService) -> Probe:
         """What looks at other servers is imported with the first of them: most servers have none."""
-        from kubeloop.apiserver.aggregation.availability import Checks, Probe
-        from kubeloop.apiserver.aggregation.documents import Reader
+        from kubeloop.apiserver.aggregation.availability import AvailabilityChecker, Probe
+        from kubeloop.apiserver.aggregation.documents import DocumentFetcher
 
         backends = self._backends()
-        checks = Checks(self._registry, self._objects, backends)
+        checks = AvailabilityChecker(self._registry, self._objects, backends)
         assert self._tasks is not None
-        probe = Probe(service, checks, self._tell, Reader(self._table, backends).read, self._clock)
+        probe = Probe(service, checks, self._tell, DocumentFetcher(self._table, backends).read, self._clock)
         probe.start(self._tasks)
         return probe
 
@@ -185,13 +194,13 @@ class Keeper:
         finally:
             subscription.close()
 
-    async def _tell(self, service: Registered, finding: Finding) -> None:
+    async def _tell(self, service: RegisteredService, finding: Availability) -> None:
         """Write what was found to the status, unless it says so already or is of a service that is no longer meant."""
         resource = self._resource(API_SERVICES)
         while (stored := await self._objects.get(resource, "", service.name)) is not None:
             if not _same(registered(stored.obj), service):
                 return
-            obj = with_condition(stored.obj, finding, timestamp(self._clock.wall()))
+            obj = with_available_condition(stored.obj, finding, timestamp(self._clock.wall()))
             if obj == stored.obj:
                 return
             self._owners.updated(self._owners.scope(resource, "status"), stored.obj, obj, SERVER)
@@ -208,6 +217,6 @@ class Keeper:
         return found
 
 
-def _same(one: Registered, other: Registered) -> bool:
+def _same(one: RegisteredService, other: RegisteredService) -> bool:
     """Whether what is behind it is the same, whatever was found of it."""
     return replace(one, available=False) == replace(other, available=False)

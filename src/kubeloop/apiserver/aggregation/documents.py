@@ -9,8 +9,8 @@ import json
 import logging
 from typing import Final
 
-from kubeloop.apiserver.aggregation.api_services import Finding, Registered, Table
-from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, NoBackend
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable, Availability, RegisteredService
+from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, BackendUnreachable
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.kinds import GroupVersion
@@ -19,7 +19,7 @@ from kubeloop.types import JSONObject
 # Legacy discovery, an APIResourceList, read as the aggregated form of it. Source: k8s.io/apiserver pkg/endpoints/installer.go.
 
 
-def version_of_list(tree: JSONObject, version: str) -> JSONObject:
+def convert_legacy_list(tree: JSONObject, version: str) -> JSONObject:
     """An APIVersionDiscovery.
 
     Raises:
@@ -80,20 +80,20 @@ class _NotRead(Exception):
     """A document that is not there, or not what it should be."""
 
 
-class Reader:
+class DocumentFetcher:
     """Fills the table with what services serve."""
 
-    def __init__(self, table: Table, backends: Backends) -> None:
+    def __init__(self, table: ApiServiceTable, backends: Backends) -> None:
         self._table = table
         self._backends = backends
 
-    async def read(self, service: Registered, finding: Finding) -> bool:
+    async def read(self, service: RegisteredService, finding: Availability) -> bool:
         """False: it could not be read, so that what stands in the table is marked stale, and reading it again is due."""
         version: JSONObject = {"version": service.version, "freshness": "Stale"}
         if finding.passed:
             try:
                 version = {**await self._version(service), "freshness": "Current"}
-            except (_NotRead, CallFailed, NoBackend) as fault:
+            except (_NotRead, CallFailed, BackendUnreachable) as fault:
                 _LOG.warning("discovery of APIService %s: %s", service.name, fault)
         if self._table.discovered.get(service.name) != version:
             self._table.discovered[service.name] = version
@@ -103,7 +103,7 @@ class Reader:
             await self._read_openapi(service)
         return current
 
-    async def _version(self, service: Registered) -> JSONObject:
+    async def _version(self, service: RegisteredService) -> JSONObject:
         """Its APIVersionDiscovery, from its aggregated discovery, or else from the list of its resources."""
         status, headers, body = await self._backends.get(service, "/apis", PROBER, [("Accept", _ACCEPT), _PLAIN])
         if status == 503:
@@ -114,18 +114,18 @@ class Reader:
         if status != 200:
             raise _NotRead(f"failed to download legacy discovery for {service.document}: {status}")
         try:
-            return version_of_list(_tree(body), service.version)
+            return convert_legacy_list(_tree(body), service.version)
         except (KeyError, TypeError, ValueError) as fault:
             raise _NotRead(f"legacy discovery at {service.document}: {fault}") from None
 
-    async def _read_openapi(self, service: Registered) -> None:
+    async def _read_openapi(self, service: RegisteredService) -> None:
         """As far as there is any: a server without it is none the worse for it."""
         entry = swagger = None
         try:
             index = await self._json(service, "/openapi/v3")
             entry = (index.get("paths") or {}).get(service.path.removeprefix("/"))
             swagger = await self._json(service, "/openapi/v2")
-        except (_NotRead, CallFailed, NoBackend, AttributeError) as fault:
+        except (_NotRead, CallFailed, BackendUnreachable, AttributeError) as fault:
             _LOG.info("OpenAPI of APIService %s: %s", service.name, fault)
         for kept, found in ((self._table.openapi, entry), (self._table.swagger, swagger)):
             before = kept.get(service.name)
@@ -136,7 +136,7 @@ class Reader:
             if kept.get(service.name) != before:
                 self._table.changed()
 
-    async def _json(self, service: Registered, path: str) -> JSONObject:
+    async def _json(self, service: RegisteredService, path: str) -> JSONObject:
         status, _, body = await self._backends.get(service, path, OPENAPI_READER, [_JSON, _PLAIN])
         if status != 200:
             raise _NotRead(f"{path} is answered with {status}")

@@ -37,7 +37,7 @@ _RESOURCE_FIELDS = frozenset({"group", "resources", "resourceNames"})
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class AuditDecision:
     """How a request is logged. ``level`` is the place in LEVELS."""
 
     level: int
@@ -68,10 +68,10 @@ class GroupResources:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AuditRule:
     """What is empty matches everything."""
 
-    logged: Logged
+    logged: AuditDecision
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
     verbs: frozenset[str] = frozenset()
@@ -96,20 +96,20 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AuditPolicy:
     """The first rule that matches decides; without one, nothing is logged."""
 
-    rules: tuple[Rule, ...]
-    otherwise: Logged = field(default_factory=lambda: Logged(0))
+    rules: tuple[AuditRule, ...]
+    otherwise: AuditDecision = field(default_factory=lambda: AuditDecision(0))
 
-    def of(self, user: User | None, info: RequestInfo) -> Logged:
+    def of(self, user: User | None, info: RequestInfo) -> AuditDecision:
         for rule in self.rules:
             if rule.match(user, info):
                 return rule.logged
         return self.otherwise
 
     @classmethod
-    def read(cls, path: Path) -> Policy:
+    def read(cls, path: Path) -> AuditPolicy:
         """Fields that nobody knows are passed over with a warning in the log, as kube-apiserver does.
 
         Raises:
@@ -138,21 +138,21 @@ class _Reading:
         self._path = path
         self.faults: list[str] = []
 
-    def policy(self, tree: dict[str, Any]) -> Policy:
+    def policy(self, tree: dict[str, Any]) -> AuditPolicy:
         self._known(tree, _POLICY_FIELDS, "")
         omit = self._stages(tree, "omitStages")
         managed = self._flag(tree, "omitManagedFields", default=False)
         rules = tree.get("rules")
         if not isinstance(rules, list) or not rules:
             self.faults.append("rules: a policy needs at least one")
-            return Policy(())
+            return AuditPolicy(())
         found = tuple(self._rule(rule, f"rules[{at}]", omit, managed=managed) for at, rule in enumerate(rules))
-        return Policy(found, Logged(0, omit, managed))
+        return AuditPolicy(found, AuditDecision(0, omit, managed))
 
-    def _rule(self, rule: Any, where: str, omit: frozenset[str], *, managed: bool) -> Rule:
+    def _rule(self, rule: Any, where: str, omit: frozenset[str], *, managed: bool) -> AuditRule:
         if not isinstance(rule, dict):
             self.faults.append(f"{where}: is no object")
-            return Rule(Logged(0))
+            return AuditRule(AuditDecision(0))
         self._known(rule, _RULE_FIELDS, where)
         level = rule.get("level")
         if level not in LEVELS:
@@ -160,7 +160,7 @@ class _Reading:
             self.faults.append(f"{where}.level: {f'unknown {level!r}, ' if level else ''}{wanted}")
             level = NONE
         omitted = omit | self._stages(rule, f"{where}.omitStages")
-        logged = Logged(LEVELS.index(level), omitted, self._flag(rule, f"{where}.omitManagedFields", default=managed))
+        logged = AuditDecision(LEVELS.index(level), omitted, self._flag(rule, f"{where}.omitManagedFields", default=managed))
         paths = self._texts(rule, f"{where}.nonResourceURLs")
         for at, one in enumerate(paths):
             self._check_path(one, f"{where}.nonResourceURLs[{at}]")
@@ -169,7 +169,7 @@ class _Reading:
         if paths and (resources or namespaces):
             self.faults.append(f"{where}.nonResourceURLs: rules cannot apply to both regular resources and non-resource URLs")
         users, groups, verbs = (frozenset(self._texts(rule, f"{where}.{name}")) for name in ("users", "userGroups", "verbs"))
-        return Rule(logged, users, groups, verbs, resources, frozenset(namespaces), paths)
+        return AuditRule(logged, users, groups, verbs, resources, frozenset(namespaces), paths)
 
     def _resources(self, given: Any, where: str) -> tuple[GroupResources, ...]:
         if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):

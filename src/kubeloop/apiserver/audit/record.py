@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from kubeloop.apiserver.audit.policy import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE, Logged
+from kubeloop.apiserver.audit.policy import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE, AuditDecision
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.request.info import RequestInfo
 from kubeloop.apiserver.request.negotiation import JSON, PROTOBUF, YAML
@@ -95,7 +95,7 @@ _LONGEST_KNOWN = 512
 class AuditRecord:
     """Collects what is known of a request, and gives an event at each stage that its rule does not omit."""
 
-    def __init__(self, scope: RequestScope, logged: Logged, sink: Sink, received: datetime) -> None:
+    def __init__(self, scope: RequestScope, logged: AuditDecision, sink: Sink, received: datetime) -> None:
         self._scope = scope
         self._logged = logged
         self._sink = sink

@@ -33,7 +33,7 @@ _NAMESPACE: Final = "kube-system"
 NAME: Final = "extension-apiserver-authentication"
 
 
-def trust(clients: bytes, proxies: bytes, headers: RequestHeaders, names: tuple[str, ...]) -> dict[str, str]:
+def trust_data(clients: bytes, proxies: bytes, headers: RequestHeaders, names: tuple[str, ...]) -> dict[str, str]:
     """The ConfigMap's data. ``clients`` and ``proxies``: whose certificates are believed, PEM; ``names``: those of proxies, none: all."""
     data = {"client-ca-file": clients.decode()}
     if proxies:
@@ -49,7 +49,7 @@ def trust(clients: bytes, proxies: bytes, headers: RequestHeaders, names: tuple[
     return data
 
 
-def with_conventional(headers: RequestHeaders) -> RequestHeaders:
+def with_conventional_headers(headers: RequestHeaders) -> RequestHeaders:
     """With the headers in which this server, as a proxy, says who its client is."""
 
     def both(given: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ class Authentication:
         # Where every name is allowed to proxies, the own one is as well.
         names = () if given and not headers.allowed_names else tuple(dict.fromkeys((*headers.allowed_names, own_name)))
         proxies = given.rstrip() + b"\n" + own_proxy if given else own_proxy
-        data = trust(self.authorities.clients_pem, proxies, with_conventional(headers), names)
+        data = trust_data(self.authorities.clients_pem, proxies, with_conventional_headers(headers), names)
         await publish(self._registry, self._writer, data)
 
     async def _publish_changes(self, own_proxy: bytes, own_name: str) -> None:

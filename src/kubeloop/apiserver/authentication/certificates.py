@@ -28,7 +28,7 @@ CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 
 
 @dataclass(frozen=True, slots=True)
-class Presented:
+class PresentedCertificate:
     """A certificate that a client has the key of. Times in seconds since 1970. ``fault``: why it names no user, in upstream's words."""
 
     name: str
@@ -51,7 +51,7 @@ class Presented:
 
 
 @lru_cache(maxsize=1024)
-def presented(der: bytes) -> Presented:
+def presented(der: bytes) -> PresentedCertificate:
     """Each request of a connection shows the same certificate."""
     certificate = x509.load_der_x509_certificate(der)
     name, uids, groups = "", [], []
@@ -70,7 +70,7 @@ def presented(der: bytes) -> Presented:
         fault = "UID cannot be an empty string"
     begins, ends = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     fingerprint = hashlib.sha256(der).hexdigest()
-    return Presented(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, fault)
+    return PresentedCertificate(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, fault)
 
 
 def named(certificate: Mapping[str, Any]) -> User:

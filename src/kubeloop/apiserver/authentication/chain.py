@@ -136,7 +136,7 @@ def websocket_token(request: Request) -> str:
     return token
 
 
-def forget_websocket_token(request: Request) -> None:
+def remove_websocket_token(request: Request) -> None:
     """Nobody behind authentication sees it, and it is never chosen."""
     headers = CIMultiDict(request.headers)
     headers[_PROTOCOLS] = ",".join(one for one in _offered(request) if not one.startswith(_PREFIX))
@@ -152,7 +152,7 @@ INVALID_TOKEN = "invalid bearer token"  # noqa: S105 - what is said of one
 _EXTRA_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 
 
-class Tokens(Protocol):
+class TokenAuthenticator(Protocol):
     """Knows whose bearer tokens are."""
 
     async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
@@ -176,7 +176,7 @@ class Authenticator:
 
     def __init__(
         self,
-        tokens: tuple[Tokens, ...] = (),
+        tokens: tuple[TokenAuthenticator, ...] = (),
         audiences: tuple[str, ...] = (),
         *,
         authorities: ClientAuthorities | None = None,
@@ -250,7 +250,7 @@ class Authenticator:
             in_protocol = websocket_token(request)
             if in_protocol:
                 proof = await self._of_token(in_protocol, self.audiences)
-                forget_websocket_token(request)
+                remove_websocket_token(request)
                 return proof
         except BadProtocol as fault:
             faults.append(str(fault))

@@ -87,7 +87,7 @@ def unescaped(key: str) -> str:
 # Source: Kubernetes documentation, "User impersonation".
 
 
-def impersonated(request: Request) -> User | None:
+def requested_impersonation(request: Request) -> User | None:
     """Whom the request asks to be taken for, as its headers say it; None when it does not ask.
 
     Whether it may, and which groups he has besides, is for authorization to say.

@@ -31,8 +31,8 @@ from kubeloop.apiserver.authentication.token_claims import (
     SECRETS,
     BoundObjects,
     Claims,
-    Reference,
-    Seen,
+    ObjectReference,
+    ReadObjects,
     TokenRefused,
     deleted_before,
 )
@@ -69,7 +69,7 @@ class LegacyTokens:
         self._objects = objects
         self._note_use = note_use
 
-    async def proof(self, token: str, claims: Claims, seen: Seen, now: float) -> tuple[Proof, float]:
+    async def proof(self, token: str, claims: Claims, seen: ReadObjects, now: float) -> tuple[Proof, float]:
         """Whose it is, and the moment from which the Secret's label is due again (seconds since 1970).
 
         Raises:
@@ -210,7 +210,7 @@ class AccountTokens:
                 return None
             claims = self._verified(token, keys)
         self._meant_for(claims, audiences)
-        seen = Seen()
+        seen = ReadObjects()
         if claims.issuer == LEGACY_ISSUER:
             proof, until = await self._legacy.proof(token, claims, seen, now)
         else:
@@ -286,7 +286,7 @@ class AccountTokens:
             annotations = {**annotations, "authentication.k8s.io/stale-token": told}
         return Proof(proof.user, both, annotations, proof.warnings)
 
-    async def _proof(self, claims: Claims, seen: Seen, now: float) -> Proof:
+    async def _proof(self, claims: Claims, seen: ReadObjects, now: float) -> Proof:
         """Of a token that a TokenRequest was answered with.
 
         Raises:
@@ -296,7 +296,7 @@ class AccountTokens:
         if fault:
             raise TokenRefused(fault)
         namespace = str(claims.kubernetes.get("namespace") or "")
-        account = claims.reference("serviceaccount") or Reference("")
+        account = claims.reference("serviceaccount") or ObjectReference("")
         found = await self._objects.get(ACCOUNTS, namespace, account.name, seen)
         if found is None:
             raise TokenRefused(f"serviceaccounts {go_quoted(account.name)} not found")
@@ -326,7 +326,7 @@ class AccountTokens:
         return Proof(service_account(namespace, account.name, account.uid, extra))
 
     async def _check_bound(
-        self, gvr: GroupVersionResource, kind: str, namespace: str, wanted: Reference, seen: Seen, before: float
+        self, gvr: GroupVersionResource, kind: str, namespace: str, wanted: ObjectReference, seen: ReadObjects, before: float
     ) -> None:
         found = await self._objects.get(gvr, namespace, wanted.name, seen)
         if found is not None and found["metadata"]["uid"] != wanted.uid:

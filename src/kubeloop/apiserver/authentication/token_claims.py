@@ -31,7 +31,7 @@ NODES: Final = GroupVersionResource("", "v1", "nodes")
 
 
 @dataclass(slots=True)
-class Seen:
+class ReadObjects:
     """What was looked at: keys in storage, with the revision of each. ``ending``: one of them is being deleted, so that time decides."""
 
     revisions: list[tuple[str, int]] = field(default_factory=list)
@@ -39,13 +39,13 @@ class Seen:
 
 
 class BoundObjects:
-    """Reads objects by name. What was ``Seen`` can be told to be unchanged without reading it again."""
+    """Reads objects by name. What was ``ReadObjects`` can be told to be unchanged without reading it again."""
 
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self._objects = objects
         self._registry = registry
 
-    async def get(self, gvr: GroupVersionResource, namespace: str, name: str, seen: Seen | None = None) -> JSONObject | None:
+    async def get(self, gvr: GroupVersionResource, namespace: str, name: str, seen: ReadObjects | None = None) -> JSONObject | None:
         """The shared tree, or None. Never change it."""
         resource = self._registry.get(gvr)
         if resource is None or not name:
@@ -79,7 +79,7 @@ _KUBERNETES: Final = "kubernetes.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ObjectReference:
     """An object by name and uid, as it was when the token was issued."""
 
     name: str
@@ -89,27 +89,27 @@ class Reference:
         return {"name": self.name, "uid": self.uid} if self.uid else {"name": self.name}
 
     @classmethod
-    def to(cls, obj: JSONObject) -> Reference:
+    def to(cls, obj: JSONObject) -> ObjectReference:
         metadata = obj["metadata"]
         return cls(metadata["name"], metadata["uid"])
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class TokenBinding:
     """What a token ends with. A pod's token tells its node as well, which it is not bound to."""
 
-    pod: Reference | None = None
-    secret: Reference | None = None
-    node: Reference | None = None
+    pod: ObjectReference | None = None
+    secret: ObjectReference | None = None
+    node: ObjectReference | None = None
 
 
 def written(
-    issuer: str, account: JSONObject, bound: Bound, audiences: Sequence[str], now: datetime, lasts: int, warn_after: int = 0
+    issuer: str, account: JSONObject, bound: TokenBinding, audiences: Sequence[str], now: datetime, lasts: int, warn_after: int = 0
 ) -> JSONObject:
     """The claims of a new token. ``lasts`` and ``warn_after`` in seconds from ``now``; 0: no warning."""
     start = int(now.timestamp())
     metadata = account["metadata"]
-    told: JSONObject = {"namespace": metadata["namespace"], "serviceaccount": Reference.to(account).tree()}
+    told: JSONObject = {"namespace": metadata["namespace"], "serviceaccount": ObjectReference.to(account).tree()}
     told |= {kind: one.tree() for kind, one in (("pod", bound.pod), ("secret", bound.secret), ("node", bound.node)) if one is not None}
     if warn_after:
         told["warnafter"] = start + warn_after
@@ -153,12 +153,12 @@ class Claims:
         told = self.rest.get(_KUBERNETES)
         return told if isinstance(told, dict) else {}
 
-    def reference(self, kind: str) -> Reference | None:
+    def reference(self, kind: str) -> ObjectReference | None:
         """``serviceaccount``, ``pod``, ``secret`` or ``node``."""
         told = self.kubernetes.get(kind)
         if not isinstance(told, dict):
             return None
-        return Reference(_text(told.get("name")), _text(told.get("uid")))
+        return ObjectReference(_text(told.get("name")), _text(told.get("uid")))
 
 
 def read(payload: bytes) -> Claims:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from kubeloop.apiserver.authorization.impersonation import NODE_NAME, account_of
 from kubeloop.apiserver.authorization.rbac import GROUP, RoleAuthorizer
-from kubeloop.apiserver.authorization.rbac_rules import join_errors, lacking, quoted_list, told
+from kubeloop.apiserver.authorization.rbac_rules import describe_rules, join_errors, missing_rules, quoted_list
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.access import Access, Authorizer, require
@@ -156,11 +156,11 @@ class EscalationCheck:
     def _lacks(self, write: WriteRequest, rules: list[JSONObject]) -> str:
         """What to say of rights among ``rules`` that the user does not have where he writes; empty: he has them all."""
         held, lost = self._roles.held(write.user, write.namespace)
-        lacks = lacking(held, rules)
+        lacks = missing_rules(held, rules)
         if not lacks:
             return ""
         who = f"user {go_quoted(write.user.name)} (groups={quoted_list(write.user.groups)})"
-        text = f"{who} is attempting to grant RBAC permissions not currently held:\n{told(lacks)}"
+        text = f"{who} is attempting to grant RBAC permissions not currently held:\n{describe_rules(lacks)}"
         errors = join_errors([f"{write.resource.gvr.group_resource} {go_quoted(one.role_name)} not found" for one in lost])
         return f"{text}; resolution errors: [{errors}]" if errors else text
 

@@ -72,7 +72,7 @@ class SystemMastersAuthorizer:
         """Nothing is needed."""
 
 
-class Always:
+class ConstantAuthorizer:
     """AlwaysAllow and AlwaysDeny."""
 
     def __init__(self, *, allow: bool) -> None:
@@ -157,4 +157,4 @@ class Authorization:
             return self.roles
         if mode == "Node":
             return NodeAuthorizer(self._objects, self._cache)
-        return Always(allow=mode == "AlwaysAllow")
+        return ConstantAuthorizer(allow=mode == "AlwaysAllow")

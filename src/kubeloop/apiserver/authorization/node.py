@@ -25,7 +25,7 @@ from kubeloop.types import JSONObject
 # References of pods and volumes to other objects. Source: k8s.io/kubernetes pkg/api/v1/{pod,persistentvolume}/util.go.
 
 
-class Reference(NamedTuple):
+class NamedResource(NamedTuple):
     """An object that somebody needs; ``resource`` is its plural name."""
 
     resource: str
@@ -40,7 +40,7 @@ _BESIDE_CLAIM = ("cephfs", "flexVolume", "rbd", "scaleIO", "iscsi")
 _MIRROR = "kubernetes.io/config.mirror"
 
 
-def of_pod(pod: JSONObject) -> set[Reference]:
+def of_pod(pod: JSONObject) -> set[NamedResource]:
     """What the node of ``pod`` must read for its sake; nothing for a mirror pod, which the node made itself."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if _MIRROR in (metadata.get("annotations") or {}):
@@ -52,7 +52,7 @@ def of_pod(pod: JSONObject) -> set[Reference]:
         *(found for volume in spec.get("volumes") or () for found in _volume(metadata["name"], volume)),
         *(("resourceclaims", name) for name in _claims(spec, pod.get("status") or {})),
     ]
-    return {Reference(resource, metadata["namespace"], name) for resource, name in names if name}
+    return {NamedResource(resource, metadata["namespace"], name) for resource, name in names if name}
 
 
 def _env(container: JSONObject) -> Iterator[tuple[str, str | None]]:
@@ -87,7 +87,7 @@ def _claims(spec: JSONObject, status: JSONObject) -> Iterator[str | None]:
     yield (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
 
 
-def of_volume(volume: JSONObject) -> tuple[Reference | None, set[Reference]]:
+def of_volume(volume: JSONObject) -> tuple[NamedResource | None, set[NamedResource]]:
     """The claim that a persistent volume is bound to, and the secrets that a node needs to use it."""
     spec = volume.get("spec") or {}
     claim = spec.get("claimRef")
@@ -103,8 +103,8 @@ def of_volume(volume: JSONObject) -> tuple[Reference | None, set[Reference]]:
     for kind in ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"):
         secret = (spec.get("csi") or {}).get(kind) or {}
         found.add((secret.get("namespace", ""), secret.get("name")))
-    secrets = {Reference("secrets", namespace, name) for namespace, name in found if name}
-    return Reference("persistentvolumeclaims", beside, claim.get("name", "")), secrets
+    secrets = {NamedResource("secrets", namespace, name) for namespace, name in found if name}
+    return NamedResource("persistentvolumeclaims", beside, claim.get("name", "")), secrets
 
 
 # The graph of nodes and the objects that they need. Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/node/graph.go.
@@ -115,12 +115,12 @@ class NodeGraph:
 
     def __init__(self) -> None:
         #: How many pods of a node need an object.
-        self._needed: dict[Reference, Counter[str]] = {}
-        self._pods: dict[tuple[str, str], tuple[str, set[Reference]]] = {}
-        self._volumes: dict[str, tuple[Reference, set[Reference]]] = {}
-        self._volumes_by_secret: dict[Reference, set[str]] = {}
+        self._needed: dict[NamedResource, Counter[str]] = {}
+        self._pods: dict[tuple[str, str], tuple[str, set[NamedResource]]] = {}
+        self._volumes: dict[str, tuple[NamedResource, set[NamedResource]]] = {}
+        self._volumes_by_secret: dict[NamedResource, set[str]] = {}
         #: Objects that are of one node as a whole.
-        self._owned: dict[Reference, str] = {}
+        self._owned: dict[NamedResource, str] = {}
 
     def put_pod(self, namespace: str, name: str, pod: JSONObject | None) -> None:
         node, needs = self._pods.pop((namespace, name), ("", set()))
@@ -133,7 +133,7 @@ class NodeGraph:
                 del self._needed[one]
         node = "" if pod is None else (pod.get("spec") or {}).get("nodeName") or ""
         if pod is not None and node:
-            needs = of_pod(pod) | {Reference("pods", namespace, name)}
+            needs = of_pod(pod) | {NamedResource("pods", namespace, name)}
             self._pods[namespace, name] = node, needs
             for one in needs:
                 self._needed.setdefault(one, Counter())[node] += 1
@@ -157,13 +157,13 @@ class NodeGraph:
 
     def _own(self, resource: str, name: str, obj: JSONObject | None) -> None:
         node = "" if obj is None else (obj.get("spec") or {}).get("nodeName") or ""
-        reference = Reference(resource, "", name)
+        reference = NamedResource(resource, "", name)
         if node:
             self._owned[reference] = node
         else:
             self._owned.pop(reference, None)
 
-    def relates(self, node: str, to: Reference) -> bool:
+    def relates(self, node: str, to: NamedResource) -> bool:
         """Whether the node's pods need an object, or it is the node's own."""
         if node in self._needed.get(to, ()) or self._owned.get(to) == node:
             return True
@@ -235,7 +235,7 @@ class NodeAuthorizer:
     def related(self, node: str, access: Access) -> Decision:
         if not access.name:
             return _no("No Object name found")
-        to = Reference(access.resource, access.namespace, access.name)
+        to = NamedResource(access.resource, access.namespace, access.name)
         if self._graph is not None and self._graph.relates(node, to):
             return _ALLOWED
         return _unrelated(node)

@@ -31,7 +31,7 @@ class Subject:
         return self.name in user.groups if self.is_group else self.name == user.name
 
 
-class Binding:
+class SubjectBinding:
     """Who gets which role. ``namespace`` empty: everywhere."""
 
     __slots__ = ("_reason", "name", "namespace", "role_kind", "role_name", "subjects")
@@ -64,11 +64,11 @@ def _subject(subject: JSONObject, namespace: str) -> Subject | None:
 class _Bindings:
     """Those of one namespace, or of none."""
 
-    named: dict[str, Binding] = field(default_factory=dict)
-    of_users: dict[str, list[Binding]] = field(default_factory=dict)
-    of_groups: dict[str, list[Binding]] = field(default_factory=dict)
+    named: dict[str, SubjectBinding] = field(default_factory=dict)
+    of_users: dict[str, list[SubjectBinding]] = field(default_factory=dict)
+    of_groups: dict[str, list[SubjectBinding]] = field(default_factory=dict)
 
-    def put(self, name: str, binding: Binding | None) -> None:
+    def put(self, name: str, binding: SubjectBinding | None) -> None:
         before = self.named.pop(name, None)
         if before is not None:
             for where, key in self._places(before):
@@ -81,11 +81,11 @@ class _Bindings:
                 where.setdefault(key, []).append(binding)
                 where[key].sort(key=lambda one: one.name)
 
-    def _places(self, binding: Binding) -> list[tuple[dict[str, list[Binding]], str]]:
+    def _places(self, binding: SubjectBinding) -> list[tuple[dict[str, list[SubjectBinding]], str]]:
         different = dict.fromkeys((one.name, one.is_group) for one in binding.subjects)
         return [(self.of_groups if group else self.of_users, key) for key, group in different]
 
-    def about(self, user: User) -> Iterator[Binding]:
+    def about(self, user: User) -> Iterator[SubjectBinding]:
         """Some may come twice."""
         yield from self.of_users.get(user.name, ())
         of_groups = self.of_groups
@@ -114,19 +114,19 @@ class RoleIndex:
     def put_binding(self, namespace: str, name: str, obj: JSONObject | None) -> None:
         self.revision += 1
         bindings = self._bindings.setdefault(namespace, _Bindings())
-        bindings.put(name, None if obj is None else Binding(namespace, obj))
+        bindings.put(name, None if obj is None else SubjectBinding(namespace, obj))
         if namespace and not bindings.named:
             del self._bindings[namespace]
 
     def has_bindings(self, namespace: str) -> bool:
         return namespace in self._bindings
 
-    def bindings_in(self, user: User, namespace: str) -> Iterator[Binding]:
+    def bindings_in(self, user: User, namespace: str) -> Iterator[SubjectBinding]:
         """Those about ``user`` of one namespace, or, if it is empty, those that count everywhere; some of them twice."""
         if namespace in self._bindings:
             yield from self._bindings[namespace].about(user)
 
-    def bindings(self, user: User, namespace: str) -> Iterator[Binding]:
+    def bindings(self, user: User, namespace: str) -> Iterator[SubjectBinding]:
         """Those about ``user`` that count in ``namespace``, some of them twice."""
         yield from self.bindings_in(user, "")
         if namespace:
@@ -153,7 +153,7 @@ _Key = tuple[str, tuple[str, ...], str]
 class _Held:
     __slots__ = ("_by_resource", "_paths", "faults")
 
-    def __init__(self, user: User, index: RoleIndex, bindings: Iterable[Binding]) -> None:
+    def __init__(self, user: User, index: RoleIndex, bindings: Iterable[SubjectBinding]) -> None:
         self._by_resource: dict[str, list[tuple[ResourceRule, Decision]]] = {}
         self._paths: list[tuple[PathRule, Decision]] = []
         self.faults: list[str] = []
@@ -236,12 +236,12 @@ class RoleAuthorizer:
                 found.paths.append({name: rule[name] for name in ("verbs", "nonResourceURLs") if rule.get(name)})
         return found
 
-    def held(self, user: User, namespace: str) -> tuple[list[JSONObject], list[Binding]]:
+    def held(self, user: User, namespace: str) -> tuple[list[JSONObject], list[SubjectBinding]]:
         """The rules of all roles that ``user`` has in ``namespace``, in order of the bindings' names; and bindings of roles that are not
         there."""
         rules: list[JSONObject] = []
-        lost: list[Binding] = []
-        different: dict[int, Binding] = {id(one): one for one in self.index.bindings(user, namespace)}
+        lost: list[SubjectBinding] = []
+        different: dict[int, SubjectBinding] = {id(one): one for one in self.index.bindings(user, namespace)}
         for binding in sorted(different.values(), key=lambda one: (bool(one.namespace), one.name)):
             role = self.index.role(binding.role_kind, binding.role_name, binding.namespace)
             if role is None:

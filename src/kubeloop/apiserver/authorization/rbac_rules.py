@@ -57,7 +57,7 @@ def _covers(path: str, wanted: str) -> bool:
     return path == wanted or (path.endswith("*") and wanted.startswith(path.rstrip("*")))
 
 
-def broken_down(rules: Sequence[JSONObject]) -> Iterator[SingleRule]:
+def split_rules(rules: Sequence[JSONObject]) -> Iterator[SingleRule]:
     for rule in rules:
         verbs = rule.get("verbs") or ()
         for group in rule.get("apiGroups") or ():
@@ -70,12 +70,12 @@ def broken_down(rules: Sequence[JSONObject]) -> Iterator[SingleRule]:
                 yield SingleRule(verb, path=path)
 
 
-def lacking(held: Sequence[JSONObject], wanted: Sequence[JSONObject]) -> list[SingleRule]:
+def missing_rules(held: Sequence[JSONObject], wanted: Sequence[JSONObject]) -> list[SingleRule]:
     """What of ``wanted`` no single rule of ``held`` gives."""
-    return [right for right in broken_down(wanted) if not any(right.is_in(rule) for rule in held)]
+    return [right for right in split_rules(wanted) if not any(right.is_in(rule) for rule in held)]
 
 
-def told(rights: Sequence[SingleRule]) -> str:
+def describe_rules(rights: Sequence[SingleRule]) -> str:
     """One line for each resource or path, sorted."""
     verbs: dict[tuple[str, str, str | None], list[str]] = {}
     lines = set()

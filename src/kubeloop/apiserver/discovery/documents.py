@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
-from kubeloop.apiserver.aggregation.api_services import OWN_GROUP, Registered, Table, is_remote
+from kubeloop.apiserver.aggregation.api_services import OWN_GROUP, ApiServiceTable, RegisteredService, is_remote
 from kubeloop.apiserver.builtin.bootstrap.api_services import group_priority, version_priority
 from kubeloop.apiserver.registry.registry import Registry, by_priority
 from kubeloop.apiserver.registry.resource import ServedResource
@@ -87,9 +87,9 @@ _FIRST: Final = 20001
 class Order:
     """A view of what is registered, as it is now; the core group is left out but for ``versions``."""
 
-    def __init__(self, registry: Registry, table: Table | None = None) -> None:
+    def __init__(self, registry: Registry, table: ApiServiceTable | None = None) -> None:
         self._registry = registry
-        self.table = table or Table()
+        self.table = table or ApiServiceTable()
 
     def groups(self) -> list[str]:
         """As ``/apis`` lists them: by priority, then by the names of APIServices, in which versions come before groups."""
@@ -115,7 +115,7 @@ class Order:
         """Without those that an APIService only names."""
         return [one for one in self.versions(group) if self.remote(group, one) or self._registry.resources(GroupVersion(group, one))]
 
-    def remote(self, group: str, version: str) -> Registered | None:
+    def remote(self, group: str, version: str) -> RegisteredService | None:
         """The APIService of a version that another server serves."""
         found = self.table.of(group, version)
         return found if found is not None and is_remote(found) else None
@@ -136,7 +136,7 @@ class Order:
         return _CUSTOM if known is None else (known, version_priority(group, version))
 
 
-def _is_shown(service: Registered) -> bool:
+def _is_shown(service: RegisteredService) -> bool:
     """What the server registers by itself is shown for what it serves, not for what it is said to serve."""
     return service.group != OWN_GROUP and (service.service is not None or not service.managed)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver.aggregation.api_services import Table
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.apiserver.discovery import documents
 from kubeloop.apiserver.discovery.documents import Order
 from kubeloop.apiserver.registry.registry import Registry
@@ -35,7 +35,7 @@ class Discovery:
     ``server_address`` (``host:port``) is what ``/api`` tells clients; ``table`` holds what other servers serve behind this one.
     """
 
-    def __init__(self, registry: Registry, server_address: str, table: Table | None = None) -> None:
+    def __init__(self, registry: Registry, server_address: str, table: ApiServiceTable | None = None) -> None:
         self._registry = registry
         self._order = Order(registry, table)
         self._server_address = server_address

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kubeloop.apiserver.flow.queues import ESTIMATE, FairQueues, Queue, Waiter
+from kubeloop.apiserver.flow.queues import ESTIMATE, FairQueues, FlowQueue, Waiter
 from kubeloop.apiserver.flow.schemas import FlowSchema
 from kubeloop.apiserver.request.info import RequestInfo
 from kubeloop.apiserver.request.users import MASTERS, User
@@ -21,7 +21,7 @@ from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
 
-class Level:
+class PriorityLevel:
     """A PriorityLevelConfiguration at work. ``nominal`` is its share of seats; ``exempt`` has no limit, ``queues`` None means refusing."""
 
     def __init__(self, name: str) -> None:
@@ -74,7 +74,7 @@ class Level:
             return math.inf
         return math.inf if self.borrowing_percent is None else self.nominal + round(self.nominal * self.borrowing_percent / 100)
 
-    def has_seat(self, levels: Iterable[Level]) -> bool:
+    def has_seat(self, levels: Iterable[PriorityLevel]) -> bool:
         """One of its own, or one that another level lends and does not use."""
         if self.exempt or self.executing < max(1, self.nominal):  # one at a time, however small its share
             return True
@@ -85,7 +85,7 @@ class Level:
         return borrowed < lent
 
 
-def share_out(levels: Iterable[Level], seats: int) -> None:
+def distribute_seats(levels: Iterable[PriorityLevel], seats: int) -> None:
     """Give each level its part of ``seats``, rounded up as upstream does."""
     levels = list(levels)
     total = sum(level.shares for level in levels) or 1
@@ -116,7 +116,7 @@ class Flow:
     """Requests that wait for each other; ``waiting`` of them do."""
 
     schema: FlowSchema
-    level: Level
+    level: PriorityLevel
     name: str
     headers: tuple[tuple[str, str], ...]
     waiting: int = 0
@@ -128,7 +128,7 @@ class Seat:
 
     flow: Flow
     since: float
-    queue: Queue | None = None
+    queue: FlowQueue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class FlowControl:
     def __init__(self, limits: FlowLimits, clock: Clock) -> None:
         self.limits = limits
         self._clock = clock
-        self.levels: dict[str, Level] = {}
+        self.levels: dict[str, PriorityLevel] = {}
         self._level_objects: dict[str, JSONObject] = {}
         self._schemas: dict[str, FlowSchema] = {}
         self._ordered: list[FlowSchema] = []
@@ -187,12 +187,12 @@ class FlowControl:
             self._level_objects.pop(name, None)
         else:
             self._level_objects[name] = obj
-            level = self.levels.setdefault(name, Level(name))
+            level = self.levels.setdefault(name, PriorityLevel(name))
             level.configure(obj)
         for gone in [one for one in self.levels if one not in self._level_objects]:
             if not self.levels[gone].executing and not self.levels[gone].queues.length:
                 del self.levels[gone]
-        share_out((self.levels[one] for one in self._level_objects), self.limits.reading + self.limits.mutating)
+        distribute_seats((self.levels[one] for one in self._level_objects), self.limits.reading + self.limits.mutating)
         self._flows.clear()
         self._plan()
 
@@ -291,7 +291,7 @@ class FlowControl:
             raise RejectedByFlowControl
         return Seat(flow, time.monotonic(), queue)
 
-    def _check_room(self, flow: Flow, queue: Queue) -> None:
+    def _check_room(self, flow: Flow, queue: FlowQueue) -> None:
         level = flow.level
         if level.exempt:
             return
@@ -342,7 +342,7 @@ class FlowControl:
         # Called after those who have just been let in.
         self._plan()
 
-    def _next_level(self) -> Level | None:
+    def _next_level(self) -> PriorityLevel | None:
         """Of those with waiting requests and a seat, the one that has had least for its share."""
         ready = [one for one in self.levels.values() if one.queues.length and one.has_seat(self.levels.values())]
         return min(ready, key=lambda level: level.virtual) if ready else None

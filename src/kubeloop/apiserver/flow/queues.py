@@ -29,12 +29,12 @@ class Waiter:
     flow: Flow
     turn: asyncio.Future[bool]
     since: float
-    queue: Queue | None = None
+    queue: FlowQueue | None = None
     timer: Timer | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Queue:
+class FlowQueue:
     """``start`` is the virtual time at which its first request is due: the time that requests of it have taken."""
 
     key: int | str
@@ -48,19 +48,19 @@ class FairQueues:
     def __init__(self, count: int = 0, hand: int = 0) -> None:
         self._count = count
         self._hand = min(hand, count)
-        self._queues: OrderedDict[int | str, Queue] = OrderedDict()
+        self._queues: OrderedDict[int | str, FlowQueue] = OrderedDict()
         self._virtual = 0.0
         #: Requests that wait in all of them.
         self.length = 0
 
-    def shortest(self, schema: str, flow: str) -> Queue:
+    def shortest(self, schema: str, flow: str) -> FlowQueue:
         """Where a request of this flow would wait."""
         if not self._count:
             return self._queue(f"{schema}\0{flow}")
         hand = deal(f"{schema}\0{flow}", self._count, self._hand)
         return min((self._queue(card) for card in hand), key=lambda queue: len(queue.waiting))
 
-    def add(self, waiter: Waiter, queue: Queue) -> None:
+    def add(self, waiter: Waiter, queue: FlowQueue) -> None:
         if not queue.waiting:
             queue.start = max(queue.start, self._virtual)
         queue.waiting.append(waiter)
@@ -68,7 +68,7 @@ class FairQueues:
         self._queues[queue.key] = queue
         self.length += 1
 
-    def overtake(self, queue: Queue) -> bool:
+    def overtake(self, queue: FlowQueue) -> bool:
         """Whether a request that came just now would be the next of all, so that it need not wait; it is charged then."""
         if queue.waiting or queue.start > self._virtual:
             return False
@@ -93,15 +93,15 @@ class FairQueues:
         self.length -= 1
         return True
 
-    def charge(self, queue: Queue, seconds: float) -> None:
+    def charge(self, queue: FlowQueue, seconds: float) -> None:
         """What a request of it has really taken."""
         queue.start += seconds - ESTIMATE
         # Under its key another may have begun since: one that was dropped is charged by whoever was let in from it.
         if not queue.waiting and queue.start <= self._virtual and self._queues.get(queue.key) is queue:
             del self._queues[queue.key]  # as good as one that was never there
 
-    def _queue(self, key: int | str) -> Queue:
-        return self._queues.get(key) or Queue(key)
+    def _queue(self, key: int | str) -> FlowQueue:
+        return self._queues.get(key) or FlowQueue(key)
 
 
 def deal(flow: str, deck: int, hand: int) -> tuple[int, ...]:

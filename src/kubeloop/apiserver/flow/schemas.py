@@ -14,7 +14,7 @@ from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request.info import RequestInfo
 from kubeloop.apiserver.request.users import User
-from kubeloop.apiserver.storage import Event, prefix_end
+from kubeloop.apiserver.storage import StorageEvent, prefix_end
 from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import SupervisedTask, Supervisor
@@ -60,7 +60,7 @@ class SchemaStatus:
         if self._task is not None:
             await self._task.stop()
 
-    def _notice(self, _: Event) -> None:
+    def _notice(self, _: StorageEvent) -> None:
         self._changed.set()
 
     async def _run(self) -> None:

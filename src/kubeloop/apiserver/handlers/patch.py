@@ -16,11 +16,11 @@ from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.ownership import Scope
 from kubeloop.apiserver.registry.decoding import Decoded, conform, kind_missing, kind_of, plain, repeated_fields
 from kubeloop.apiserver.registry.object_meta import check_name, in_declared_order, metadata_of, set_namespace
-from kubeloop.apiserver.registry.options import WriteOptions, write_options
+from kubeloop.apiserver.registry.options import WriteParameters, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.go_json_errors import json_fault
-from kubeloop.apiserver.store.writer import Outcome
+from kubeloop.apiserver.store.writer import WriteResult
 from kubeloop.merge import PatchError, json_patch, merge_patch
 from kubeloop.merge.go_text import copy_tree, go_text, json_type
 from kubeloop.merge.strategic import merge_in
@@ -48,7 +48,7 @@ def is_apply(request: Request) -> bool:
 class Configuration:
     """The body of an apply, read when it is first needed: whether there is something to apply it to is found out before."""
 
-    def __init__(self, data: bytes, options: WriteOptions, warnings: list[str]) -> None:
+    def __init__(self, data: bytes, options: WriteParameters, warnings: list[str]) -> None:
         self.options = options
         self._data = data
         self._warnings = warnings
@@ -133,7 +133,7 @@ async def read_configuration(scope: RequestScope) -> Configuration:
     return Configuration(data, write_options(scope.request, "PatchOptions", apply=True), scope.warnings)
 
 
-async def apply(scope: RequestScope, *, status: bool) -> Outcome:
+async def apply(scope: RequestScope, *, status: bool) -> WriteResult:
     """Apply to the resource itself, or through ``/status``, which creates only what any update creates (Services, for one).
 
     Raises:

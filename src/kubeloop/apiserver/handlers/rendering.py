@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kubeloop.apiserver.handlers.watch import Form, FormMissing
+from kubeloop.apiserver.handlers.watch import FormMissing, WatchForm
 from kubeloop.apiserver.registry.objects import Objects, StoredObject
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request import api_errors
@@ -113,7 +113,7 @@ class Renderer:
             return encode_sorted(obj)
         return encode({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
 
-    def watch_form(self, resource: ServedResource, accepted: Accepted, request: Request) -> Form:
+    def watch_form(self, resource: ServedResource, accepted: Accepted, request: Request) -> WatchForm:
         """Raises BadRequest, NotAcceptable as ``object`` does."""
         name = f"{accepted.media_type} {accepted.form} {accepted.version}"
         pack = protobuf_event if accepted.media_type == PROTOBUF else None
@@ -124,14 +124,14 @@ class Renderer:
                 def as_table(obj: JSONObject, first: bool) -> JSONObject:
                     return self._table(resource, accepted, include, [obj], obj["metadata"], headers=first)
 
-                return Form(f"{name} {include}", as_table, pack)
+                return WatchForm(f"{name} {include}", as_table, pack)
             case "PartialObjectMetadata":
-                return Form(name, lambda obj, _: _versioned(partial_object(obj), accepted), pack)
+                return WatchForm(name, lambda obj, _: _versioned(partial_object(obj), accepted), pack)
             case "PartialObjectMetadataList":
-                return Form(name, _no_list, pack)
+                return WatchForm(name, _no_list, pack)
         if pack is None:
-            return Form(name)
-        return Form(name, lambda obj, _: obj, pack, lambda type_, kv: self._protobuf.event(type_, resource, kv))
+            return WatchForm(name)
+        return WatchForm(name, lambda obj, _: obj, pack, lambda type_, kv: self._protobuf.event(type_, resource, kv))
 
     def _table(
         self,

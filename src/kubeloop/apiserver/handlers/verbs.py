@@ -11,9 +11,9 @@ from kubeloop.apiserver.handlers.watch import WatchDependencies, Watcher
 from kubeloop.apiserver.registry.decoding import Decoded, decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import check_name, drop_repeated, metadata_of, set_namespace
 from kubeloop.apiserver.registry.options import (
-    DeleteOptions,
-    ListOptions,
-    WriteOptions,
+    DeleteParameters,
+    ListParameters,
+    WriteParameters,
     delete_options,
     invalid_version,
     list_options,
@@ -24,7 +24,7 @@ from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer, StreamingResponse, success
 from kubeloop.apiserver.request.negotiation import JSON, check_streams
 from kubeloop.apiserver.store.reader import Selection
-from kubeloop.apiserver.store.writer import Outcome
+from kubeloop.apiserver.store.writer import WriteResult
 from kubeloop.meta.errors import NotFound
 from kubeloop.meta.status import StatusDetails
 from kubeloop.types import JSONObject
@@ -153,24 +153,24 @@ async def delete_collection(scope: RequestScope) -> Answer:
     return scope.services.renderer.page(scope.resource, scope.accepted, scope.request, page)
 
 
-def _of_pages(options: ListOptions) -> ListOptions:
+def _of_pages(options: ListParameters) -> ListParameters:
     """Upstream deletes by pages, so that a version without a match means exactly that version, as with any list by pages."""
     if options.resource_version in ("", "0") or options.resource_version_match:
         return options
     return replace(options, resource_version_match="Exact")
 
 
-def _warn_of_deletion(scope: RequestScope, options: DeleteOptions) -> None:
+def _warn_of_deletion(scope: RequestScope, options: DeleteParameters) -> None:
     named = options.propagation_policy is not None or options.orphan_dependents is not None
     scope.warnings += scope.resource.strategy.warnings_on_delete(policy_named=named)
 
 
-async def _decode(scope: RequestScope, options: WriteOptions) -> Decoded:
+async def _decode(scope: RequestScope, options: WriteParameters) -> Decoded:
     media_type = media_type_of(scope.request.header("Content-Type"))
     return decode_object(await scope.body(), media_type, scope.resource, field_validation=options.field_validation)
 
 
-def _outcome(scope: RequestScope, outcome: Outcome, status: int) -> Answer:
+def _outcome(scope: RequestScope, outcome: WriteResult, status: int) -> Answer:
     renderer = scope.services.renderer
     if outcome.stored is not None:
         return renderer.object(scope.resource, scope.accepted, scope.request, outcome.obj, stored=outcome.stored, status=status)

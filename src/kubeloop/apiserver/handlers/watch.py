@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.registry.options import ListOptions, resource_version_number
+from kubeloop.apiserver.registry.options import ListParameters, resource_version_number
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import status_object
 from kubeloop.apiserver.request.encoding import encode, encode_sorted, event_frame
-from kubeloop.apiserver.storage import Event, KeyValue, prefix_end
+from kubeloop.apiserver.storage import KeyValue, StorageEvent, prefix_end
 from kubeloop.apiserver.storage.watch_cache import ResourceVersionTooOld, Subscription, WatchCache, WatchEvent
 from kubeloop.apiserver.store.reader import Reader, Selection
 from kubeloop.meta.errors import ApiError
@@ -34,7 +34,7 @@ class FormMissing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class WatchForm:
     """The form of the objects of a watch.
 
     Watchers with the same ``name`` share rendered frames. ``render`` returns the object to send; its second argument is True for the first
@@ -61,7 +61,13 @@ class Watcher:
     """
 
     def __init__(
-        self, resource: ServedResource, namespace: str, options: ListOptions, selection: Selection, form: Form, parts: WatchDependencies
+        self,
+        resource: ServedResource,
+        namespace: str,
+        options: ListParameters,
+        selection: Selection,
+        form: WatchForm,
+        parts: WatchDependencies,
     ) -> None:
         self._resource = resource
         self._options = options
@@ -261,6 +267,6 @@ class WatchDependencies:
         return conformed
 
 
-def _state_after(event: Event) -> KeyValue | None:
+def _state_after(event: StorageEvent) -> KeyValue | None:
     """What a change left; None for a deletion."""
     return None if event.value is None else KeyValue(event.key, event.value, event.revision, event.revision)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kubeloop.apiserver.aggregation.api_services import Table
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger("kubeloop.apiserver.openapi")
@@ -20,7 +20,7 @@ _SECTIONS: Final = ("definitions", "parameters")
 _KINDS: Final = "x-kubernetes-group-version-kind"
 
 
-def with_others(own: JSONObject, table: Table) -> JSONObject:
+def with_others(own: JSONObject, table: ApiServiceTable) -> JSONObject:
     """``own`` with what the table's servers describe, as a new tree. A document that makes no sense is left out, and logged."""
     merged = {**own, **{section: dict(own.get(section) or {}) for section in ("paths", *_SECTIONS)}}
     for service in sorted(table.remote(), key=lambda one: one.name):

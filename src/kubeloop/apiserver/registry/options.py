@@ -27,7 +27,7 @@ _MATCH = "resourceVersionMatch"
 
 
 @dataclass(frozen=True, slots=True)
-class ListOptions:
+class ListParameters:
     """Of list, watch and deletecollection. ``send_initial_events`` None: not said."""
 
     label_selector: str = ""
@@ -43,7 +43,7 @@ class ListOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteParameters:
     """Of create, update and patch. ``field_validation`` is Ignore, Warn or Strict."""
 
     dry_run: bool = False
@@ -54,7 +54,7 @@ class WriteOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteOptions:
+class DeleteParameters:
     """``grace_period`` in seconds, None: the kind's default."""
 
     grace_period: int | None = None
@@ -77,10 +77,10 @@ class DeleteOptions:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def list_options(request: Request, *, watch: bool) -> ListOptions:
+def list_options(request: Request, *, watch: bool) -> ListParameters:
     """Raises BadRequest for malformed numbers and selectors, Invalid for combinations that make no sense."""
     timeout = _integer(request, "timeoutSeconds")
-    options = ListOptions(
+    options = ListParameters(
         label_selector=request.parameter("labelSelector"),
         field_selector=request.parameter("fieldSelector"),
         limit=_integer(request, "limit") or 0,
@@ -99,7 +99,7 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
     return options
 
 
-def _check_grammar(options: ListOptions) -> None:
+def _check_grammar(options: ListParameters) -> None:
     """Selectors that cannot be read are told before options that do not go together; fields that a kind does not have, after."""
     try:
         if options.label_selector:
@@ -110,7 +110,7 @@ def _check_grammar(options: ListOptions) -> None:
         raise api_errors.bad_request(str(fault)) from None
 
 
-def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteOptions:
+def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteParameters:
     """``kind`` names them in errors: CreateOptions, UpdateOptions, PatchOptions. ``apply``: of a patch that is a server-side apply.
 
     Raises:
@@ -131,10 +131,10 @@ def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteO
         errors.append(unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     if errors:
         raise api_errors.invalid_options(kind, errors)
-    return WriteOptions(bool(dry_run), validation or "Warn", manager, bool(force))
+    return WriteParameters(bool(dry_run), validation or "Warn", manager, bool(force))
 
 
-def delete_options(request: Request, body: bytes) -> DeleteOptions:
+def delete_options(request: Request, body: bytes) -> DeleteParameters:
     """From the body if there is one, else from the query.
 
     Raises:
@@ -143,7 +143,7 @@ def delete_options(request: Request, body: bytes) -> DeleteOptions:
     if body:
         tree = _options_body(body, media_type_of(request.header("Content-Type")))
         preconditions = tree.get("preconditions") or {}
-        options = DeleteOptions(
+        options = DeleteParameters(
             grace_period=tree.get("gracePeriodSeconds"),
             uid=preconditions.get("uid"),
             resource_version=preconditions.get("resourceVersion"),
@@ -153,7 +153,7 @@ def delete_options(request: Request, body: bytes) -> DeleteOptions:
         dry_run = tree.get("dryRun") or []
     else:
         policy = request.query.get("propagationPolicy")
-        options = DeleteOptions(
+        options = DeleteParameters(
             grace_period=_integer(request, "gracePeriodSeconds"),
             uid=request.parameter("uid") or None,
             resource_version=request.parameter("resourceVersion") or None,
@@ -162,12 +162,12 @@ def delete_options(request: Request, body: bytes) -> DeleteOptions:
         )
         dry_run = request.query.get("dryRun", [])
     check_delete_options(options, dry_run)
-    return DeleteOptions(
+    return DeleteParameters(
         options.grace_period, options.uid, options.resource_version, options.orphan_dependents, options.propagation_policy, bool(dry_run)
     )
 
 
-def check_delete_options(options: DeleteOptions, dry_run: list[str]) -> None:
+def check_delete_options(options: DeleteParameters, dry_run: list[str]) -> None:
     """Raises Invalid. ``dry_run``: what was asked for, of which only ``All`` is known."""
     errors = _propagation_errors(options) + _dry_run_errors(dry_run)
     if errors:
@@ -190,7 +190,7 @@ def invalid_version(text: str) -> str:
     return f"resourceVersion: Invalid value: {json.dumps(text, ensure_ascii=False)}: {parse_uint_fault(text)}"
 
 
-def _list_errors(options: ListOptions) -> list[FieldError]:
+def _list_errors(options: ListParameters) -> list[FieldError]:
     errors = []
     match = options.resource_version_match
     if match:
@@ -207,7 +207,7 @@ def _list_errors(options: ListOptions) -> list[FieldError]:
     return errors
 
 
-def _watch_errors(options: ListOptions) -> list[FieldError]:
+def _watch_errors(options: ListParameters) -> list[FieldError]:
     errors = []
     match = options.resource_version_match
     if options.send_initial_events is not None and match != "NotOlderThan":
@@ -230,7 +230,7 @@ def _dry_run_errors(values: list[str]) -> list[FieldError]:
     return [unsupported("dryRun", values, ["All"])]
 
 
-def _propagation_errors(options: DeleteOptions) -> list[FieldError]:
+def _propagation_errors(options: DeleteParameters) -> list[FieldError]:
     policy = options.propagation_policy
     if policy is None:
         return []

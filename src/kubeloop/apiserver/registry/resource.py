@@ -34,7 +34,7 @@ class ScalePaths:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a Table answer; ``value`` gives the cell of one object (``now`` in seconds since the epoch, for ages)."""
 
     name: str
@@ -89,7 +89,7 @@ class ServedResource:
     storage_resource: GroupResource | None = None
     list_kind: str = ""
     scale: ScalePaths | None = None
-    columns: tuple[Column, ...] = ()
+    columns: tuple[TableColumn, ...] = ()
     custom: bool = False
     served: bool = True
     deprecation_warning: str = ""

@@ -8,7 +8,7 @@ from functools import partial
 
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.request.encoding import decode
-from kubeloop.apiserver.storage import Event, KeyValue, Storage, prefix_end
+from kubeloop.apiserver.storage import KeyValue, Storage, StorageEvent, prefix_end
 from kubeloop.apiserver.storage.watch_cache import Subscription, WatchCache
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Backoff, Timer
@@ -34,10 +34,10 @@ async def follow_objects(prefix: str, put: Put, objects: Objects, cache: WatchCa
         cache: The watch cache.
         wait: Writes of these objects are answered after ``put`` has them.
     """
-    waiting: list[Event] = []
+    waiting: list[StorageEvent] = []
     revision = -1
 
-    def changed(event: Event) -> None:
+    def changed(event: StorageEvent) -> None:
         if revision < 0:
             waiting.append(event)
         elif event.revision > revision:

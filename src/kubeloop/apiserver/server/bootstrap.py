@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-from kubeloop.apiserver.authorization.rbac_rules import lacking
+from kubeloop.apiserver.authorization.rbac_rules import missing_rules
 from kubeloop.apiserver.builtin import strategies
 from kubeloop.apiserver.builtin.bootstrap import api_services, flow_control, roles
 from kubeloop.apiserver.builtin.catalogue import DEPRECATIONS
@@ -112,7 +112,7 @@ def reconciled(existing: JSONObject, default: JSONObject) -> JSONObject:
     if "roleRef" in default:
         _add(result, "subjects", [one for one in default.get("subjects") or () if one not in (existing.get("subjects") or ())])
         return result
-    rights = lacking(existing.get("rules") or (), default.get("rules") or ())
+    rights = missing_rules(existing.get("rules") or (), default.get("rules") or ())
     _add(result, "rules", [right.as_rule() for right in rights])
     selectors = _selectors(default)
     if not selectors:

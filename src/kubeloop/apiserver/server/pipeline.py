@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 from msgspec import structs
 
-from kubeloop.apiserver.authentication import impersonated
+from kubeloop.apiserver.authentication import requested_impersonation
 from kubeloop.apiserver.authorization.impersonation import Impersonation
 from kubeloop.apiserver.filters import Operation
 from kubeloop.apiserver.flow.control import RejectedByFlowControl
@@ -119,7 +119,7 @@ class _NotAllowed(Exception):
 Action = Callable[[Request], Awaitable[Answer]]
 
 
-class Documents(Protocol):
+class DocumentHandler(Protocol):
     """Serves a group of paths that are no resources: discovery, OpenAPI, health, version."""
 
     def answer(self, request: Request) -> Answer | None:
@@ -141,9 +141,9 @@ class NonResourcePaths:
     def __init__(self, actions: Mapping[str, Action]) -> None:
         """``actions`` maps a path to its handler."""
         self._actions = actions
-        self._documents: list[Documents] = []
+        self._documents: list[DocumentHandler] = []
 
-    def add(self, *documents: Documents) -> None:
+    def add(self, *documents: DocumentHandler) -> None:
         """Add documents. Documents that were added earlier answer first."""
         self._documents += documents
 
@@ -282,7 +282,7 @@ class Pipeline:
         request, info, authorizer = scope.request, scope.info, self._services.authorizer
         await authorizer.prepare(user)
         access = access_of(user, info)
-        impersonation = impersonated(request)
+        impersonation = requested_impersonation(request)
         try:
             if impersonation is not None:
                 user, scope.impersonation_constraint = self._impersonation.judge(access, impersonation)

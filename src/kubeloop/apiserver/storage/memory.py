@@ -1,6 +1,6 @@
 """Storage in memory: versions of keys, watches and leases, for one event loop.
 
-``SqliteStorage`` is built from the same ``History``, ``Streams`` and ``Leases``.
+``SqliteStorage`` is built from the same ``History``, ``HistoryStreams`` and ``Leases``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from kubeloop.apiserver.storage.protocol import Compacted, Event, FutureRevision, KeyValue, Range, Written
+from kubeloop.apiserver.storage.protocol import Compacted, FutureRevision, KeyValue, Range, StorageEvent, WriteOutcome
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.timing.clock import Timer
 
@@ -31,7 +31,7 @@ class History:
         self._dead: list[str] = []  # sorted; the deleted ones among them
         #: Ascending; an int is the revision of a deletion. One version alone, as most keys have, is in no list: that would take 90 bytes.
         self._versions: dict[str, KeyValue | list[KeyValue | int]] = {}
-        self._log: list[Event] = []  # one event per revision, (_log_start, revision]
+        self._log: list[StorageEvent] = []  # one event per revision, (_log_start, revision]
         self._log_start = 1
 
     @classmethod
@@ -101,10 +101,10 @@ class History:
             self._versions[key] = [versions, version]
         else:
             self._versions[key] = [version] if isinstance(version, int) else version
-        self._log.append(Event(revision, key, value, current))
+        self._log.append(StorageEvent(revision, key, value, current))
         return written
 
-    def events(self, prefix: str, start_revision: int) -> tuple[list[Event], int]:
+    def events(self, prefix: str, start_revision: int) -> tuple[list[StorageEvent], int]:
         """Changes of ``prefix`` from ``start_revision`` up to now, and the revision to go on from.
 
         Raises:
@@ -175,7 +175,7 @@ class History:
             last = versions[position - 1]
         return None if isinstance(last, int) else last
 
-    def _since(self, revision: int) -> list[Event]:
+    def _since(self, revision: int) -> list[StorageEvent]:
         return self._log[revision - self._log_start :] if revision < self.revision else []
 
 
@@ -183,15 +183,15 @@ def _revision_of(version: KeyValue | int) -> int:
     return version if isinstance(version, int) else version.mod_revision
 
 
-class Streams:
+class HistoryStreams:
     """The watches of one storage."""
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self._open: set[Stream] = set()
+        self._open: set[HistoryStream] = set()
 
-    def stream(self, prefix: str, start_revision: int) -> Stream:
-        return Stream(self, prefix, start_revision)
+    def stream(self, prefix: str, start_revision: int) -> HistoryStream:
+        return HistoryStream(self, prefix, start_revision)
 
     def wake(self) -> None:
         """There is more to read, or what some have not read is gone."""
@@ -202,19 +202,19 @@ class Streams:
         for one in self._open:
             one.end()
 
-    def register(self, stream: Stream) -> None:
+    def register(self, stream: HistoryStream) -> None:
         self._open.add(stream)
 
-    def unregister(self, stream: Stream) -> None:
+    def unregister(self, stream: HistoryStream) -> None:
         self._open.discard(stream)
 
 
-class Stream:
+class HistoryStream:
     """Implements ``WatchStream``; holds no events."""
 
     __slots__ = ("_ended", "_next", "_prefix", "_ready", "_streams")
 
-    def __init__(self, streams: Streams, prefix: str, start_revision: int) -> None:
+    def __init__(self, streams: HistoryStreams, prefix: str, start_revision: int) -> None:
         self._streams = streams
         self._prefix = prefix
         self._next = start_revision
@@ -236,7 +236,7 @@ class Stream:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._streams.unregister(self)
 
-    async def __aiter__(self) -> AsyncIterator[list[Event]]:
+    async def __aiter__(self) -> AsyncIterator[list[StorageEvent]]:
         while not self._ended:
             await self._ready.wait()
             self._ready.clear()
@@ -301,7 +301,7 @@ class MemoryStorage:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._history = History()
-        self._streams = Streams(self._history)
+        self._streams = HistoryStreams(self._history)
         self._leases = Leases(clock or SystemClock(), self._expire)
 
     @property
@@ -320,23 +320,23 @@ class MemoryStorage:
     async def range(self, start: str, end: str, *, revision: int = 0, limit: int = 0) -> Range:
         return self._history.range(start, end, revision, limit)
 
-    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> Written:
+    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> WriteOutcome:
         history = self._history
         current = history.newest(key)
         if (current.mod_revision if current else 0) != expected:
-            return Written(False, history.revision, current)
+            return WriteOutcome(False, history.revision, current)
         if value is None and current is None:
-            return Written(True, history.revision, None)
+            return WriteOutcome(True, history.revision, None)
         self._leases.ends(lease)
         written = history.put(key, value)
         self._leases.attach(key, lease if value is not None else 0)
         self._streams.wake()
-        return Written(True, history.revision, written)
+        return WriteOutcome(True, history.revision, written)
 
-    def watch(self, prefix: str, start_revision: int) -> Stream:
+    def watch(self, prefix: str, start_revision: int) -> HistoryStream:
         return self._streams.stream(prefix, start_revision)
 
-    def events(self, prefix: str, start_revision: int) -> tuple[list[Event], int]:
+    def events(self, prefix: str, start_revision: int) -> tuple[list[StorageEvent], int]:
         """Changes of ``prefix`` from ``start_revision`` up to now, and the revision to go on from.
 
         Raises:

@@ -54,7 +54,7 @@ class Range(NamedTuple):
     more: bool
 
 
-class Written(NamedTuple):
+class WriteOutcome(NamedTuple):
     """Outcome of a conditional write. ``current``: after a success as written (None: deleted), else as found (None: absent)."""
 
     succeeded: bool
@@ -62,7 +62,7 @@ class Written(NamedTuple):
     current: KeyValue | None
 
 
-class Event(Struct, frozen=True, gc=False):
+class StorageEvent(Struct, frozen=True, gc=False):
     """One change. ``value`` None is a deletion. ``previous`` is the key before it, None for a creation."""
 
     revision: int
@@ -78,7 +78,7 @@ class WatchStream(Protocol):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
-    def __aiter__(self) -> AsyncIterator[list[Event]]:
+    def __aiter__(self) -> AsyncIterator[list[StorageEvent]]:
         """Batches of at least one event.
 
         Raises:
@@ -119,7 +119,7 @@ class Storage(Protocol):
             Compacted, FutureRevision
         """
 
-    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> Written:
+    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> WriteOutcome:
         """Write ``value``, or delete (None), if the key's mod_revision is ``expected`` (0: the key must not exist).
 
         ``lease`` (of ``grant``) deletes the key when it ends; 0 keeps it. Deleting what does not exist succeeds without a new revision.

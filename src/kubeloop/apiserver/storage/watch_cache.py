@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from kubeloop.apiserver.storage import Event, KeyValue, Storage, StorageFailed
+from kubeloop.apiserver.storage import KeyValue, Storage, StorageEvent, StorageFailed
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import end_tasks
@@ -49,7 +49,7 @@ class WatchEvent:
 
     __slots__ = ("_memo", "event", "size")
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: StorageEvent) -> None:
         self.event = event
         self.size = 0 if event.value is None else len(event.value)
         self._memo: dict[Hashable, Any] | None = {}
@@ -167,7 +167,7 @@ class WatchCache:
         #: How many events have gone out, by resource.
         self.events_sent: Counter[GroupVersionResource] = Counter()
         self._subscriptions: dict[str, list[Subscription]] = {}
-        self._observers: dict[str, list[Callable[[Event], None]]] = {}
+        self._observers: dict[str, list[Callable[[StorageEvent], None]]] = {}
         self._windows: dict[str, list[WatchEvent]] = {}
         self._recent: deque[WatchEvent] = deque()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -204,7 +204,7 @@ class WatchCache:
         self._subscriptions.setdefault(resource_prefix, []).append(subscription)
         return subscription
 
-    def observe(self, resource_prefix: str, observer: Callable[[Event], None]) -> None:
+    def observe(self, resource_prefix: str, observer: Callable[[StorageEvent], None]) -> None:
         """Call ``observer`` with every change of a resource, in order, before ``revision`` says that it was handed out.
 
         Until the cache ends; it must not raise.

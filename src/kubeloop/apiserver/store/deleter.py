@@ -14,7 +14,7 @@ from kubeloop.apiserver.admission import NAMESPACES
 from kubeloop.apiserver.admission.chain import attributes_of
 from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
-from kubeloop.apiserver.registry.options import DeleteOptions
+from kubeloop.apiserver.registry.options import DeleteParameters
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request import api_errors
@@ -31,7 +31,7 @@ FOREGROUND = "foregroundDeletion"
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeletionResult:
     """``gone`` False: the object stays for a while (grace, finalizers). ``obj`` is its last or its new state."""
 
     obj: JSONObject
@@ -54,7 +54,7 @@ class Deleter:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def delete(self, write: WriteRequest, options: DeleteOptions, *, admit: bool = True) -> Deleted:
+    async def delete(self, write: WriteRequest, options: DeleteParameters, *, admit: bool = True) -> DeletionResult:
         """``admit`` False: admission has let the deletion in already.
 
         Raises:
@@ -66,7 +66,7 @@ class Deleter:
         finally:
             await write.finish()
 
-    async def _delete(self, write: WriteRequest, options: DeleteOptions, *, admit: bool) -> Deleted:
+    async def _delete(self, write: WriteRequest, options: DeleteParameters, *, admit: bool) -> DeletionResult:
         objects = self._writer.objects
         while True:
             current = await objects.get(write.resource, write.namespace, write.name)
@@ -76,33 +76,33 @@ class Deleter:
             if admit:
                 await self._writer.admission.mutate(attributes_of(write, "DELETE", None, current.obj))
             if _is_under_way(write.resource, current.obj, options):
-                return Deleted(current.obj, gone=False, stored=None if write.dry_run else current)
+                return DeletionResult(current.obj, gone=False, stored=None if write.dry_run else current)
             if admit:
                 await self._writer.admission.validate(attributes_of(write, "DELETE", None, current.obj))
             plan = self._plan(write.resource, current.obj, options)
             if write.dry_run:
-                return Deleted(plan.obj, plan.gone)
+                return DeletionResult(plan.obj, plan.gone)
             try:
                 if plan.gone:
                     return await self._remove(write, plan, current)
                 if not plan.marked:
-                    return Deleted(current.obj, gone=False, stored=current)
+                    return DeletionResult(current.obj, gone=False, stored=current)
                 stored = await objects.write(write.resource, plan.obj, expected=current.revision)
-                return Deleted(stored.obj, gone=False, stored=stored)
+                return DeletionResult(stored.obj, gone=False, stored=stored)
             except PreconditionFailed:
                 continue
 
-    async def _remove(self, write: WriteRequest, plan: _Plan, current: StoredObject) -> Deleted:
+    async def _remove(self, write: WriteRequest, plan: _Plan, current: StoredObject) -> DeletionResult:
         """In two steps where the deletion changed the object first, so that watches see both, as with kube-apiserver."""
         objects = self._writer.objects
         if plan.marked:
             current = await objects.write(write.resource, plan.obj, expected=current.revision)
         revision = await objects.remove(current)
         metadata = {**current.obj["metadata"], "resourceVersion": str(revision)}
-        return Deleted({**current.obj, "metadata": metadata}, gone=True)
+        return DeletionResult({**current.obj, "metadata": metadata}, gone=True)
 
     @staticmethod
-    def check_preconditions(write: WriteRequest, options: DeleteOptions, current: StoredObject) -> None:
+    def check_preconditions(write: WriteRequest, options: DeleteParameters, current: StoredObject) -> None:
         """Raises Conflict where another object, or another version of it, is meant."""
         metadata = current.obj["metadata"]
         if write.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
@@ -129,7 +129,7 @@ class Deleter:
             # Upstream names the kind here, not the resource.
             raise api_errors.conflict(GroupResource(write.resource.stored_group, write.resource.kind), write.name, why)
 
-    def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteOptions) -> _Plan:
+    def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteParameters) -> _Plan:
         obj = copy.deepcopy(old)
         metadata = obj["metadata"]
         first = not metadata.get("deletionTimestamp")
@@ -150,7 +150,7 @@ class Deleter:
         gone = not finalizers and not (graceful and metadata.get("deletionGracePeriodSeconds"))
         return _Plan(obj, marked or changed, gone)
 
-    def _plan_namespace(self, obj: JSONObject, options: DeleteOptions, *, first: bool) -> _Plan:
+    def _plan_namespace(self, obj: JSONObject, options: DeleteParameters, *, first: bool) -> _Plan:
         """A namespace terminates at its first deletion, and does no more until somebody has emptied ``spec.finalizers`` (/finalize)."""
         metadata = obj["metadata"]
         if first:
@@ -170,7 +170,7 @@ class Deleter:
         _raise(metadata)
         return True
 
-    def _mark_graceful(self, resource: ServedResource, obj: JSONObject, options: DeleteOptions) -> bool:
+    def _mark_graceful(self, resource: ServedResource, obj: JSONObject, options: DeleteParameters) -> bool:
         """Set or shorten the time until the object goes. A later deletion never lengthens it."""
         metadata = obj["metadata"]
         now = self._writer.clock.wall()
@@ -194,7 +194,7 @@ class Deleter:
         return True
 
 
-def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeleteOptions) -> bool:
+def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeleteParameters) -> bool:
     """Return whether an earlier deletion ends at least as soon. This one then changes nothing, and admission does not see it."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp"):
@@ -219,7 +219,7 @@ def grace_of(default: int, asked: int | None, obj: JSONObject) -> int:
     return seconds
 
 
-def finalizers_for(resource: ServedResource, present: list[str], options: DeleteOptions) -> list[str]:
+def finalizers_for(resource: ServedResource, present: list[str], options: DeleteParameters) -> list[str]:
     """Return the finalizers of an object with those by which the garbage collector orphans or deletes dependents."""
     orphan = _orphans(resource, present, options)
     foreground = _foreground(present, options)
@@ -231,7 +231,7 @@ def finalizers_for(resource: ServedResource, present: list[str], options: Delete
     return present if sorted(kept) == sorted(present) else kept
 
 
-def _orphans(resource: ServedResource, present: list[str], options: DeleteOptions) -> bool:
+def _orphans(resource: ServedResource, present: list[str], options: DeleteParameters) -> bool:
     if options.orphan_dependents is not None:
         return options.orphan_dependents
     if options.propagation_policy is not None:
@@ -239,7 +239,7 @@ def _orphans(resource: ServedResource, present: list[str], options: DeleteOption
     return ORPHAN in present or (FOREGROUND not in present and resource.strategy.default_propagation == "orphan")
 
 
-def _foreground(present: list[str], options: DeleteOptions) -> bool:
+def _foreground(present: list[str], options: DeleteParameters) -> bool:
     if options.orphan_dependents:
         return False
     if options.propagation_policy is not None:
@@ -247,7 +247,7 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
     return options.orphan_dependents is None and FOREGROUND in present
 
 
-def _namespace_finalizers(present: list[str], options: DeleteOptions) -> list[str]:
+def _namespace_finalizers(present: list[str], options: DeleteParameters) -> list[str]:
     """As ``finalizers_for``, but ``orphanDependents: false`` means foreground deletion here."""
     if options.orphan_dependents is not None:
         finalizers = {ORPHAN: options.orphan_dependents, FOREGROUND: not options.orphan_dependents}

@@ -12,7 +12,7 @@ import posixpath
 from dataclasses import dataclass
 
 from kubeloop.apiserver.registry.objects import Objects, StoredObject
-from kubeloop.apiserver.registry.options import ListOptions, invalid_version, resource_version_number
+from kubeloop.apiserver.registry.options import ListParameters, invalid_version, resource_version_number
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.go_json_errors import json_fault
@@ -201,7 +201,7 @@ class Reader:
         except TimeoutError:
             raise api_errors.version_too_large(revision, await self._objects.storage.revision()) from None
 
-    async def page(self, resource: ServedResource, namespace: str, options: ListOptions, selection: Selection) -> Page:
+    async def page(self, resource: ServedResource, namespace: str, options: ListParameters, selection: Selection) -> Page:
         """Raises BadRequest (token, version), Expired, Timeout."""
         prefix = self._objects.prefix(resource, namespace)
         start, revision, limit = prefix, 0, max(options.limit, 0)
@@ -268,7 +268,7 @@ class Reader:
         return [kv for kv in items if selection.matches(self._objects.tree(resource, kv))]
 
     @staticmethod
-    def _version(options: ListOptions) -> int:
+    def _version(options: ListParameters) -> int:
         if not options.resource_version:
             return 0
         number = resource_version_number(options.resource_version)

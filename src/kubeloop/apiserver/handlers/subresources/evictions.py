@@ -13,7 +13,7 @@ from kubeloop.apiserver.handlers.subresources.pods import PODS, admit, pod_of, p
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.object_meta import metadata_of, timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
-from kubeloop.apiserver.registry.options import DeleteOptions, check_delete_options, write_options
+from kubeloop.apiserver.registry.options import DeleteParameters, check_delete_options, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer, success
@@ -171,7 +171,7 @@ async def evict(scope: RequestScope) -> Answer:
         raise api_errors.invalid(EVICTION.group_kind, name, [error])
     dry_run = _dry_run(given.get("dryRun") or [], scope.request.query.get("dryRun", []))
     preconditions = given.get("preconditions") or {}
-    options = DeleteOptions(
+    options = DeleteParameters(
         grace_period=given.get("gracePeriodSeconds"),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
@@ -195,7 +195,7 @@ def _dry_run(of_body: list[str], of_request: list[str]) -> list[str]:
 class _Eviction:
     """One pod's way out."""
 
-    def __init__(self, scope: RequestScope, name: str, options: DeleteOptions, dry_run: list[str]) -> None:
+    def __init__(self, scope: RequestScope, name: str, options: DeleteParameters, dry_run: list[str]) -> None:
         self._scope = scope
         self._resource: ServedResource = served(scope, PODS)
         self._name = name
@@ -236,7 +236,7 @@ class _Eviction:
             raise
         return None
 
-    async def _delete(self, options: DeleteOptions) -> None:
+    async def _delete(self, options: DeleteParameters) -> None:
         if not options.dry_run:
             version = await self._announce(options)
             if options.resource_version is not None:
@@ -246,7 +246,7 @@ class _Eviction:
         # Admission has been asked of the eviction, and is not asked again.
         await deleter.delete(self._scope.write(name=self._name, dry_run=options.dry_run), options, admit=False)
 
-    async def _announce(self, options: DeleteOptions) -> str:
+    async def _announce(self, options: DeleteParameters) -> str:
         """Set the pod's condition that tells why it goes; gives its version then.
 
         Raises:

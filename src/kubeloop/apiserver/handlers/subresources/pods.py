@@ -8,7 +8,7 @@ from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
-from kubeloop.apiserver.registry.options import WriteOptions, write_options
+from kubeloop.apiserver.registry.options import WriteParameters, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer, success
@@ -20,7 +20,7 @@ from kubeloop.types import JSONObject
 PODS = GroupVersionResource("", "v1", "pods")
 
 
-async def posted(scope: RequestScope, kind: GroupVersionKind, options: WriteOptions, *, also: tuple[str, ...] = ()) -> JSONObject:
+async def posted(scope: RequestScope, kind: GroupVersionKind, options: WriteParameters, *, also: tuple[str, ...] = ()) -> JSONObject:
     """The object of ``kind`` in the body, in the request's namespace. ``also``: other versions in which it may come.
 
     Raises:

@@ -12,8 +12,8 @@ from kubeloop.apiserver.ownership import scale_scope
 from kubeloop.apiserver.ownership.entries import InvalidEntries, to_parent, to_scale
 from kubeloop.apiserver.registry.decoding import SCHEME, Decoded, conform, decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import check_name, metadata_of, set_namespace
-from kubeloop.apiserver.registry.options import WriteOptions, write_options
-from kubeloop.apiserver.registry.resource import Column, ScalePaths, ServedResource
+from kubeloop.apiserver.registry.options import WriteParameters, write_options
+from kubeloop.apiserver.registry.resource import ScalePaths, ServedResource, TableColumn
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer
@@ -54,7 +54,7 @@ async def update(scope: RequestScope) -> Answer:
     return _answer(scope, scale_of(scope.resource, outcome.obj))
 
 
-def _decoded(scope: RequestScope, body: bytes, options: WriteOptions) -> Decoded:
+def _decoded(scope: RequestScope, body: bytes, options: WriteParameters) -> Decoded:
     media_type = media_type_of(scope.request.header("Content-Type"))
     try:
         decoded = decode_object(body, media_type, scope.resource, SCALE)
@@ -303,10 +303,10 @@ def _answer(scope: RequestScope, scale: JSONObject) -> Answer:
 
 
 _COLUMNS = (
-    Column("Name", "string", "", "Name of the scaled object.", 0, lambda obj, _: obj["metadata"]["name"]),
-    Column("Desired", "integer", "", "Replicas that are wanted.", 0, lambda obj, _: obj["spec"].get("replicas", 0)),
-    Column("Available", "integer", "", "Replicas that there are.", 0, lambda obj, _: obj["status"]["replicas"]),
-    Column("Age", "string", "", "Time since the scaled object was created.", 0, lambda obj, now: _age(obj, now)),
+    TableColumn("Name", "string", "", "Name of the scaled object.", 0, lambda obj, _: obj["metadata"]["name"]),
+    TableColumn("Desired", "integer", "", "Replicas that are wanted.", 0, lambda obj, _: obj["spec"].get("replicas", 0)),
+    TableColumn("Available", "integer", "", "Replicas that there are.", 0, lambda obj, _: obj["status"]["replicas"]),
+    TableColumn("Age", "string", "", "Time since the scaled object was created.", 0, lambda obj, now: _age(obj, now)),
 )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from kubeloop.apiserver.authentication import token_claims
 from kubeloop.apiserver.authentication.options import TokenSettings
-from kubeloop.apiserver.authentication.token_claims import ACCOUNTS, NODES, PODS, SECRETS, Bound, BoundObjects, Reference
+from kubeloop.apiserver.authentication.token_claims import ACCOUNTS, NODES, PODS, SECRETS, BoundObjects, ObjectReference, TokenBinding
 from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.ownership import token_request_scope
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
@@ -125,19 +125,19 @@ def _errors(spec: JSONObject) -> list[FieldError]:
     return []
 
 
-def _is_extended(settings: TokenSettings, spec: JSONObject, bound: Bound) -> bool:
+def _is_extended(settings: TokenSettings, spec: JSONObject, bound: TokenBinding) -> bool:
     to_us = all(one in settings.audiences for one in spec["audiences"])
     return settings.extend and bound.pod is not None and spec["expirationSeconds"] == _OF_KUBELETS and to_us
 
 
-async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace: str, account: str) -> Bound:
+async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace: str, account: str) -> TokenBinding:
     """What the token is to end with.
 
     Raises:
         NotFound, BadRequest, Conflict
     """
     if reference is None:
-        return Bound()
+        return TokenBinding()
     name, kind, api_version = (reference.get(part) or "" for part in ("name", "kind", "apiVersion"))
     group, _, version = api_version.rpartition("/")
     if "/" in group:
@@ -150,13 +150,13 @@ async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace:
             raise api_errors.bad_request(
                 f"cannot bind token for serviceaccount {quoted} to pod running with different serviceaccount name."
             )
-        bound = Bound(pod=Reference.to(found), node=await _node_of(objects, found))
+        bound = TokenBinding(pod=ObjectReference.to(found), node=await _node_of(objects, found))
     elif not group and kind == "Node":
         found = await _found(objects, NODES, "", name)
-        bound = Bound(node=Reference.to(found))
+        bound = TokenBinding(node=ObjectReference.to(found))
     elif not group and kind == "Secret":
         found = await _found(objects, SECRETS, namespace, name)
-        bound = Bound(secret=Reference.to(found))
+        bound = TokenBinding(secret=ObjectReference.to(found))
     else:
         raise api_errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     uid = reference.get("uid") or ""
@@ -180,10 +180,10 @@ async def _found(objects: BoundObjects, gvr: GroupVersionResource, namespace: st
     return found
 
 
-async def _node_of(objects: BoundObjects, pod: JSONObject) -> Reference | None:
+async def _node_of(objects: BoundObjects, pod: JSONObject) -> ObjectReference | None:
     """By name alone where there is no such node."""
     name = pod["spec"].get("nodeName") or ""
     if not name:
         return None
     node = await objects.get(NODES, "", name)
-    return Reference.to(node) if node is not None else Reference(name)
+    return ObjectReference.to(node) if node is not None else ObjectReference(name)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Damaged, Journal, make
+from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Journal, StoreDamaged, make
 from kubeloop.meta.errors import ConfigError
 
 try:
@@ -93,10 +93,10 @@ def ensure_store(folder: Path, *, synced: bool = True) -> Path:
     path = store_file(folder)
     if path.exists():
         if not path.stat().st_size:
-            raise Damaged(path, "it is empty")
+            raise StoreDamaged(path, "it is empty")
         return path
     if path.with_name(f"{_FILE}-wal").exists():
-        raise Damaged(path, f"it is missing, though {_FILE}-wal is there")
+        raise StoreDamaged(path, f"it is missing, though {_FILE}-wal is there")
     with new_file(path, synced=synced) as temporary:
         make(temporary, synced=synced)
     return path
@@ -194,7 +194,7 @@ def _checked(store: Path, original: Path, bump: int = 0) -> int:
             return revision
         finally:
             ledger.close()
-    except Damaged as fault:
+    except StoreDamaged as fault:
         raise ConfigError(f"{original} is damaged: {fault.what}; use an older snapshot") from None
     except ConfigError as fault:
         raise ConfigError(str(fault).replace(str(store), str(original))) from None

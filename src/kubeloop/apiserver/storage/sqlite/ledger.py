@@ -54,14 +54,14 @@ _MAGIC = (0x377F0682, 0x377F0683)  # checksums over little and over big endian w
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class WriteAheadLog:
     """``commits``: the numbers of the frames, from 1, that end a transaction and belong to this log rather than to one before it."""
 
     headless: bool
     commits: tuple[int, ...]
 
     @classmethod
-    def of(cls, path: Path) -> Log:
+    def of(cls, path: Path) -> WriteAheadLog:
         """The log in ``path``; a file that is missing, or holds nothing yet, is an empty log."""
         try:
             file = path.open("rb")
@@ -95,9 +95,9 @@ class Log:
 
 
 @contextmanager
-def examined(path: Path) -> Iterator[Log]:
+def examine_log(path: Path) -> Iterator[WriteAheadLog]:
     """The log in ``path``. If the context fails, the file is as it was: SQLite deletes it when it closes a database, and what it held."""
-    log = Log.of(path)
+    log = WriteAheadLog.of(path)
     kept = path.with_name(f"{path.name}.kept")
     if path.exists() and (log.headless or log.commits):
         kept.unlink(missing_ok=True)
@@ -146,7 +146,7 @@ _INSERT = "INSERT INTO changes (revision, key, value, created, expires, checksum
 _MOST_LOG = 64 * 1024 * 1024
 
 
-class Damaged(ConfigError):
+class StoreDamaged(ConfigError):
     """A store's file is not what was written. ``what`` says where; nothing of it is served."""
 
     def __init__(self, path: Path, what: str) -> None:
@@ -186,7 +186,7 @@ class Journal:
         #: Why everything is refused; empty while all is well.
         self.fault = ""
         self._oldest = self._last = self._staged = 0
-        with examined(path.with_name(f"{path.name}-wal")) as log:
+        with examine_log(path.with_name(f"{path.name}-wal")) as log:
             try:
                 # The file exists, so that one that vanished is not silently begun anew.
                 uri = f"{path.absolute().as_uri()}?mode=rw"
@@ -198,7 +198,7 @@ class Journal:
             except sqlite3.Error as fault:
                 self._connection.close()
                 if fault.sqlite_errorcode & 0xFF in _DAMAGE:
-                    raise Damaged(path, str(fault)) from None
+                    raise StoreDamaged(path, str(fault)) from None
                 raise ConfigError(f"cannot open {path}: {fault}") from None
             except BaseException:
                 self._connection.close()
@@ -220,20 +220,20 @@ class Journal:
         try:
             for revision, key, value, created, expires, checksum in self._connection.execute(_SELECT):
                 if not (isinstance(key, str) and isinstance(value, bytes | None) and isinstance(created, int)):
-                    raise Damaged(self.path, f"the record of revision {revision} is of another type")
+                    raise StoreDamaged(self.path, f"the record of revision {revision} is of another type")
                 record = Record(revision, key, value, created, expires)
                 if record.checksum != checksum:
-                    raise Damaged(self.path, f"the checksum of revision {revision} ({key}) is wrong")
+                    raise StoreDamaged(self.path, f"the checksum of revision {revision} ({key}) is wrong")
                 if revision > self._oldest:
                     if revision != before + 1:
                         missing = f"revision {before + 1} is" if revision == before + 2 else f"revisions {before + 1} to {revision - 1} are"
-                        raise Damaged(self.path, f"{missing} missing")
+                        raise StoreDamaged(self.path, f"{missing} missing")
                     self._last = before = revision
                 yield record
         except sqlite3.Error as fault:
-            raise Damaged(self.path, str(fault)) from None
+            raise StoreDamaged(self.path, str(fault)) from None
         except UnicodeDecodeError:
-            raise Damaged(self.path, f"a key after revision {before} is no text") from None
+            raise StoreDamaged(self.path, f"a key after revision {before} is no text") from None
 
     def stage(self, records: list[Record]) -> None:
         """Begin a transaction with these changes."""
@@ -277,7 +277,7 @@ class Journal:
         """Afterwards everything is in the one file ``path``."""
         self._connection.close()
 
-    def _prepare(self, log: Log) -> None:
+    def _prepare(self, log: WriteAheadLog) -> None:
         # Connections that find a log of a crash recover it here; before, numbers in the file's head may be old.
         found = self._connection.execute("PRAGMA application_id").fetchone()[0]
         if found != APPLICATION:
@@ -290,15 +290,15 @@ class Journal:
         self._connection.execute(_synchronous(self._synced))
         _, frames, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if fault := log.fault(frames):
-            raise Damaged(self.path, fault)
+            raise StoreDamaged(self.path, fault)
         self._connection.execute(f"PRAGMA journal_size_limit = {_MOST_LOG}")
         for (fault,) in self._connection.execute("PRAGMA quick_check(1)"):
             if fault != "ok":
-                raise Damaged(self.path, " ".join(fault.removeprefix("*** in database main ***").split()))
+                raise StoreDamaged(self.path, " ".join(fault.removeprefix("*** in database main ***").split()))
         _migrate(self._connection, version)
         rows = self._connection.execute("SELECT number, checksum FROM numbers WHERE name = ?", (_OLDEST,)).fetchall()
         if len(rows) != 1 or rows[0][1] != number_checksum(_OLDEST, rows[0][0]):
-            raise Damaged(self.path, "the checksum of the oldest revision is wrong")
+            raise StoreDamaged(self.path, "the checksum of the oldest revision is wrong")
         self._oldest = rows[0][0]
 
     def _last_stored(self) -> int:

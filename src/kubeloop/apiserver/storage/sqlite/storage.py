@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kubeloop.apiserver.storage.memory import History, Leases, Stream, Streams
-from kubeloop.apiserver.storage.protocol import Event, KeyValue, Range, StorageFailed, Written
+from kubeloop.apiserver.storage.memory import History, HistoryStream, HistoryStreams, Leases
+from kubeloop.apiserver.storage.protocol import KeyValue, Range, StorageEvent, StorageFailed, WriteOutcome
 from kubeloop.apiserver.storage.sqlite.folder import Lock, ensure_store
 from kubeloop.apiserver.storage.sqlite.ledger import Journal, Record
 from kubeloop.tasks import finish, wait_all
@@ -37,7 +37,7 @@ class _Write:
     expected: int
     lease: int
     ends: float | None
-    done: asyncio.Future[Written]
+    done: asyncio.Future[WriteOutcome]
 
 
 class SqliteStorage:
@@ -60,7 +60,7 @@ class SqliteStorage:
         self._lock = lock
         self._ledger = ledger
         self._history = history
-        self._streams = Streams(history)
+        self._streams = HistoryStreams(history)
         self._leases = Leases(clock, self._expire)
         self._thread = ThreadPoolExecutor(1, "kubeloop-storage")
         self._waiting: list[_Write] = []
@@ -111,18 +111,18 @@ class SqliteStorage:
     async def range(self, start: str, end: str, *, revision: int = 0, limit: int = 0) -> Range:
         return self._history.range(start, end, revision, limit)
 
-    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> Written:
+    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> WriteOutcome:
         if self._closed:
             raise StorageFailed(f"cannot write {self._ledger.path}: it is closed")
         ends = self._leases.ends(lease)
-        done: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[WriteOutcome] = asyncio.get_running_loop().create_future()
         self._add(_Write(key, value, expected, lease, ends, done))
         return await done
 
-    def watch(self, prefix: str, start_revision: int) -> Stream:
+    def watch(self, prefix: str, start_revision: int) -> HistoryStream:
         return self._streams.stream(prefix, start_revision)
 
-    def events(self, prefix: str, start_revision: int) -> tuple[list[Event], int]:
+    def events(self, prefix: str, start_revision: int) -> tuple[list[StorageEvent], int]:
         """Changes of ``prefix`` from ``start_revision`` up to now, and the revision to go on from.
 
         Raises:
@@ -177,11 +177,11 @@ class SqliteStorage:
             current = self._history.newest(key)
             if current is not None:
                 # Not if it is written meanwhile: that write has put it under another lease, or none.
-                done: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
+                done: asyncio.Future[WriteOutcome] = asyncio.get_running_loop().create_future()
                 done.add_done_callback(functools.partial(self._expire_again, key))
                 self._add(_Write(key, None, current.mod_revision, 0, None, done))
 
-    def _expire_again(self, key: str, done: asyncio.Future[Written]) -> None:
+    def _expire_again(self, key: str, done: asyncio.Future[WriteOutcome]) -> None:
         """A key that could not be deleted, since the disk was full, is tried again later."""
         if not done.cancelled() and done.exception() is not None and not self._closed:
             self._leases.attach(key, self._leases.grant(_NEXT_TRY))
@@ -250,13 +250,13 @@ class _Plan:
         self.records: list[Record] = []
         self.changes: list[_Write] = []
 
-    def add(self, write: _Write) -> Written:
+    def add(self, write: _Write) -> WriteOutcome:
         key, value = write.key, write.value
         current = self._new[key] if key in self._new else self._history.newest(key)
         if (current.mod_revision if current else 0) != write.expected:
-            return Written(False, self._revision, current)
+            return WriteOutcome(False, self._revision, current)
         if value is None and current is None:
-            return Written(True, self._revision, None)
+            return WriteOutcome(True, self._revision, None)
         self._revision += 1
         created = current.create_revision if current else self._revision
         expires = None if value is None or write.ends is None else int(write.ends * 1000)
@@ -264,7 +264,7 @@ class _Plan:
         self.changes.append(write)
         written = None if value is None else KeyValue(key, value, created, self._revision)
         self._new[key] = written
-        return Written(True, self._revision, written)
+        return WriteOutcome(True, self._revision, written)
 
 
 class _Loaded:
