@@ -53,18 +53,18 @@ def table_of(swagger: Any) -> ApiServiceTable:
     ],
 )
 def test_a_path_leads_to_the_service_of_its_group_and_version(path: str, leads: bool) -> None:
-    found = table_of({}).behind(path)
+    found = table_of({}).find_by_path(path)
     assert (found is not None) is leads
 
 
 def test_aggregation_itself_is_nobody_elses() -> None:
     one = registered(api_service("v1.apiregistration.k8s.io"))
-    assert ApiServiceTable(services={one.name: one}).behind("/apis/apiregistration.k8s.io/v1/apiservices") is None
+    assert ApiServiceTable(services={one.name: one}).find_by_path("/apis/apiregistration.k8s.io/v1/apiservices") is None
 
 
 def test_the_core_group_has_all_of_its_path() -> None:
     one = registered(api_service("v1."))
-    assert ApiServiceTable(services={one.name: one}).behind("/api/v1/pods") is one
+    assert ApiServiceTable(services={one.name: one}).find_by_path("/api/v1/pods") is one
 
 
 def test_a_swagger_document_brings_what_its_own_paths_need() -> None:

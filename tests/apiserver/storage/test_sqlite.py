@@ -223,7 +223,7 @@ async def test_damage_is_named_and_nothing_is_served(tmp_path: Path, harm: Calla
         with pytest.raises(StoreDamaged, match=message) as fault:
             await SqliteStorage.open(tmp_path)
         assert str(fault.value).startswith(f"{path} is damaged: ")
-        assert str(fault.value).endswith("; restore a snapshot into another folder, or move this one away to begin anew")
+        assert str(fault.value).endswith("; restore a snapshot into another folder, or move this one away to start empty")
 
 
 async def crashed(folder: Path, into: Path) -> Path:

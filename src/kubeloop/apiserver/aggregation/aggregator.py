@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 DEFINITIONS: Final = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 _API_SERVICES: Final = GroupVersionResource(OWN_GROUP, "v1", "apiservices")
-#: Of groups of custom resources, which come after Kubernetes' own.
+#: Priority of the groups of custom resources, lower than that of Kubernetes' groups.
 GROUP_PRIORITY: Final = 1000
 VERSION_PRIORITY: Final = 100
 
 
 class Autoregister:
-    """Maintains the APIServices that it created. It leaves alone those that others created under the same name."""
+    """Creates and deletes the APIServices of custom resources. It does not change APIServices that others created under the same name."""
 
     def __init__(self, registry: Registry, objects: Objects, owners: Owners, changes: WatchCache, clock: Clock) -> None:
         self._registry = registry
@@ -56,10 +56,10 @@ class Autoregister:
         self._owners = owners
         self._changes = changes
         self._clock = clock
-        #: By key of a definition, the (group, version)s that it serves.
+        #: Storage key of a definition -> the (group, version) pairs that it serves.
         self._served: dict[str, frozenset[tuple[str, str]]] = {}
-        #: The (group, version)s whose APIService could not be written.
-        self._unsettled: set[tuple[str, str]] = set()
+        #: The (group, version) pairs whose APIService was not written yet, because a write failed.
+        self._pending: set[tuple[str, str]] = set()
         self._controllers: list[ResourceController] = []
 
     async def start(self, tasks: Supervisor) -> None:
@@ -78,7 +78,7 @@ class Autoregister:
     async def stop(self) -> None:
         await close_all(*[controller.stop for controller in self._controllers])
 
-    def _wanted(self) -> set[tuple[str, str]]:
+    def _desired(self) -> set[tuple[str, str]]:
         return {one for served in self._served.values() for one in served}
 
     def _versions(self, resource: ServedResource, kv: KeyValue) -> frozenset[tuple[str, str]]:
@@ -90,30 +90,30 @@ class Autoregister:
         after = frozenset[tuple[str, str]]()
         if kv is not None:
             after = self._served[key] = self._versions(self._resource(DEFINITIONS), kv)
-        self._unsettled |= before | after
-        for one in sorted(self._unsettled):
-            await self._settle(*one)
-            self._unsettled.discard(one)
+        self._pending |= before | after
+        for one in sorted(self._pending):
+            await self._reconcile(*one)
+            self._pending.discard(one)
 
     async def _sync_service(self, key: str, kv: KeyValue | None) -> None:
-        """An APIService that is managed here and was deleted or changed is written again."""
+        """Write a managed APIService again that was changed or deleted."""
         name = key.rpartition("/")[2]
         version, _, group = name.partition(".")
-        if kv is None or (group, version) in self._wanted() or _is_kept(self._objects.tree(self._resource(_API_SERVICES), kv)):
-            await self._settle(group, version)
+        if kv is None or (group, version) in self._desired() or _is_managed(self._objects.tree(self._resource(_API_SERVICES), kv)):
+            await self._reconcile(group, version)
 
-    async def _settle(self, group: str, version: str) -> None:
-        """Make the stored APIService what it is to be."""
+    async def _reconcile(self, group: str, version: str) -> None:
+        """Create, update or delete the APIService of a version so that it matches the definitions."""
         resource = self._resource(_API_SERVICES)
         stored = await self._objects.get(resource, "", f"{version}.{group}")
-        wanted = (group, version) in self._wanted()
+        wanted = (group, version) in self._desired()
         if stored is None:
             if wanted:
                 await self._create(resource, group, version)
             return
-        if not _is_kept(stored.obj):
+        if not _is_managed(stored.obj):
             return
-        with contextlib.suppress(PreconditionFailed):  # somebody wrote first; the change that brings their state is on its way
+        with contextlib.suppress(PreconditionFailed):  # a concurrent write was first; its event starts another sync
             if not wanted:
                 if not stored.obj["metadata"].get("finalizers"):
                     await self._objects.remove(stored)
@@ -145,7 +145,7 @@ class Autoregister:
         return found
 
 
-def _is_kept(obj: JSONObject) -> bool:
+def _is_managed(obj: JSONObject) -> bool:
     return bool((obj["metadata"].get("labels") or {}).get(MANAGED) == "true")
 
 
@@ -157,14 +157,14 @@ def _spec(group: str, version: str) -> JSONObject:
 # Source: Kubernetes documentation, "Configure the Aggregation Layer" (Kubernetes Apiserver Client Authentication).
 
 
-#: The certificate's common name, which extension servers may ask for (--requestheader-allowed-names).
+#: The common name of the certificate. Extension servers may require it (--requestheader-allowed-names).
 NAME: Final = "front-proxy-client"
 
 
 class ProxyIdentity:
-    """A client certificate for ``front-proxy-client`` and its authority, both created at the first access.
+    """The client certificate ``front-proxy-client`` of this server and its authority, both created at the first access.
 
-    The authority issues nothing else: whoever shows a certificate of it may speak for any user.
+    The authority issues no other certificate, because each of its certificates may act for any user.
     """
 
     def __init__(self, authority: CertificateAuthority | None = None) -> None:
@@ -172,15 +172,16 @@ class ProxyIdentity:
 
     @property
     def authority(self) -> bytes:
-        """PEM, for extension servers to trust; public."""
+        """The authority that extension servers must trust, PEM. It is public."""
         return self._authority.certificate
 
     @cached_property
     def certificate(self) -> IssuedCertificate:
+        """The client certificate with its key."""
         return self._authority.issue(NAME, client=True)
 
     def present(self, context: ssl.SSLContext) -> None:
-        """Let ``context`` show the certificate. The key is in a file of mode 0600 while it is loaded: ssl reads nothing else."""
+        """Load the certificate into ``context``. The ssl module reads files only, so the key is in a file of mode 0600 for a moment."""
         own = self.certificate
         with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
             path = Path(folder, "pair.pem")
@@ -194,14 +195,14 @@ class ProxyIdentity:
 
 
 class Aggregator:
-    """APIs of other servers, registered as APIServices.
+    """Routes requests for the APIs of extension API servers.
 
     Guarantees
-        ``behind`` is None for every path that this server answers by itself; for others, ``answer`` asks whom the path belongs to, as the
-        user that the request is from, who has been authorized.
+        ``route_to_backend`` returns None for every path that this server serves itself. The extension server receives other requests with
+        the authenticated user in headers; the caller has authorized the request.
 
     Not guaranteed
-        Discovery of the other servers that is newer than a minute.
+        Discovery documents of extension servers may be a minute old.
     """
 
     def __init__(
@@ -219,17 +220,22 @@ class Aggregator:
         self._objects = objects
         self._identity = identity
         self._reach = reach
-        self._keeper = ApiServiceController(self.table, registry, objects, owners, changes, clock, lambda: self._backends)
+        self._controller = ApiServiceController(self.table, registry, objects, owners, changes, clock, lambda: self._backends)
         self._autoregister = Autoregister(registry, objects, owners, changes, clock)
 
     async def start(self, tasks: Supervisor, *, autoregister: bool = True) -> None:
-        """``autoregister`` False: no APIServices for custom resources. The watch cache must have been started."""
+        """Start the background tasks. The watch cache must have been started.
+
+        Args:
+            tasks: Runs the tasks.
+            autoregister: False: create no APIServices for custom resources.
+        """
         if autoregister:
             await self._autoregister.start(tasks)
-        await self._keeper.start(tasks)
+        await self._controller.start(tasks)
 
     async def stop(self) -> None:
-        await close_all(self._autoregister.stop, self._keeper.stop)
+        await close_all(self._autoregister.stop, self._controller.stop)
 
     @cached_property
     def _backends(self) -> Backends:
@@ -238,11 +244,20 @@ class Aggregator:
 
         return Backends(ServiceResolver(self._registry, self._objects).resolve, self._identity, self._reach)
 
-    def behind(self, request: Request, user: User, audit_id: str) -> Awaitable[Reply] | None:
-        """The answer of another server, to be awaited; None: this server answers the path by itself."""
-        service = self.table.behind(request.path)
+    def route_to_backend(self, request: Request, user: User, audit_id: str) -> Awaitable[Reply] | None:
+        """Return the reply of an extension server, to be awaited, or None if this server serves the path itself.
+
+        Args:
+            request: The request.
+            user: The authenticated (or impersonated) user.
+            audit_id: The audit ID to send along.
+
+        Returns:
+            An awaitable reply, or None.
+        """
+        service = self.table.find_by_path(request.path)
         if service is None:
             return None
         from kubeloop.apiserver.aggregation.backend import proxy_request
 
-        return proxy_request(request, user, audit_id, service, self._backends, lambda: self._keeper.look(service.name))
+        return proxy_request(request, user, audit_id, service, self._backends, lambda: self._controller.check_now(service.name))

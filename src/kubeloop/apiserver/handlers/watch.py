@@ -139,7 +139,7 @@ class Watcher:
         # A bookmark that was told is told again each minute: who got one takes silence for a broken connection. None is of where it began.
         begun = self._told
         bookmark = self._next_bookmark(end)
-        timer = clock.call_later(max(min(bookmark, end) - clock.now(), 0), subscription.nudge)
+        timer = clock.call_later(max(min(bookmark, end) - clock.now(), 0), subscription.wake)
         try:
             while True:
                 events = await subscription.take()
@@ -159,7 +159,7 @@ class Watcher:
                         yield self._bookmark(newest)
                     bookmark = self._next_bookmark(end)
                     timer.cancel()
-                    timer = clock.call_later(max(min(bookmark, end) - now, 0), subscription.nudge)
+                    timer = clock.call_later(max(min(bookmark, end) - now, 0), subscription.wake)
         finally:
             timer.cancel()
 

@@ -128,7 +128,7 @@ class ResourceController:
         """Sync an object again, with its newest state, after the changes that wait."""
         self._due[key] = None
         if self._subscription is not None:
-            self._subscription.nudge()
+            self._subscription.wake()
 
     async def _run(self) -> None:
         try:

@@ -223,7 +223,7 @@ class ApiServer:
             "/metrics/slis": self.metrics.levels_of_service,
         }
         self._paths = NonResourcePaths(actions)
-        pipeline = Pipeline(services, self.operation, self._paths, self._aggregator.behind)
+        pipeline = Pipeline(services, self.operation, self._paths, self._aggregator.route_to_backend)
         wrap = self.options.wrap
         self.handler: Handler = wrap(pipeline.handle) if wrap else pipeline.handle
         self._listener = (
