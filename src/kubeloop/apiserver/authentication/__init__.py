@@ -1,4 +1,4 @@
-"""Who asks: users, and how they are told from the credentials of a request."""
+"""Authentication: the user of a request, from its credentials."""
 
 from kubeloop.apiserver.authentication.certificates import ClientAuthorities
 from kubeloop.apiserver.authentication.chain import Authenticator, NotAuthenticated, StaticTokens, TokenAuthenticator, read_tokens
