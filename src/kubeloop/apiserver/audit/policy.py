@@ -17,7 +17,7 @@ NONE: Final = "None"
 METADATA: Final = "Metadata"
 REQUEST: Final = "Request"
 REQUEST_RESPONSE: Final = "RequestResponse"
-#: From the one that logs least.
+#: Levels, from the least detailed one.
 LEVELS: Final = (NONE, METADATA, REQUEST, REQUEST_RESPONSE)
 
 RECEIVED: Final = "RequestReceived"
@@ -38,7 +38,7 @@ _RESOURCE_FIELDS = frozenset({"group", "resources", "resourceNames"})
 
 @dataclass(frozen=True, slots=True)
 class AuditDecision:
-    """How a request is logged. ``level`` is the place in LEVELS."""
+    """How to log a request. ``level`` is an index into LEVELS."""
 
     level: int
     omit_stages: frozenset[str] = frozenset()
@@ -47,13 +47,17 @@ class AuditDecision:
 
 @dataclass(frozen=True, slots=True)
 class GroupResources:
-    """``group`` may be ``*``. ``resources`` may be ``pods``, ``pods/log``, ``pods/*``, ``*/scale``, ``*``; empty: all of the group."""
+    """Resources of a group (``*``: all groups).
+
+    ``resources`` may be ``pods``, ``pods/log``, ``pods/*``, ``*/scale`` or ``*``; empty: all resources of the group.
+    """
 
     group: str = ""
     resources: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
     def match(self, info: RequestInfo) -> bool:
+        """Return whether a request is about one of the resources."""
         if self.group not in (info.group, "*"):
             return False
         if not self.resources:
@@ -69,7 +73,7 @@ class GroupResources:
 
 @dataclass(frozen=True, slots=True)
 class AuditRule:
-    """What is empty matches everything."""
+    """A rule of a policy. An empty field matches everything."""
 
     logged: AuditDecision
     users: frozenset[str] = frozenset()
@@ -80,6 +84,7 @@ class AuditRule:
     paths: tuple[str, ...] = ()
 
     def match(self, user: User | None, info: RequestInfo) -> bool:
+        """Return whether the rule applies to a request."""
         if self.users and (user is None or user.name not in self.users):
             return False
         if self.groups and (user is None or self.groups.isdisjoint(user.groups)):
@@ -97,12 +102,13 @@ class AuditRule:
 
 @dataclass(frozen=True, slots=True)
 class AuditPolicy:
-    """The first rule that matches decides; without one, nothing is logged."""
+    """An audit policy. The first matching rule decides; if none matches, the request is not logged."""
 
     rules: tuple[AuditRule, ...]
     otherwise: AuditDecision = field(default_factory=lambda: AuditDecision(0))
 
     def of(self, user: User | None, info: RequestInfo) -> AuditDecision:
+        """Return how to log a request."""
         for rule in self.rules:
             if rule.match(user, info):
                 return rule.logged
@@ -110,10 +116,10 @@ class AuditPolicy:
 
     @classmethod
     def read(cls, path: Path) -> AuditPolicy:
-        """Fields that nobody knows are passed over with a warning in the log, as kube-apiserver does.
+        """Read a policy file. Unknown fields are ignored with a warning in the log, as in kube-apiserver.
 
         Raises:
-            ConfigError: names the file and the fields at fault.
+            ConfigError: The file or its fields are invalid. The text names them.
         """
         try:
             documents = read_yaml(path.read_bytes(), name=str(path))
@@ -132,7 +138,7 @@ class AuditPolicy:
 
 
 class _Reading:
-    """Reads a policy and collects what is wrong with it, as ``field: fault``."""
+    """Reads a policy and collects its errors, as ``field: error``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -221,7 +227,7 @@ class _Reading:
 
     def _known(self, tree: dict[str, Any], fields: frozenset[str], where: str) -> None:
         for name in tree.keys() - fields:
-            _LOG.warning("audit policy %s: nobody knows the field %s", self._path, f"{where}.{name}" if where else name)
+            _LOG.warning("audit policy %s: unknown field %s", self._path, f"{where}.{name}" if where else name)
 
 
 def _path_matches(path: str, pattern: str) -> bool:

@@ -197,7 +197,7 @@ class Authenticator:
         """Return the user of a request. Without credentials, or with an unknown scheme, it is the anonymous user.
 
         Args:
-            request: The request. Its credentials are removed.
+            request: The request. The identity headers of configured front proxies are removed.
             warnings: Texts for Warning headers, appended to.
             annotations: Annotations of audit events, added to.
 
