@@ -88,7 +88,7 @@ def _makers(initializer: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
         served = initializer.registry.get(GroupVersionResource(group, "v1", resource))
         if served is not None:
             # A limit is in force before its write is answered.
-            initializer.objects.follow(served.storage_prefix, initializer.cache.reached)
+            initializer.objects.on_write(served.storage_prefix, initializer.cache.reached)
         return CachedList(GroupVersionResource(group, "v1", resource), initializer.registry, initializer.objects, initializer.cache)
 
     def quotas() -> Plugin:

@@ -1,4 +1,4 @@
-"""Headers with users: those that a trusted front proxy sends, and those of impersonation.
+"""Headers with users: from a trusted front proxy, and for impersonation.
 
 Source: Kubernetes documentation, "Authenticating Proxy"; k8s.io/apiserver pkg/authentication/request/headerrequest.
 """

@@ -25,7 +25,7 @@ _REFUSED = Decision(False, reason="Everything is forbidden.")
 
 
 class Union:
-    """Asks authorizers in order. The first one that allows or denies decides; else the decision has the reasons of all."""
+    """Asks authorizers in order. The first decision to allow or deny counts; else the decision has the reasons of all."""
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)

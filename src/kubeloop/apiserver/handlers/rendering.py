@@ -31,7 +31,7 @@ class Renderer:
 
     @cached_property
     def _protobuf(self) -> ProtobufForms:
-        # Imported when somebody first wants it: it takes some milliseconds of a start.
+        # Imported at the first use, which saves some milliseconds at the start.
         from kubeloop.apiserver.handlers.protobuf_forms import ProtobufForms
 
         return ProtobufForms(self._objects)
@@ -108,13 +108,13 @@ class Renderer:
 
     @staticmethod
     def _item(resource: ServedResource, obj: JSONObject) -> bytes:
-        """Items of typed lists do not repeat kind and apiVersion; those of custom resources do."""
+        """Return an item of a list. Items of built-in kinds have no kind and apiVersion, items of custom resources have."""
         if resource.custom:
             return encode_sorted(obj)
         return encode({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
 
     def watch_form(self, resource: ServedResource, accepted: Accepted, request: Request) -> WatchForm:
-        """Raises BadRequest, NotAcceptable as ``object`` does."""
+        """Return the form of watch events. Raises BadRequest, NotAcceptable like ``object``."""
         name = f"{accepted.media_type} {accepted.form} {accepted.version}"
         pack = protobuf_event if accepted.media_type == PROTOBUF else None
         match accepted.form:
@@ -153,7 +153,7 @@ def _no_list(*_: object) -> JSONObject:
 
 
 def protobuf_event(type_: str, obj: JSONObject) -> bytes:
-    """One frame of a watch in protobuf."""
+    """Return the frame of a watch event in protobuf."""
     from kubeloop.codec import protobuf
 
     return protobuf.encode_event(type_, protobuf.encode(obj))
@@ -183,7 +183,7 @@ def _versioned(tree: JSONObject, accepted: Accepted, *, items: bool = False) -> 
 
 
 def _type(resource: ServedResource) -> str:
-    """The Go type that upstream names in these refusals."""
+    """Return the Go type that upstream names in these errors."""
     if resource.custom:
         return "*unstructured.Unstructured"
     return f"*{resource.gvr.group.partition('.')[0] or 'core'}.{resource.kind}"

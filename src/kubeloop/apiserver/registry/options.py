@@ -1,4 +1,4 @@
-"""Options of requests: query parameters and DeleteOptions bodies, checked as Kubernetes checks them.
+"""Options of requests, from query parameters and DeleteOptions bodies, validated as in Kubernetes.
 
 Source: k8s.io/apimachinery pkg/apis/meta/internalversion/validation, pkg/apis/meta/v1/validation, recorded answers.
 """
@@ -28,7 +28,7 @@ _MATCH = "resourceVersionMatch"
 
 @dataclass(frozen=True, slots=True)
 class ListParameters:
-    """Of list, watch and deletecollection. ``send_initial_events`` None: not said."""
+    """Options of list, watch and deletecollection. ``send_initial_events`` is None if the request does not set it."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -44,18 +44,18 @@ class ListParameters:
 
 @dataclass(frozen=True, slots=True)
 class WriteParameters:
-    """Of create, update and patch. ``field_validation`` is Ignore, Warn or Strict."""
+    """Options of create, update and patch. ``field_validation`` is Ignore, Warn or Strict."""
 
     dry_run: bool = False
     field_validation: str = "Warn"
     field_manager: str = ""
-    #: Of an apply: take fields from other managers instead of telling of the conflict.
+    #: Server-side apply: take fields from other managers instead of a conflict.
     force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteParameters:
-    """``grace_period`` in seconds, None: the kind's default."""
+    """Options of a deletion. ``grace_period`` is in seconds; None: the default of the kind."""
 
     grace_period: int | None = None
     uid: str | None = None
@@ -65,7 +65,7 @@ class DeleteParameters:
     dry_run: bool = False
 
     def tree(self) -> dict[str, Any]:
-        """As admission webhooks are shown them."""
+        """Return the options as JSON for admission webhooks."""
         found: dict[str, Any] = {
             "gracePeriodSeconds": self.grace_period,
             "preconditions": {"uid": self.uid, "resourceVersion": self.resource_version},
@@ -78,7 +78,12 @@ class DeleteParameters:
 
 
 def list_options(request: Request, *, watch: bool) -> ListParameters:
-    """Raises BadRequest for malformed numbers and selectors, Invalid for combinations that make no sense."""
+    """Parse the options of a list or watch.
+
+    Raises:
+        BadRequest: A number or selector is malformed.
+        Invalid: Options exclude each other.
+    """
     timeout = _integer(request, "timeoutSeconds")
     options = ListParameters(
         label_selector=request.parameter("labelSelector"),
@@ -100,7 +105,7 @@ def list_options(request: Request, *, watch: bool) -> ListParameters:
 
 
 def _check_grammar(options: ListParameters) -> None:
-    """Selectors that cannot be read are told before options that do not go together; fields that a kind does not have, after."""
+    """Raises BadRequest for malformed selectors. They are reported before options that exclude each other, unknown fields after."""
     try:
         if options.label_selector:
             parse_label_selector(options.label_selector)
@@ -111,10 +116,15 @@ def _check_grammar(options: ListParameters) -> None:
 
 
 def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteParameters:
-    """``kind`` names them in errors: CreateOptions, UpdateOptions, PatchOptions. ``apply``: of a patch that is a server-side apply.
+    """Parse the options of a create, update or patch.
+
+    Args:
+        request: The request.
+        kind: Kind in error texts: CreateOptions, UpdateOptions or PatchOptions.
+        apply: The patch is a server-side apply.
 
     Raises:
-        Invalid
+        Invalid: An option has an invalid value.
     """
     dry_run = request.query.get("dryRun", [])
     validation = request.parameter("fieldValidation")
@@ -135,10 +145,12 @@ def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteP
 
 
 def delete_options(request: Request, body: bytes) -> DeleteParameters:
-    """From the body if there is one, else from the query.
+    """Parse the options of a deletion, from the body if there is one, else from the query.
 
     Raises:
-        BadRequest, Invalid, UnsupportedMediaType
+        BadRequest: The body is malformed.
+        Invalid: An option has an invalid value.
+        UnsupportedMediaType: The body has an unknown media type.
     """
     if body:
         tree = _options_body(body, media_type_of(request.header("Content-Type")))
@@ -168,25 +180,25 @@ def delete_options(request: Request, body: bytes) -> DeleteParameters:
 
 
 def check_delete_options(options: DeleteParameters, dry_run: list[str]) -> None:
-    """Raises Invalid. ``dry_run``: what was asked for, of which only ``All`` is known."""
+    """Raises Invalid. ``dry_run`` has the requested values, of which only ``All`` is valid."""
     errors = _propagation_errors(options) + _dry_run_errors(dry_run)
     if errors:
         raise api_errors.invalid_options("DeleteOptions", errors)
 
 
 def resource_version_number(text: str) -> int | None:
-    """A resourceVersion as a number, None if it is none. Kubernetes' rule: an unsigned 64-bit integer in decimal."""
+    """Return a resourceVersion as number (an unsigned 64-bit decimal integer), None if it is none."""
     return decimal(text, signed=False)
 
 
 def parse_uint_fault(text: str) -> str:
-    """Go's words for a text that is no unsigned integer."""
+    """Return Go's error text for a text that is no unsigned integer."""
     why = "value out of range" if is_digits(text) else "invalid syntax"
     return f"strconv.ParseUint: parsing {json.dumps(text)}: {why}"
 
 
 def invalid_version(text: str) -> str:
-    """What reads and watches say of a resourceVersion that is no number."""
+    """Return the error text of reads and watches for a resourceVersion that is no number."""
     return f"resourceVersion: Invalid value: {json.dumps(text, ensure_ascii=False)}: {parse_uint_fault(text)}"
 
 
@@ -217,7 +229,7 @@ def _watch_errors(options: ListParameters) -> list[FieldError]:
             errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
         if match != "NotOlderThan":
             errors.append(unsupported(_MATCH, match, ["NotOlderThan"]))
-    # A watch that says neither, from no version or "0", stands for one that asks for its initial events: upstream fills both in first.
+    # A watch with neither option, from no version or "0", requests initial events: upstream sets both options first.
     streamed = options.send_initial_events is None and options.resource_version in ("", "0")
     if options.continue_token and (match or streamed):
         errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
@@ -262,7 +274,7 @@ def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
             fault_text = json_fault(body) or "invalid UTF-8"
             raise api_errors.bad_request(f"couldn't get version/kind; json parse error: {fault_text}") from None
     if tree is None:
-        tree = {}  # as Go's decoder leaves what null is read into
+        tree = {}  # Go's decoder leaves the target of null unchanged
     if not isinstance(tree, dict):
         raise api_errors.bad_request(
             f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_type(tree)} into Go value of type struct "
@@ -280,14 +292,14 @@ def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
 
 
 def _checked(tree: dict[str, Any]) -> dict[str, Any]:
-    """Field types of DeleteOptions."""
+    """Check the types of the fields of DeleteOptions."""
     from kubeloop.schema import strict
 
     try:
         conformed = strict.conform({**tree, "apiVersion": "v1", "kind": "DeleteOptions"}, GroupVersionKind("", "v1", "DeleteOptions")).obj
     except DecodeError as fault:
         raise api_errors.bad_request(str(fault)) from None
-    # Conforming drops a zero that Go keeps behind a pointer; whether a grace of zero was asked for decides everything.
+    # The schema drops zero values, but a grace period of zero differs from none.
     for name in ("gracePeriodSeconds", "orphanDependents"):
         if tree.get(name) is not None:
             conformed[name] = tree[name]
@@ -307,7 +319,7 @@ def _integer(request: Request, name: str) -> int | None:
 
 
 def _boolean(request: Request, name: str) -> bool | None:
-    """As upstream converts: false, 0 and nothing at all are false; any other value is true."""
+    """Return a boolean query parameter as upstream: false, 0 and the empty text are False, any other value is True."""
     values = request.query.get(name)
     if not values:
         return None

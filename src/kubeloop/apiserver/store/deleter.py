@@ -23,7 +23,7 @@ from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
 
-#: Resources whose deletion upstream checks preconditions first, in other words.
+#: Resources for which upstream checks preconditions first, with another error text.
 _PLAIN_PRECONDITIONS = (NAMESPACES, GroupResource("apiextensions.k8s.io", "customresourcedefinitions"))
 
 ORPHAN = "orphan"
@@ -32,7 +32,7 @@ FOREGROUND = "foregroundDeletion"
 
 @dataclass(frozen=True, slots=True)
 class DeletionResult:
-    """``gone`` False: the object stays for a while (grace, finalizers). ``obj`` is its last or its new state."""
+    """The result of a deletion. ``gone`` is False while the object stays (grace period, finalizers). ``obj`` is its last or new state."""
 
     obj: JSONObject
     gone: bool
@@ -55,10 +55,21 @@ class Deleter:
         self._writer = writer
 
     async def delete(self, write: WriteRequest, options: DeleteParameters, *, admit: bool = True) -> DeletionResult:
-        """``admit`` False: admission has let the deletion in already.
+        """Delete an object.
+
+        Args:
+            write: The write request.
+            options: Options of the deletion.
+            admit: False: admission has already allowed the deletion.
+
+        Returns:
+            Whether the object is gone, and its state.
 
         Raises:
-            NotFound, Conflict (preconditions), Invalid; whatever admission raises.
+            NotFound: The object does not exist.
+            Conflict: A precondition failed.
+            Invalid: The object cannot be deleted.
+            ApiError: Admission rejects the deletion.
         """
         write = replace(write, options=options.tree())
         try:
@@ -93,7 +104,7 @@ class Deleter:
                 continue
 
     async def _remove(self, write: WriteRequest, plan: _Plan, current: StoredObject) -> DeletionResult:
-        """In two steps where the deletion changed the object first, so that watches see both, as with kube-apiserver."""
+        """Remove the object; write its changed state first, so that watches see both states as with kube-apiserver."""
         objects = self._writer.objects
         if plan.marked:
             current = await objects.write(write.resource, plan.obj, expected=current.revision)
@@ -103,7 +114,7 @@ class Deleter:
 
     @staticmethod
     def check_preconditions(write: WriteRequest, options: DeleteParameters, current: StoredObject) -> None:
-        """Raises Conflict where another object, or another version of it, is meant."""
+        """Raises Conflict if the options name another uid or resourceVersion than the object has."""
         metadata = current.obj["metadata"]
         if write.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
             for field, given, own in (
@@ -151,7 +162,7 @@ class Deleter:
         return _Plan(obj, marked or changed, gone)
 
     def _plan_namespace(self, obj: JSONObject, options: DeleteParameters, *, first: bool) -> _Plan:
-        """A namespace terminates at its first deletion, and does no more until somebody has emptied ``spec.finalizers`` (/finalize)."""
+        """Plan the deletion of a namespace: it terminates at first, and is removed when ``spec.finalizers`` is empty (/finalize)."""
         metadata = obj["metadata"]
         if first:
             metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
@@ -162,7 +173,7 @@ class Deleter:
         return _Plan(obj, first, gone=False)
 
     def _mark(self, metadata: JSONObject, *, first: bool) -> bool:
-        """For kinds without grace that finalizers hold."""
+        """Mark an object without grace period whose finalizers delay its removal."""
         if not first:
             return False
         metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
@@ -171,7 +182,7 @@ class Deleter:
         return True
 
     def _mark_graceful(self, resource: ServedResource, obj: JSONObject, options: DeleteParameters) -> bool:
-        """Set or shorten the time until the object goes. A later deletion never lengthens it."""
+        """Set or shorten the grace period. A later deletion never extends it."""
         metadata = obj["metadata"]
         now = self._writer.clock.wall()
         grace = options.grace_period
@@ -179,7 +190,7 @@ class Deleter:
         if metadata.get("deletionTimestamp"):
             if not before or grace is None:
                 return False
-            # Counted from when its deletion began.
+            # The grace period begins with the first deletion.
             grace = 1 if grace < 0 else grace
             ends = parse_time(metadata["deletionTimestamp"]) + timedelta(seconds=grace - before)
             metadata["deletionTimestamp"] = timestamp(max(ends, now))

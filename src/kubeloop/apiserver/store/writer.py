@@ -1,7 +1,7 @@
 """Creates and updates objects: from a decoded body into storage.
 
 Order, as in k8s.io/apiserver pkg/registry: default, field ownership, admission that mutates, preparation, validation, admission that
-validates, compare-and-write. Updates that met a concurrent write start again.
+validates, compare-and-write. Updates start again after a concurrent write.
 """
 
 from __future__ import annotations
@@ -177,14 +177,14 @@ class Writer:
                         created = await self.create(write, _without_version(create(), dry_run=write.dry_run))
                     except AlreadyExists:
                         if retry and await self.objects.get(resource, write.namespace, write.name) is not None:
-                            continue  # somebody was faster: it is an update now
+                            continue  # a concurrent create was first: it is an update now
                         raise
                     return WriteResult(created.obj, created.stored, created=True)
                 raise api_errors.not_found(resource.gvr.group_resource, write.name)
             try:
                 obj = await change(current.obj)
             except ConversionNeeded as need:
-                await self.objects.supply(resource, need)
+                await self.objects.convert_missing(resource, need)
                 continue
             if check_uid:
                 self._check_uid(write, obj, current)
@@ -300,7 +300,7 @@ class Writer:
         live = scope.empty if old is None else old
         with as_sent(obj, write.sent):
             try:
-                await self.objects.settled(write.resource, lambda: self.owners.updated(scope, live, obj, write.manager))
+                await self.objects.compute_converted(write.resource, lambda: self.owners.updated(scope, live, obj, write.manager))
             except ApiError:
                 # A webhook failed to convert fields of other managers: upstream writes nevertheless, without managedFields.
                 metadata_of(obj).pop("managedFields", None)
@@ -320,7 +320,7 @@ class Writer:
             # Objects of most kinds are stored as they were read; of kinds that are converted only the stored form shows a change.
             return (obj == current.obj or not self.objects.is_plain(resource)) and is_stored()
 
-        if await self.objects.settled(resource, is_unchanged):
+        if await self.objects.compute_converted(resource, is_unchanged):
             return WriteResult(current.obj, current)
         if ends_deletion(resource, obj):
             obj["metadata"]["resourceVersion"] = str(current.revision)
@@ -388,7 +388,7 @@ def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:
 
 
 def check_new_version(given: str) -> None:
-    """Raise InternalError, as upstream's storage, if a new object names a resourceVersion; upstream ignores one that is no number."""
+    """Raise InternalError, as upstream's storage, if a new object names a resourceVersion; upstream ignores a value that is no number."""
     if given and resource_version_number(given):
         raise api_errors.internal("resourceVersion should not be set on objects to be created")
 

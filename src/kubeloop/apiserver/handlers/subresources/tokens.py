@@ -1,4 +1,4 @@
-"""``serviceaccounts/NAME/token``: a TokenRequest is answered with a token.
+"""``serviceaccounts/NAME/token``: the TokenRequest API, which issues tokens.
 
 Source: k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go, pkg/apis/authentication/validation.
 """
@@ -26,19 +26,19 @@ from kubeloop.types import JSONObject
 
 TOKEN_REQUEST: Final = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 _KIND: Final = GroupKind(TOKEN_REQUEST.group, TOKEN_REQUEST.kind)
-#: As conflicts name it.
+#: Name of the resource in Conflict errors.
 _RESOURCE: Final = GroupResource(TOKEN_REQUEST.group, TOKEN_REQUEST.kind)
 
 _DEFAULT_SECONDS: Final = 3600
 _LEAST_SECONDS: Final = 600
 _MOST_SECONDS: Final = 2**32
-#: What kubelets ask for on behalf of pods that do not say how long: such tokens last a year, and are told of after this time.
+#: Seconds that kubelets request for pods without a duration: such tokens are valid for a year, and their use is reported after this time.
 _OF_KUBELETS: Final = 3607
 _YEAR: Final = 365 * 24 * 3600
 
 
 async def create_token(scope: RequestScope) -> Answer:
-    """Issues a token for the account that the path names; a dry run does, too, as upstream's."""
+    """Issue a token for the service account in the path, also for a dry run, as upstream."""
     settings = scope.services.token_settings
     objects = BoundObjects(scope.services.objects, scope.services.registry)
     options = write_options(scope.request, "CreateOptions")
@@ -56,7 +56,7 @@ async def create_token(scope: RequestScope) -> Answer:
     now = scope.services.clock.wall()
 
     async def fill() -> None:
-        # Plug-ins that change it have seen it as it was sent: no audience is not yet the server's own.
+        # Mutating plug-ins see the request as sent, before the default audiences are set.
         nonlocal account, spec
         spec = _defaulted(request)
         account = await _account(objects, request, namespace, name)
@@ -83,7 +83,7 @@ async def create_token(scope: RequestScope) -> Answer:
 
 
 async def _account(objects: BoundObjects, request: JSONObject, namespace: str, name: str) -> JSONObject:
-    """The account that the request is for, whose names it gets.
+    """Return the service account of a request, and set its names in the request.
 
     Raises:
         Invalid, NotFound, Conflict
@@ -108,7 +108,7 @@ def _defaulted(request: JSONObject) -> JSONObject:
 
 
 def _fill_metadata(metadata: JSONObject, account: JSONObject) -> None:
-    """Raises Conflict where the request is for an account that has been replaced."""
+    """Set the metadata of the request. Raises Conflict if the account was replaced."""
     own = account["metadata"]
     if metadata.get("uid") and metadata["uid"] != own["uid"]:
         why = f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account ({own['uid']})"
@@ -131,7 +131,7 @@ def _is_extended(settings: TokenSettings, spec: JSONObject, bound: TokenBinding)
 
 
 async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace: str, account: str) -> TokenBinding:
-    """What the token is to end with.
+    """Return the objects to which the token is bound.
 
     Raises:
         NotFound, BadRequest, Conflict
@@ -141,7 +141,7 @@ async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace:
     name, kind, api_version = (reference.get(part) or "" for part in ("name", "kind", "apiVersion"))
     group, _, version = api_version.rpartition("/")
     if "/" in group:
-        group, version = "", ""  # what cannot be read is as if it were not said
+        group, version = "", ""  # a malformed reference counts as a missing one
     found: JSONObject
     if not group and kind == "Pod":
         found = await _found(objects, PODS, namespace, name)
@@ -181,7 +181,7 @@ async def _found(objects: BoundObjects, gvr: GroupVersionResource, namespace: st
 
 
 async def _node_of(objects: BoundObjects, pod: JSONObject) -> ObjectReference | None:
-    """By name alone where there is no such node."""
+    """Return a reference to the node of a pod, without uid if the node does not exist."""
     name = pod["spec"].get("nodeName") or ""
     if not name:
         return None
