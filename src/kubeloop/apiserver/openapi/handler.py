@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver.aggregation.api_services import Table
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.gnostic import V2_CONTENT_TYPE, V2_MEDIA_TYPE, V3_CONTENT_TYPE, V3_MEDIA_TYPE, encode_v2
 from kubeloop.apiserver.openapi.swagger import swagger, with_others
@@ -55,7 +55,7 @@ class _Kept:
 class Handler:
     """Creates the responses; see ``OpenAPI``."""
 
-    def __init__(self, registry: Registry, clock: Clock, table: Table, descriptions: Descriptions) -> None:
+    def __init__(self, registry: Registry, clock: Clock, table: ApiServiceTable, descriptions: Descriptions) -> None:
         self._registry = registry
         self._table = table
         self._clock = clock

@@ -127,7 +127,7 @@ class Params:
         assert ref.selector is not None
         prefix = self._objects.prefix(resource, namespace)
         stored = (await self._objects.storage.range(prefix, prefix_end(prefix))).items
-        trees = [self._objects.tree(resource, kv) for kv in await self._objects.presented(resource, stored)]
+        trees = [self._objects.tree(resource, kv) for kv in await self._objects.to_requested_version(resource, stored)]
         return [tree for tree in trees if ref.selector.matches(tree["metadata"].get("labels"))]
 
 
