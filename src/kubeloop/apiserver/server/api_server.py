@@ -11,9 +11,8 @@ from functools import cached_property
 
 from kubeloop.apiserver.admission import Admission
 from kubeloop.apiserver.admission.plugins import AdmissionOptions, PluginInitializer, plugins
-from kubeloop.apiserver.aggregation.aggregator import Aggregator
-from kubeloop.apiserver.aggregation.backend import NAME as PROXY_NAME
-from kubeloop.apiserver.aggregation.backend import ProxyIdentity
+from kubeloop.apiserver.aggregation.aggregator import NAME as PROXY_NAME
+from kubeloop.apiserver.aggregation.aggregator import Aggregator, ProxyIdentity
 from kubeloop.apiserver.authentication.authentication import Authentication
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authorization import MODES, Authorization
@@ -32,7 +31,7 @@ from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.policies import Policies
 from kubeloop.apiserver.policies.params import ParamAuthorization
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.registry.options import DeleteOptions
+from kubeloop.apiserver.registry.options import DeleteParameters
 from kubeloop.apiserver.registry.registry import Change
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
@@ -224,7 +223,7 @@ class ApiServer:
             "/metrics/slis": self.metrics.levels_of_service,
         }
         self._paths = NonResourcePaths(actions)
-        pipeline = Pipeline(services, self.operation, self._paths, self._aggregator.behind)
+        pipeline = Pipeline(services, self.operation, self._paths, self._aggregator.route_to_backend)
         wrap = self.options.wrap
         self.handler: Handler = wrap(pipeline.handle) if wrap else pipeline.handle
         self._listener = (
@@ -373,6 +372,6 @@ class ApiServer:
     async def _delete_instance(self, resource: ServedResource, namespace: str, name: str) -> None:
         write = WriteRequest(resource, namespace, name, SYSTEM)
         try:
-            await self.deleter.delete(write, DeleteOptions())
+            await self.deleter.delete(write, DeleteParameters())
         except NotFound:
             return

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kubeloop.cache import Informer
-from kubeloop.client.waits.conditions import Want, ready, require_seconds, wanted
+from kubeloop.client.waits.conditions import WaitCondition, condition_for, ready, require_seconds
 from kubeloop.controller.children.lookup import ChildReader
 from kubeloop.controller.result import Result
 from kubeloop.meta import DeadlineError, Resource, WaitFailed
@@ -158,9 +158,9 @@ async def _missing(reader: ChildReader, objects: Sequence[Resource], until: Unti
     return missing
 
 
-def _want(kind: type[Resource], until: Until | None) -> Want[Any]:
+def _want(kind: type[Resource], until: Until | None) -> WaitCondition[Any]:
     said = (until or {}).get(kind)
-    return ready() if said is None else wanted(said)
+    return ready() if said is None else condition_for(said)
 
 
 def _title(obj: Resource) -> str:
