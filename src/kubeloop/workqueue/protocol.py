@@ -25,7 +25,7 @@ class QueueMetrics(Protocol):
         """An item is done after ``seconds`` of work."""
 
 
-class Histogram:
+class DurationHistogram:
     """How many values lie at or below each bound, and their sum."""
 
     __slots__ = ("_bounds", "counts", "total")
@@ -60,8 +60,8 @@ class QueueTimes:
     __slots__ = ("queue_duration", "waited", "work_duration", "worked")
 
     def __init__(self) -> None:
-        self.queue_duration = Histogram()
-        self.work_duration = Histogram()
+        self.queue_duration = DurationHistogram()
+        self.work_duration = DurationHistogram()
         self.waited = self.queue_duration.observe
         self.worked = self.work_duration.observe
 

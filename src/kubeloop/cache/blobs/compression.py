@@ -92,7 +92,9 @@ class Codec:
 
     @classmethod
     def of(cls, content: bytes | None, expected: float) -> Codec:
-        """Return the codec for a saved dictionary, ``content``, and its ``expected`` name.
+        """Return the codec for a saved dictionary (None: without one).
+
+        ``expected``: the expected ratio of compressed to raw size.
 
         Raises:
             ValueError: that is no dictionary.

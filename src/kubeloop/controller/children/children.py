@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from kubeloop.client import Client, retry_on_error
 from kubeloop.controller.builder.controller import ControllerBase
-from kubeloop.controller.children.desired import SET_LABEL, DesiredChild, UnplacedChild, check_set_name, set_label, wanted_child
+from kubeloop.controller.children.desired import SET_LABEL, DesiredChild, UnplacedChild, check_set_name, desired_child, set_label
 from kubeloop.controller.children.lookup import ChildReader, Member
 from kubeloop.controller.children.report import ChildOutcome, ChildrenReport
 from kubeloop.controller.children.writer import (
@@ -195,7 +195,7 @@ class Children:
             UnplacedChild, OwnershipError, ValueError: as ``apply``.
         """
         client = self.reader.client
-        children = [await wanted_child(client, owner, child, self.name) for child in desired]
+        children = [await desired_child(client, owner, child, self.name) for child in desired]
         keys = [child.key for child in children]
         for index, child in enumerate(children):
             if child.key in keys[:index]:

@@ -159,7 +159,7 @@ class EventWriter(Protocol):
     """Creates and patches events at the server."""
 
     async def write(self, write: EventWrite) -> None:
-        """One attempt.
+        """Try once to write an event.
 
         Raises:
             ApiError, TransportError, DeadlineError, DecodeError: as the client.
