@@ -15,10 +15,8 @@ import kubeloop.cli.watch
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
 from kubeloop.apiserver.aggregation.availability import Probe
-from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.aggregation.registered import Registered
 from kubeloop.apiserver.crd.controller import DefinitionKeeper
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.server.builtin_resources import builtin_registry
@@ -31,6 +29,8 @@ from kubeloop.controller.manager.http_endpoints import HttpEndpoint
 from kubeloop.controller.webhooks import Webhooks, WebhookServer
 from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.pki import CertificateAuthority
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.identity import ProxyIdentity
 from kubeloop.schema import builtin
 from kubeloop.serving.listener import Listener
 from kubeloop.tasks import SupervisedTask, Supervisor

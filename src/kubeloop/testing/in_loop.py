@@ -14,12 +14,12 @@ from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.filters.instrumentation import OperationOptions
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.server.kubeconfig import kubeconfig_text
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.config import ClusterConfig, Credentials, Pem
+from kubeloop.endpoints.access import User
 from kubeloop.pki import CertificateAuthority
 from kubeloop.tasks import close_all
 from kubeloop.testing.accounts import WITHOUT_ACCOUNTS

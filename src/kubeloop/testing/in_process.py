@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Self
 
 from kubeloop.apiserver.admission.plugins import AdmissionOptions
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
-from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.config import ClusterConfig
+from kubeloop.endpoints.access import MASTERS, User
 from kubeloop.tasks import close_all
 from kubeloop.testing.accounts import WITHOUT_ACCOUNTS
 from kubeloop.testing.faults import Faults

@@ -8,8 +8,8 @@ import pytest
 
 from kubeloop.apiserver.audit.policy import Policy
 from kubeloop.apiserver.audit.stages import LEVELS
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.errors import ConfigError
 
 HEAD = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"

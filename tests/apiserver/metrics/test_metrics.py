@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kubeloop.apiserver.request.metrics_text import Exposition, Histogram
+from kubeloop.endpoints.metrics_text import Exposition, Histogram
 from tests.apiserver.conftest import CONFIGMAPS, Api
 
 MAPS = 'component="apiserver",group="",resource="configmaps"'

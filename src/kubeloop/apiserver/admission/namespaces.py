@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeloop.apiserver.admission.chain import Attributes
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.meta.status import StatusCause
 

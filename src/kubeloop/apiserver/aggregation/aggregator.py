@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.aggregation.autoregister import Autoregister
 from kubeloop.apiserver.aggregation.controller import Keeper
-from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.aggregation.registered import Table
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.answers import Reply
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.access import User
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.identity import ProxyIdentity
+from kubeloop.serving.answer import Reply
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock

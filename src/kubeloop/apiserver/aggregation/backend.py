@@ -14,22 +14,20 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
-from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.aggregation.registered import Registered
-from kubeloop.apiserver.handlers.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head
-from kubeloop.apiserver.handlers.kubelet.options import encoded
-from kubeloop.apiserver.handlers.kubelet.reverse import reverse
-from kubeloop.apiserver.handlers.kubelet.upgrading import is_upgrade, pass_on
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.outbound.target import ServiceName, trust
-from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse, text
-from kubeloop.apiserver.request.users import MASTERS, User
+from kubeloop.endpoints.access import MASTERS, User
+from kubeloop.endpoints.responses import text
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.errors import ApiError
+from kubeloop.reverseproxy.backend import BACKEND_ERRORS, PATH_SAFE, Backend, encode_query, error_text, request_head
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.http import proxy_request
+from kubeloop.reverseproxy.identity import HeaderLines, ProxyIdentity, identity_headers, speaking_for
+from kubeloop.reverseproxy.upgrade import is_upgrade, proxy_upgrade
+from kubeloop.serving.answer import Answer, Reply, StreamingResponse
 from kubeloop.serving.request import Request
-
-Lines = list[tuple[str, str]]
 
 #: As whom the server looks at what is behind it.
 PROBER: Final = User("system:kube-aggregator", (MASTERS,))
@@ -41,9 +39,6 @@ TIMEOUT: Final = 5.0
 #: Bytes of an answer to one of them: discovery or OpenAPI of a whole server.
 _MOST_ANSWERED: Final = 32 << 20
 _MOST_CONTEXTS: Final = 100
-#: Characters that stand as they are in the name of an extra (RFC 9110 tokens, without the percent sign).
-_IN_NAMES: Final = "!#$&'*+-.^_`|~"
-_BEARER_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
 
 
 class NoBackend(Exception):
@@ -59,7 +54,7 @@ class Backends:
         self._reach = reach
         self._contexts: OrderedDict[tuple[bytes, bool], ssl.SSLContext] = OrderedDict()
 
-    async def place(self, service: Registered) -> Place:
+    async def place(self, service: Registered) -> Backend:
         """Where requests for ``service`` go.
 
         Raises:
@@ -69,9 +64,9 @@ class Backends:
         assert service.service is not None
         context = self.context(service)
         host, port = await self._resolve(service.service)
-        return Place(host, port, context, server_name=service.server_name, reach=self._reach)
+        return Backend(host, port, context, server_name=service.server_name, egress_policy=self._reach)
 
-    async def get(self, service: Registered, path: str, user: User, headers: Lines) -> tuple[int, Headers, bytes]:
+    async def get(self, service: Registered, path: str, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
         """One GET of the server's own, with its whole answer.
 
         Raises:
@@ -81,7 +76,7 @@ class Backends:
         place = replace(await self.place(service), path=path)
         return await self.get_from(place, user, headers)
 
-    async def get_from(self, place: Place, user: User, headers: Lines) -> tuple[int, Headers, bytes]:
+    async def get_from(self, place: Backend, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
         """As ``get``, from a place that is known."""
         lines = [("Host", place.authority), ("User-Agent", "kubeloop"), *headers, *identity_headers(user)]
         wire = None
@@ -97,8 +92,8 @@ class Backends:
                 return status, received, bytes(body)
         except TimeoutError:
             raise NoBackend("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
-        except FAULTS as fault:
-            raise NoBackend(dial_fault(fault, place)) from None
+        except BACKEND_ERRORS as fault:
+            raise NoBackend(error_text(fault, place)) from None
         finally:
             if wire is not None:
                 wire.abort()
@@ -117,44 +112,6 @@ class Backends:
             if len(self._contexts) > _MOST_CONTEXTS:
                 self._contexts.popitem(last=False)
         return context
-
-
-def identity_headers(user: User) -> Lines:
-    """Who asks, as a server behind this one reads it. Names of extras are escaped where no header could hold them."""
-    lines = [("X-Remote-User", user.name)]
-    if user.uid:
-        lines.append(("X-Remote-Uid", user.uid))
-    lines += [("X-Remote-Group", group) for group in user.groups]
-    lines += [
-        (f"X-Remote-Extra-{quote(name.lower(), safe=_IN_NAMES, errors='surrogateescape')}", value)
-        for name, values in user.extra.items()
-        for value in values
-    ]
-    return [(name, _one_line(value)) for name, value in lines]
-
-
-def speaking_for(user: User, place: Place, audit_id: str) -> Callable[[Lines], Lines]:
-    """Rewrites a client's headers: nothing of what it says of who it is goes on, but who it was found to be."""
-    own = [("Audit-Id", audit_id)] if audit_id else []
-
-    def rewrite(lines: Lines) -> Lines:
-        kept = [(name, _without_token(value) if name.lower() == "sec-websocket-protocol" else value) for name, value in lines]
-        kept = [(name, value) for name, value in kept if name.lower() != "host" and not name.lower().startswith("x-remote-")]
-        kept = [(name, value) for name, value in kept if not (own and name.lower() == "audit-id")]
-        return [("Host", place.authority), *kept, *own, *identity_headers(user)]
-
-    return rewrite
-
-
-def _without_token(protocols: str) -> str:
-    """A WebSocket's offered protocols, among which browsers may send a bearer token."""
-    offered = (one.strip() for one in protocols.split(","))
-    return ", ".join(one for one in offered if not one.startswith(_BEARER_PROTOCOL))
-
-
-def _one_line(value: str) -> str:
-    """A header's value: controls, line breaks among them, would be somebody else's headers."""
-    return "".join(one if one == "\t" or (one >= " " and one != "\x7f") else " " for one in value)
 
 
 # A request for an API of another server: passed on with who asks, answered with what comes back.
@@ -181,15 +138,15 @@ async def proxied(
     except CallFailed as fault:
         _LOG.warning("service of %s: %s", service.name, fault)
         return _refused("service unavailable")
-    query = encoded([(name, value) for name, values in request.query.items() for value in values])
-    place = replace(place, path=quote(request.path, safe=SAFE, errors="surrogateescape"), query=query)
+    query = encode_query([(name, value) for name, values in request.query.items() for value in values])
+    place = replace(place, path=quote(request.path, safe=PATH_SAFE, errors="surrogateescape"), query=query)
     rewrite = speaking_for(user, place, audit_id)
     try:
         if is_upgrade(request):
-            return await pass_on(request, place, rewrite)
+            return await proxy_upgrade(request, place, rewrite)
         # Discovery documents are cheap, and everybody waits for them.
         async with asyncio.timeout(TIMEOUT if len(request.path.strip("/").split("/")) == 3 else None):
-            answer = await reverse(request, place, rewrite, redirects=False)
+            answer = await proxy_request(request, place, rewrite, redirects=False)
     except TimeoutError:
         failed()
         return _refused("error trying to reach service: context deadline exceeded")

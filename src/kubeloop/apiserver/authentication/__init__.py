@@ -4,7 +4,7 @@ from kubeloop.apiserver.authentication.authorities import ClientAuthorities
 from kubeloop.apiserver.authentication.chain import Authenticator, NotAuthenticated, Tokens
 from kubeloop.apiserver.authentication.request_header import RequestHeaders, impersonated
 from kubeloop.apiserver.authentication.tokens import StaticTokens, read_tokens
-from kubeloop.apiserver.request.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from kubeloop.endpoints.access import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 
 __all__ = [
     "ANONYMOUS",

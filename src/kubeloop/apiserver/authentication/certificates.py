@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import NameOID
 
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
 
 #: An attribute of a subject that is the user's uid: Kubernetes' own.
 _UID: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")

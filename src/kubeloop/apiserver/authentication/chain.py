@@ -17,8 +17,8 @@ from kubeloop.apiserver.authentication.authorities import ClientAuthorities
 from kubeloop.apiserver.authentication.certificates import named, presented
 from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
 from kubeloop.apiserver.authentication.service_accounts.accounts import TokenRefused
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.users import ANONYMOUS, Proof, User, authenticated
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import ANONYMOUS, Proof, User, authenticated
 from kubeloop.serving.request import Request
 
 # Bearer tokens of browsers, which cannot set headers of a WebSocket: one of the subprotocols that they offer.

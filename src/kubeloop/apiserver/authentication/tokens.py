@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kubeloop.apiserver.request.users import AUTHENTICATED, Proof, User
+from kubeloop.endpoints.access import AUTHENTICATED, Proof, User
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki.watched import WatchedFile
 

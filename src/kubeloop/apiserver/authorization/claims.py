@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from kubeloop.apiserver.authorization.impersonation import NODE_NAME, account_of
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.access import Access, Authorizer, require
+from kubeloop.endpoints.access import Access, Authorizer, require
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.types import JSONObject

@@ -11,9 +11,8 @@ from kubeloop.apiserver.authorization.rbac.index import GROUP
 from kubeloop.apiserver.authorization.rbac.rules import lacking, quoted_list, told
 from kubeloop.apiserver.authorization.union import joined
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Access, Authorizer, require
-from kubeloop.apiserver.request.users import MASTERS
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import MASTERS, Access, Authorizer, require
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import path_segment

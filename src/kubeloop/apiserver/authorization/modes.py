@@ -10,9 +10,8 @@ from kubeloop.apiserver.authorization.rbac.index import GROUP, RoleIndex
 from kubeloop.apiserver.authorization.union import Always, SystemMastersAuthorizer, Union
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource_controller import follow_objects
-from kubeloop.apiserver.request.access import Access, Authorizer, Decision, Rules
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache
+from kubeloop.endpoints.access import Access, Authorizer, Decision, Rules, User
 from kubeloop.meta.errors import ConfigError
 
 #: The modes of a server whose options name none.

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeloop.apiserver.request.access import NO_OPINION, Access, Authorizer, Decision, Rules
-from kubeloop.apiserver.request.users import MASTERS, User
+from kubeloop.endpoints.access import MASTERS, NO_OPINION, Access, Authorizer, Decision, Rules, User
 
 _ALLOWED = Decision(True)
 _REFUSED = Decision(False, reason="Everything is forbidden.")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubeloop.apiserver.handlers.scope import RequestScope
-from kubeloop.apiserver.request.metrics_text import Histogram
+from kubeloop.endpoints.metrics_text import Histogram
 
 #: kube-apiserver's buckets, in seconds and in bytes.
 SECONDS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)

@@ -15,8 +15,8 @@ from kubeloop.apiserver.ownership import Scope
 from kubeloop.apiserver.registry.decoding import conform, plain
 from kubeloop.apiserver.registry.object_meta import check_name, metadata_of, set_namespace
 from kubeloop.apiserver.registry.options import WriteOptions, write_options
-from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.store.writer import Outcome
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject
@@ -49,7 +49,7 @@ class Configuration:
         return self._read_yaml() if self._plain is None else self._plain
 
     def _read_yaml(self) -> JSONObject:
-        from kubeloop.apiserver.request.yaml_body import parse_yaml
+        from kubeloop.endpoints.yaml_body import parse_yaml
 
         try:
             tree = plain(parse_yaml(self._data))
@@ -70,7 +70,7 @@ class Configuration:
         """
         if self._plain is not None or self.options.field_validation == "Ignore":
             return
-        from kubeloop.apiserver.request.yaml_body import repeated_keys
+        from kubeloop.endpoints.yaml_body import repeated_keys
 
         repeated = repeated_keys(self._data)
         if not repeated:

@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import Any
 
 from kubeloop.apiserver.registry.decoding import Decoded, conform, kind_missing, kind_of, repeated_fields
-from kubeloop.apiserver.registry.object_meta import in_declared_order
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.go_json_errors import json_fault
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import in_declared_order
+from kubeloop.endpoints.go_json_errors import json_fault
 from kubeloop.merge import PatchError, json_patch, merge_patch
 from kubeloop.merge.go_text import copy_tree, go_text, json_type
 from kubeloop.merge.strategic import merge_in

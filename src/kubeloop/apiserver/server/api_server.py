@@ -12,8 +12,6 @@ from functools import cached_property
 from kubeloop.apiserver.admission import Admission
 from kubeloop.apiserver.admission.plugins import AdmissionOptions, PluginInitializer, plugins
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
-from kubeloop.apiserver.aggregation.identity import NAME as PROXY_NAME
-from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.authentication.assembling import Authentication
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authorization import MODES, Authorization
@@ -27,7 +25,6 @@ from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.handlers.rendering import Renderer
 from kubeloop.apiserver.handlers.scope import ServerServices
 from kubeloop.apiserver.openapi import OpenAPI
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.policies.chain import Policies
 from kubeloop.apiserver.policies.params import ParamAuthorization
@@ -36,7 +33,6 @@ from kubeloop.apiserver.registry.options import DeleteOptions
 from kubeloop.apiserver.registry.registry import Change
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.users import MASTERS, SYSTEM, User
 from kubeloop.apiserver.server.bootstrap import bootstrap, tell_of_tokens
 from kubeloop.apiserver.server.builtin_resources import builtin_registry
 from kubeloop.apiserver.server.compaction import INTERVAL, Compactor
@@ -52,8 +48,12 @@ from kubeloop.apiserver.store.deleter import Deleter
 from kubeloop.apiserver.store.reader import Reader
 from kubeloop.apiserver.store.writer import EVENT_TTL, Writer
 from kubeloop.apiserver.webhooks.chain import Webhooks
+from kubeloop.endpoints.access import MASTERS, SYSTEM, User
 from kubeloop.meta.errors import ConfigError, NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.identity import NAME as PROXY_NAME
+from kubeloop.reverseproxy.identity import ProxyIdentity
 from kubeloop.schema import builtin
 from kubeloop.serving.listener import Handler, Listener, host_and_port
 from kubeloop.tasks import Supervisor, close_all

@@ -18,8 +18,8 @@ from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.users import SYSTEM
 from kubeloop.apiserver.store.writer import Writer
+from kubeloop.endpoints.access import SYSTEM
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, indented, not_found_page, text
-from kubeloop.apiserver.request.negotiation import JSON, check_route
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.negotiation import JSON, check_route
+from kubeloop.endpoints.responses import indented, not_found_page, text
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor
 from kubeloop.types import JSONObject

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.negotiation import check_route
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.negotiation import check_route
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 

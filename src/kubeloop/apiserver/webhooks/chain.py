@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.admission import Attributes, Plugin
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.apiserver.webhooks.configurations import MUTATING, VALIDATING, Configurations
+from kubeloop.endpoints.access import Authorizer
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from kubeloop.apiserver.authentication.service_accounts.accounts import ACCOUNTS, SECRETS, BoundObjects, Seen, TokenRefused
 from kubeloop.apiserver.authentication.service_accounts.claims import Claims
-from kubeloop.apiserver.request.users import Proof, service_account
+from kubeloop.endpoints.access import Proof, service_account
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.types import JSONObject

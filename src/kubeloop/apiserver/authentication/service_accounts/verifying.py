@@ -31,7 +31,7 @@ from kubeloop.apiserver.authentication.service_accounts.accounts import (
 from kubeloop.apiserver.authentication.service_accounts.claims import LEEWAY, Claims, Reference
 from kubeloop.apiserver.authentication.service_accounts.legacy import LEGACY_ISSUER, LegacyTokens
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
-from kubeloop.apiserver.request.users import Proof, service_account
+from kubeloop.endpoints.access import Proof, service_account
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.pki import SignatureInvalid, VerifyingKey

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from kubeloop.apiserver.authorization.rbac.index import Binding, RoleIndex, missing
 from kubeloop.apiserver.authorization.rbac.rules import PathRule, ResourceRule, names_of
 from kubeloop.apiserver.authorization.union import joined
-from kubeloop.apiserver.request.access import NO_OPINION, Access, Decision, Rules
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import NO_OPINION, Access, Decision, Rules, User
 from kubeloop.types import JSONObject
 
 #: Users, or users in namespaces, of whom that is kept; the ones asked about least recently go.

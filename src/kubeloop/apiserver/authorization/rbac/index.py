@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kubeloop.apiserver.authorization.rbac.rules import RoleRules
-from kubeloop.apiserver.request.access import Decision
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import Decision, User
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.types import JSONObject
 

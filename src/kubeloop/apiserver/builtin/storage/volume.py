@@ -14,7 +14,7 @@ from kubeloop.apiserver.builtin.pods.warnings import node_term_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.builtin.storage.volume_sources import SOURCES, volume_source
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.empty_values import part_at
+from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.apiserver.validation.formats import immutable, one_of, subdomain_field, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.schema.internal_values import internal_value

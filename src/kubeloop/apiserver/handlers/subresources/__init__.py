@@ -9,7 +9,7 @@ from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.handlers.subresources import evictions, namespaces, scale
 from kubeloop.apiserver.handlers.subresources import pods as bindings
 from kubeloop.apiserver.handlers.subresources.tokens import create_token
-from kubeloop.apiserver.request.answers import Answer
+from kubeloop.serving.answer import Answer
 
 Handler = Callable[[RequestScope], Awaitable[Answer]]
 

@@ -12,8 +12,8 @@ from kubeloop.apiserver.handlers.subresources.pods import served, set_condition
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
-from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.storage import prefix_end
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.meta.selectors import selector_from
 from kubeloop.meta.status import StatusCause, StatusDetails

@@ -15,11 +15,12 @@ from kubeloop.apiserver.registry.object_meta import metadata_of, timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed
 from kubeloop.apiserver.registry.options import DeleteOptions, check_delete_options, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, success
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.responses import success
 from kubeloop.meta.errors import Conflict
 from kubeloop.meta.field_error import invalid
 from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
 EVICTION = GroupVersionKind("policy", "v1", "Eviction")
