@@ -14,12 +14,12 @@ import pytest
 import kubeloop.cli.watch
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
+from kubeloop.apiserver.aggregation.api_services import Registered
 from kubeloop.apiserver.aggregation.availability import Probe
-from kubeloop.apiserver.aggregation.registered import Registered
 from kubeloop.apiserver.crd.controller import DefinitionKeeper
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.server.builtin_resources import builtin_registry
+from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.apiserver.server.compaction import Compactor
 from kubeloop.apiserver.storage import MemoryStorage
 from kubeloop.apiserver.storage.watch_cache import WatchCache

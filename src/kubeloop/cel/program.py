@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kubeloop.cel.depth import room_for
 from kubeloop.cel.faults import CompileError, EvalError
+from kubeloop.cel.syntax import room_for
 from kubeloop.cel.types import Type
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from kubeloop.client.mapper import Mapper
-from kubeloop.client.mapping import namespace_fault
+from kubeloop.client.mapper import Mapper, namespace_fault
 from kubeloop.client.options import Validation, WriteOptions
 from kubeloop.client.streams.methods import PodVerbs
 from kubeloop.client.verbs.applying import Applying

@@ -40,14 +40,14 @@ class ObjectList(list[R]):
         return self.metadata.continue_
 
     def __repr__(self) -> str:
-        from kubeloop.client.list_view import text_of
+        from kubeloop.meta.repr import list_text
 
-        return text_of(self)
+        return list_text(self)
 
     def _repr_html_(self) -> str:
-        from kubeloop.client.list_view import html_of
+        from kubeloop.meta.repr import list_html
 
-        return html_of(self)
+        return list_html(self)
 
 
 def objects_in(kind: type[R], answer: Response) -> ObjectList[R]:

@@ -1,17 +1,17 @@
-"""REST mapping: which resource holds objects of a kind. Classes that know it are believed; the rest is asked from discovery.
-
-Source: client-go restmapper (a kind that is not known is looked for once more in fresh discovery, so that a CRD made later is found).
-"""
+"""REST mapping: the resource and the URL of each kind. A class states its resource; discovery finds that of other kinds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from kubeloop.client.mapping import ResourceMapping
+import msgspec
+
 from kubeloop.meta.errors import UnknownKind
-from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.names import dns1123_label
 from kubeloop.meta.resource import Resource, kind_info
+from kubeloop.meta.type_checks import described
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport
 
@@ -21,6 +21,78 @@ if TYPE_CHECKING:
     from kubeloop.client.discovery import ApiResource, Discovered
     from kubeloop.client.discovery.disk_cache import KeptDiscovery
     from kubeloop.client.discovery.openapi import OpenApiDocuments
+
+#: ``namespace=ALL_NAMESPACES`` of list, watch, until and informers: the objects of all namespaces (``kubectl --all-namespaces``).
+ALL_NAMESPACES: Final = "*"
+
+
+class ResourceMapping(msgspec.Struct, frozen=True):
+    """Where objects of a kind live. ``namespaced`` says whether their paths hold a namespace."""
+
+    gvr: GroupVersionResource
+    gvk: GroupVersionKind
+    namespaced: bool
+
+    @property
+    def kind(self) -> str:
+        return self.gvk.kind
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The path of one object, or of all objects: those of a namespace if one is given, else of all namespaces.
+
+        Raises:
+            ValueError: a name or namespace that would reach another path, a namespace for a cluster-scoped kind, or none for one
+                object of a namespaced kind.
+        """
+        parts = [self.gvr.group_version.path]
+        if namespace:
+            require_text(namespace, "namespace")
+            if not self.namespaced:
+                raise ValueError(f'{self.gvk.kind} is cluster-scoped: it has no namespace, "{namespace}" was given')
+            fault = namespace_fault(namespace)
+            if fault:
+                raise ValueError(fault)
+            parts += ["namespaces", namespace]
+        elif self.namespaced and name:
+            raise ValueError(f'a namespace is needed to name one {self.gvk.kind} ("{name}")')
+        parts.append(self.gvr.resource)
+        if name:
+            parts.append(segment(name, "name"))
+        if subresource:
+            if not name:
+                raise ValueError(f'a name is needed for the subresource "{subresource}" of {self.gvr.resource}')
+            parts += [segment(part, "subresource") for part in subresource.split("/")]
+        return "/".join(parts)
+
+
+def require_text(given: object, argument: str) -> None:
+    """Raises TypeError: it is no text."""
+    if not isinstance(given, str):
+        raise TypeError(f"{argument}={described(given)}: must be text")
+
+
+def namespace_fault(namespace: str) -> str:
+    """What keeps a text from being a namespace's name, in Kubernetes' words; "" if nothing does."""
+    require_text(namespace, "namespace")
+    if namespace == ALL_NAMESPACES:
+        return 'namespace=ALL_NAMESPACES ("*") names no single namespace; only list, watch, until and informers take all namespaces'
+    faults = dns1123_label(namespace)
+    return f'namespace "{namespace}": {"; ".join(faults)}' if faults else ""
+
+
+def segment(value: str, what: str) -> str:
+    """A name as one segment of a path, unchanged.
+
+    Raises:
+        ValueError: it would not stay one segment (apimachinery pkg/api/validation/path). TypeError: it is no text.
+    """
+    require_text(value, what)
+    if value in ("", ".", "..") or "/" in value or "%" in value:
+        raise ValueError(f'{what} "{value}" cannot be used in a path: it must not be empty, ".", "..", or hold "/" or "%"')
+    if not value.isascii() or not value.isprintable() or any(one in value for one in ' ?#"<>\\^`{|}'):
+        raise ValueError(f'{what} "{value}" cannot be used in a path: it holds characters that no name in Kubernetes has')
+    return value
+
 
 T = TypeVar("T")
 
@@ -81,7 +153,7 @@ class Mapper:
             UnknownKind: nothing is called so.
         """
         found = await self.find_all(name)
-        from kubeloop.client.discovery.names import told_apart
+        from kubeloop.client.discovery.resources import told_apart
 
         if warning := told_apart(name, found):
             import logging
@@ -95,7 +167,7 @@ class Mapper:
         Raises:
             UnknownKind: nothing is called so.
         """
-        from kubeloop.client.discovery.names import resources_called
+        from kubeloop.client.discovery.resources import resources_called
 
         found, discovered = await self._look(lambda one: resources_called(one, name) or None)
         if found is None:
@@ -140,7 +212,7 @@ class Mapper:
         """
         from pathlib import Path
 
-        from kubeloop.client.discovery.files import TTL, DiscoveryFile
+        from kubeloop.client.discovery.disk_cache import TTL, DiscoveryFile
 
         folder = Path(folder) if folder is not None else None
         self._kept_discovery().file = DiscoveryFile(self._transport.config.server, folder=folder, ttl=TTL if ttl is None else ttl)

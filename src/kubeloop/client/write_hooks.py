@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from kubeloop.client.mapping import ResourceMapping
+from kubeloop.client.mapper import ResourceMapping
 from kubeloop.client.options import WriteOptions
 from kubeloop.meta import GroupVersionKind, Resource, Status
 from kubeloop.meta.failure_log import FailureLog

@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kubeloop.config.cluster import ClusterConfig, without_password
+from kubeloop.config.cluster import DEFAULT, PROGRAM, ClusterConfig, SettingOrigin, without_password
 from kubeloop.config.credentials import Pem
-from kubeloop.config.origins import DEFAULT, PROGRAM, SettingOrigin
 from kubeloop.http1.proxies import proxy_for
 from kubeloop.meta.errors import ConfigError
 

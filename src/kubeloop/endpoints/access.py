@@ -15,9 +15,9 @@ import msgspec
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.errors import ApiError
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.selectors import FieldTerm, parse_field_selector
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 # Users as all stages of a request see them, and the groups of Kubernetes itself.

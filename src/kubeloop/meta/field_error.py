@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 
 
 class FieldErrorType(enum.Enum):

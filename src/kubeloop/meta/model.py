@@ -19,7 +19,7 @@ _own_doc = type.__dict__["__doc__"]
 
 def _doc_of(cls: type[msgspec.Struct]) -> str:
     own: str | None = _own_doc.__get__(cls)
-    from kubeloop.meta.model_docs import doc_of
+    from kubeloop.meta.repr import doc_of
 
     return doc_of(cls, own)
 

@@ -1,4 +1,4 @@
-"""Unstructured: an object of any kind as a JSON tree, with typed metadata over it."""
+"""Objects without a model: ``Unstructured`` for any kind, ``PartialObject`` for the metadata of any kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
-from kubeloop.meta.model import DocumentSource
+from kubeloop.meta.model import DocumentSource, Model
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.resource import KindInfo, Resource, set_source, source_parts
 
@@ -305,3 +305,23 @@ def _read_metadata(tree: Any, kind: str) -> ObjectMeta:
         except msgspec.ValidationError as error:
             raise DecodeError(f"{kind}: metadata.{wire}: {error}") from None
     return kept
+
+
+class PartialObject(Resource):
+    """An object's metadata, as a server sends it for ``PartialObjectMetadata``. Never enough for an update."""
+
+
+class BookmarkObject(Model):
+    """The content of a bookmark event: a resourceVersion to resume from, and whether the initial events have ended.
+
+    Real servers fill required fields of the object with nulls; therefore a bookmark is never decoded as its kind.
+    Source: Kubernetes API concepts, "Watch bookmarks"; KEP-3157.
+    """
+
+    INITIAL_EVENTS_END: ClassVar[str] = "k8s.io/initial-events-end"
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+    @property
+    def ends_initial_events(self) -> bool:
+        return self.metadata.annotations.get(self.INITIAL_EVENTS_END) == "true"

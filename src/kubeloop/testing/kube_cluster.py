@@ -178,7 +178,7 @@ class SharedServer(KubeCluster):
 @asynccontextmanager
 async def own_server(clock: Clock) -> AsyncIterator[OwnServer]:
     """Provide a server for the block."""
-    from kubeloop.testing.in_process import HandlerServer
+    from kubeloop.testing.servers import HandlerServer
 
     async with HandlerServer(clock=clock) as server:
         found = OwnServer(server, clock)

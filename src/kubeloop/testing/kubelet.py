@@ -16,8 +16,7 @@ from typing import Any, Final, Self
 from kubeloop.api.core.v1 import Container, Node, Pod, PodSpec
 from kubeloop.client import Client
 from kubeloop.meta import ConfigError, Forbidden, NotFound, ObjectMeta
-from kubeloop.testing.kubelet_commands import CommandHandler, Terminal, run_process
-from kubeloop.testing.kubelet_logs import ContainerLog
+from kubeloop.testing.kubelet_containers import CommandHandler, ContainerLog, Terminal, run_process
 from kubeloop.testing.kubelet_server import KubeletRequest, KubeletServer
 from kubeloop.testing.local_cluster import LocalCluster
 

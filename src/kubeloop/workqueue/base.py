@@ -12,10 +12,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 from kubeloop.timing import Clock, SystemClock, Timer
-from kubeloop.workqueue.limiter import Limiter
-from kubeloop.workqueue.metrics import QueueMetrics
-from kubeloop.workqueue.protocol import QueueFigures, QueueShutDown, QueueStats
-from kubeloop.workqueue.rate_cap import RateCap
+from kubeloop.workqueue.limiter import Limiter, RateCap
+from kubeloop.workqueue.protocol import QueueFigures, QueueMetrics, QueueShutDown, QueueStats
 
 T = TypeVar("T", bound=Hashable)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from kubeloop.apiserver.aggregation.api_services import Table, registered
 from kubeloop.apiserver.aggregation.documents import version_of_list
-from kubeloop.apiserver.aggregation.registered import Table, registered
-from kubeloop.apiserver.openapi.merging import with_others
+from kubeloop.apiserver.openapi.swagger import with_others
 from kubeloop.types import JSONObject
 
 OWN: JSONObject = {

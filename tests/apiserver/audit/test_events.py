@@ -12,7 +12,7 @@ import pytest
 
 from kubeloop.apiserver.audit.log import AuditLog
 from kubeloop.apiserver.audit.policy import Policy
-from kubeloop.apiserver.filters.instrumentation import Auditing, OperationOptions
+from kubeloop.apiserver.filters import Auditing, OperationOptions
 from kubeloop.timing import SystemClock
 from tests.apiserver.conftest import CONFIGMAPS, JSON_PATCH, MERGE, PROTOBUF, TABLE, TOKENS, Api, running_api
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver.audit.policy import Policy
-from kubeloop.apiserver.audit.stages import LEVELS
+from kubeloop.apiserver.audit.policy import LEVELS, Policy
 from kubeloop.endpoints.access import User
 from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.errors import ConfigError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authorization.node.authorizer import NodeGraph, Reference, of_pod, of_volume
+from kubeloop.apiserver.authorization.node import NodeGraph, Reference, of_pod, of_volume
 
 
 def pod(node: str = "n1", **spec: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authorization.rbac.rules import RoleRules, lacking, told
+from kubeloop.apiserver.authorization.rbac_rules import RoleRules, lacking, told
 from kubeloop.endpoints.access import Access, User
 
 EVE = User("eve")

@@ -8,7 +8,7 @@ from typing import Any
 
 from kubeloop.apiserver.audit.log import AuditLog
 from kubeloop.apiserver.audit.policy import Policy
-from kubeloop.apiserver.filters.instrumentation import Auditing, OperationOptions
+from kubeloop.apiserver.filters import Auditing, OperationOptions
 from kubeloop.timing import SystemClock
 from tests.apiserver.conftest import CONFIGMAPS, MERGE, Api, running_api
 from tests.apiserver.policies.conftest import rule

@@ -16,7 +16,7 @@ import pytest
 
 from kubeloop.apiserver.storage import Compacted, Event, StorageFailed
 from kubeloop.apiserver.storage.sqlite import Damaged, SqliteStorage
-from kubeloop.apiserver.storage.sqlite.snapshot import save
+from kubeloop.apiserver.storage.sqlite.folder import save
 from kubeloop.meta import ConfigError
 from kubeloop.timing import Clock, FakeClock
 

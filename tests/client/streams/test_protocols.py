@@ -11,8 +11,8 @@ from websockets.frames import Opcode
 
 from kubeloop.api.core.v1 import Container, Pod, PodSpec, PodStatus
 from kubeloop.client.streams import ExecSession, StreamError
-from kubeloop.client.streams.ports import Wanted, parse_port
 from kubeloop.client.streams.session import exit_code
+from kubeloop.client.streams.targets import Wanted, parse_port
 from kubeloop.client.streams.websocket import MAX_MESSAGE
 from kubeloop.meta import ApiError, BadRequest, Forbidden, InternalError, NotFound, ObjectMeta, TransportError
 from kubeloop.serving.spdy import SpdyStream

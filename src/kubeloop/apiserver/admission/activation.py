@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.apiserver.admission import NAMESPACES, Attributes
-from kubeloop.apiserver.admission.matching import Match
-from kubeloop.apiserver.admission.requests import name_of, namespace_of, request_tree, versioned
+from kubeloop.apiserver.admission.matching import Match, name_of, namespace_of, request_tree, versioned
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.cel import values

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import View, WriteRequest
 from kubeloop.endpoints import api_errors
@@ -22,6 +24,7 @@ from kubeloop.endpoints.metrics_text import Histogram
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.status import StatusCause
 from kubeloop.types import JSONObject
 
 _SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 2.5)
@@ -238,3 +241,52 @@ def aggregated(messages: Iterable[str]) -> str:
     """Several messages as one, each once."""
     texts = list(dict.fromkeys(messages))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+# NamespaceLifecycle: no content where there is no namespace, or where it ends. Source: k8s.io/apiserver plugin/namespace/lifecycle.
+
+
+NAMESPACES = GroupResource("", "namespaces")
+_REVIEWS = GroupResource("authorization.k8s.io", "localsubjectaccessreviews")
+_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+
+
+class NamespaceLifecycle:
+    """Rejects objects in namespaces that do not exist, new ones in namespaces that terminate, and the deletion of system namespaces."""
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        is_namespace = attributes.resource.gvr.group_resource == NAMESPACES
+        if attributes.operation == "DELETE":
+            if is_namespace and attributes.name in _IMMORTAL:
+                raise api_errors.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")
+            return
+        if is_namespace or not attributes.namespace or attributes.operation not in ("CREATE", "UPDATE"):
+            return
+        if attributes.resource.gvr.group_resource == _REVIEWS:
+            return  # access reviews may name any namespace
+        namespaces = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
+        if namespaces is None:
+            return
+        found = await self._objects.get(namespaces, "", attributes.namespace)
+        if found is None:
+            raise api_errors.not_found(NAMESPACES, attributes.namespace)
+        if attributes.operation == "CREATE" and (found.obj.get("status") or {}).get("phase") == "Terminating":
+            raise self._terminating(attributes)
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+    @staticmethod
+    def _terminating(attributes: Attributes) -> Exception:
+        namespace = attributes.namespace
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        message = f"namespace {namespace} is being terminated"
+        cause = StatusCause(reason="NamespaceTerminating", message=message, field="metadata.namespace")
+        metadata = (attributes.obj or {}).get("metadata", {})
+        # Upstream has not generated a name by now.
+        name = attributes.name or metadata.get("generateName") or metadata.get("name") or "Unknown"
+        return api_errors.forbidden(attributes.resource.gvr.group_resource, name, why, [cause])

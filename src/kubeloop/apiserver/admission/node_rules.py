@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver.admission.pod_references import config_map_names, secret_names
-from kubeloop.apiserver.builtin.pods.claims import MIRROR
+from kubeloop.apiserver.builtin.pods.references import MIRROR, config_map_names, secret_names
 from kubeloop.types import JSONObject
 
 _KUBELETS_LABELS = frozenset(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kubeloop.apiserver.admission.chain import Attributes, aggregated, refused
-from kubeloop.apiserver.admission.namespaces import NAMESPACES
+from kubeloop.apiserver.admission.chain import NAMESPACES, Attributes, aggregated, refused
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry

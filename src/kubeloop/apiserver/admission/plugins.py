@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kubeloop.apiserver.admission.cached_lister import CachedList
-from kubeloop.apiserver.admission.chain import Plugin
+from kubeloop.apiserver.admission.chain import NamespaceLifecycle, Plugin
 from kubeloop.apiserver.admission.checks import AdminAccess, CertificateApproval, CertificateSigning, ClaimExpansion, SubjectRestriction
 from kubeloop.apiserver.admission.defaults import (
     DefaultIngressClass,
@@ -17,7 +17,6 @@ from kubeloop.apiserver.admission.defaults import (
     StorageProtection,
 )
 from kubeloop.apiserver.admission.limit_ranges import LimitRanges
-from kubeloop.apiserver.admission.namespaces import NamespaceLifecycle
 from kubeloop.apiserver.admission.pod_security import PodSecurity
 from kubeloop.apiserver.admission.pods import DeclaredFeatures, PodResize, Priority, RuntimeClasses, TopologyLabels
 from kubeloop.apiserver.admission.quotas import QUOTAS, Quotas, QuotaStatus

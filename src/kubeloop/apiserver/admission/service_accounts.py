@@ -9,8 +9,7 @@ import random
 from collections.abc import Iterator
 
 from kubeloop.apiserver.admission.chain import Attributes, refused
-from kubeloop.apiserver.admission.pod_references import environment_names, secret_names
-from kubeloop.apiserver.builtin.pods.claims import MIRROR
+from kubeloop.apiserver.builtin.pods.references import MIRROR, environment_names, secret_names
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource

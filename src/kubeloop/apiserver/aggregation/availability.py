@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from kubeloop.apiserver.aggregation.api_services import PASSED, Finding, Registered
 from kubeloop.apiserver.aggregation.backend import PROBER, Backends, NoBackend
-from kubeloop.apiserver.aggregation.conditions import PASSED, Finding
-from kubeloop.apiserver.aggregation.registered import Registered
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry

@@ -1,6 +1,6 @@
-"""Connections to the servers behind APIServices: where they are, whom to trust, and who this server says is asking.
+"""Connections to the servers behind APIServices, and requests proxied to them.
 
-Source: k8s.io/client-go transport (NewAuthProxyRoundTripper); Kubernetes documentation, "Configure the Aggregation Layer".
+Source: Kubernetes documentation, "Configure the Aggregation Layer".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
-from kubeloop.apiserver.aggregation.registered import Registered
+from kubeloop.apiserver.aggregation.api_services import Registered
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.outbound.target import ServiceName, trust
 from kubeloop.endpoints.access import MASTERS, User
@@ -114,8 +114,7 @@ class Backends:
         return context
 
 
-# A request for an API of another server: passed on with who asks, answered with what comes back.
-#
+# Proxying of one request to an extension server.
 # Source: kube-aggregator pkg/apiserver/handler_proxy.go; k8s.io/apiserver pkg/util/proxy (NewRequestForProxy).
 
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kubeloop.apiserver.aggregation.conditions import LOCAL, Finding, with_condition
-from kubeloop.apiserver.aggregation.registered import OWN_GROUP, Registered, Table, is_remote, registered
+from kubeloop.apiserver.aggregation.api_services import LOCAL, OWN_GROUP, Finding, Registered, Table, is_remote, registered, with_condition
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed

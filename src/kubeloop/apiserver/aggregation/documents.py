@@ -9,9 +9,8 @@ import json
 import logging
 from typing import Final
 
+from kubeloop.apiserver.aggregation.api_services import Finding, Registered, Table
 from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, NoBackend
-from kubeloop.apiserver.aggregation.conditions import Finding
-from kubeloop.apiserver.aggregation.registered import Registered, Table
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.kinds import GroupVersion

@@ -1,18 +1,31 @@
-"""Audit policies: which requests are logged, how much of them, at which stages. Source: audit.k8s.io/v1 Policy."""
+"""Audit policies: which requests are logged, in how much detail, and at which stages. Source: audit.k8s.io/v1 Policy and Event."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from kubeloop.apiserver.audit.stages import LEVELS, NONE, STAGES
 from kubeloop.codec import read_yaml
 from kubeloop.endpoints.access import User
 from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.errors import ConfigError, DecodeError
 from kubeloop.meta.names import dns1123_subdomain
+
+NONE: Final = "None"
+METADATA: Final = "Metadata"
+REQUEST: Final = "Request"
+REQUEST_RESPONSE: Final = "RequestResponse"
+#: From the one that logs least.
+LEVELS: Final = (NONE, METADATA, REQUEST, REQUEST_RESPONSE)
+
+RECEIVED: Final = "RequestReceived"
+STARTED: Final = "ResponseStarted"
+COMPLETE: Final = "ResponseComplete"
+PANIC: Final = "Panic"
+STAGES: Final = (RECEIVED, STARTED, COMPLETE, PANIC)
+
 
 _LOG = logging.getLogger("kubeloop.apiserver.audit")
 

@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from kubeloop.apiserver.audit.policy import Logged
-from kubeloop.apiserver.audit.stages import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE
+from kubeloop.apiserver.audit.policy import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE, Logged
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.endpoints.access import User
 from kubeloop.endpoints.negotiation import JSON, PROTOBUF, YAML

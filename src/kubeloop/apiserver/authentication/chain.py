@@ -1,28 +1,101 @@
-"""Who asks: the front proxy's headers, a client certificate, a bearer token, else nobody (anonymous). The first that proves a user counts.
+"""Authentication of a request: the front proxy's headers, a client certificate, a bearer token, else the anonymous user.
 
-Source: Kubernetes documentation, "Authenticating"; k8s.io/kubernetes pkg/kubeapiserver/authenticator (the order).
+The first method that proves a user decides. Source: Kubernetes documentation, "Authenticating"; k8s.io/kubernetes
+pkg/kubeapiserver/authenticator (the order).
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import csv
+import logging
 import time
-from collections.abc import MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
+from pathlib import Path
 from typing import Final, Protocol
 
 from multidict import CIMultiDict
 
-from kubeloop.apiserver.authentication.authorities import ClientAuthorities
-from kubeloop.apiserver.authentication.certificates import named, presented
+from kubeloop.apiserver.authentication.certificates import ClientAuthorities, named, presented
 from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
-from kubeloop.apiserver.authentication.service_accounts.accounts import TokenRefused
+from kubeloop.apiserver.authentication.token_claims import TokenRefused
 from kubeloop.endpoints import api_errors
-from kubeloop.endpoints.access import ANONYMOUS, Proof, User, authenticated
+from kubeloop.endpoints.access import ANONYMOUS, AUTHENTICATED, Proof, User, authenticated
+from kubeloop.meta.errors import ConfigError
+from kubeloop.pki.watched import WatchedFile
 from kubeloop.serving.request import Request
 
-# Bearer tokens of browsers, which cannot set headers of a WebSocket: one of the subprotocols that they offer.
-#
+# Static bearer tokens from a file. Source: Kubernetes documentation, "Authenticating" (static token file).
+
+
+_LOG = logging.getLogger("kubeloop.apiserver.authentication")
+
+
+class StaticTokens:
+    """Tokens given, and those of ``file``, which is read again when it changes. They are meant for the server, under any of its names.
+
+    Raises:
+        ConfigError: the file cannot be read at the beginning; later on, what was read before stays in force, and it is logged.
+    """
+
+    def __init__(self, tokens: Mapping[str, User], audiences: tuple[str, ...], file: Path | None = None) -> None:
+        self._given = tokens
+        self._audiences = audiences
+        self._file = WatchedFile(file, "--token-auth-file") if file is not None else None
+        self._mark = self._file.mark() if self._file is not None else None
+        self._tokens = {**tokens, **(read_tokens(file) if file is not None else {})}
+
+    async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
+        """None: not one of them."""
+        if self._file is not None:
+            self._refresh(self._file)
+        user = self._tokens.get(token)
+        if user is None:
+            return None
+        both = tuple(one for one in self._audiences if one in audiences)
+        return Proof(user, both) if both else None
+
+    def _refresh(self, file: WatchedFile) -> None:
+        mark = file.mark()
+        if mark == self._mark:
+            return
+        self._mark = mark
+        try:
+            self._tokens = {**self._given, **read_tokens(file.path)}
+        except ConfigError as fault:
+            _LOG.warning("%s; what was read before stays in force", fault)
+        else:
+            _LOG.info("%s %s was read again", file.flag, file.path)
+
+
+def read_tokens(path: Path) -> dict[str, User]:
+    """A token file: CSV lines ``token,user,uid[,"group1,group2"]``, as kube-apiserver's --token-auth-file.
+
+    Raises:
+        ConfigError: unreadable, or a line with fewer than three columns, or without a token.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return _tokens(csv.reader(file, skipinitialspace=True), path)
+    except (OSError, UnicodeDecodeError, csv.Error) as fault:
+        raise ConfigError(f"cannot read token file {path}: {fault}") from None
+
+
+def _tokens(rows: Iterable[list[str]], path: Path) -> dict[str, User]:
+    found = {}
+    for number, row in enumerate(rows, 1):
+        if not row:
+            continue
+        if len(row) < 3 or not row[0].strip():
+            raise ConfigError(f'token file {path}, line {number}: wanted token,user,uid[,"groups"]')
+        token, name, uid = (one.strip() for one in row[:3])
+        groups = tuple(one.strip() for one in row[3].split(",") if one.strip()) if len(row) > 3 else ()
+        found[token] = User(name, (*groups, AUTHENTICATED), uid)
+    return found
+
+
+# Browsers cannot set headers of a WebSocket, so they send a bearer token as one of the offered subprotocols.
 # Source: k8s.io/apiserver pkg/authentication/request/websocket.
 
 

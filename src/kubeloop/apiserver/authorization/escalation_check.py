@@ -1,4 +1,4 @@
-"""Nobody grants what he does not hold: checks of writes of roles and bindings, of claims' statuses, and of updates that create.
+"""Rejects writes that would grant rights that their user lacks: roles and bindings, statuses of claims, updates that create.
 
 Source: k8s.io/kubernetes pkg/registry/rbac/{escalation_check.go,role,clusterrole,rolebinding,clusterrolebinding}/policybased,
 k8s.io/apiserver pkg/endpoints/handlers/update.go (withAuthorization).
@@ -6,17 +6,78 @@ k8s.io/apiserver pkg/endpoints/handlers/update.go (withAuthorization).
 
 from __future__ import annotations
 
-from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
-from kubeloop.apiserver.authorization.rbac.index import GROUP
-from kubeloop.apiserver.authorization.rbac.rules import lacking, quoted_list, told
-from kubeloop.apiserver.authorization.union import joined
+from collections.abc import Iterator
+
+from kubeloop.apiserver.authorization.impersonation import NODE_NAME, account_of
+from kubeloop.apiserver.authorization.rbac import GROUP, RoleAuthorizer
+from kubeloop.apiserver.authorization.rbac_rules import join_errors, lacking, quoted_list, told
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.access import MASTERS, Access, Authorizer, require
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import path_segment
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
+
+# Additional rights for writes of a ResourceClaim's status: ``resourceclaims/binding`` for allocators and ``resourceclaims/driver`` for
+# drivers. The server serves neither subresource.
+# Source: k8s.io/kubernetes pkg/registry/resource/utils.go, feature DRAResourceClaimGranularStatusAuthorization.
+
+
+_BINDING = "changing status.allocation or status.reservedFor"
+
+
+def status_faults(authorizer: Authorizer, write: WriteRequest, obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
+    """What is changed without the right to."""
+    new, before = obj.get("status") or {}, old.get("status") or {}
+    if any((new.get(name) or None) != (before.get(name) or None) for name in ("allocation", "reservedFor")):
+        why = _refused(authorizer, write, write.verb, "binding", "", "")
+        if why:
+            yield forbidden(
+                "status.allocation", f'{_BINDING} requires resource="resourceclaims/binding", verb="{write.verb}" permission: {why}'
+            )
+    allocation = new.get("allocation")
+    if allocation is None:
+        return  # what drivers told goes with it
+    verbs = [f"arbitrary-node:{write.verb}"]
+    if _is_there(write, allocation):
+        verbs.insert(0, f"associated-node:{write.verb}")
+    for driver in _drivers(new, before):
+        refused = [_refused(authorizer, write, verb, "driver", write.namespace, driver) for verb in verbs]
+        if all(refused):
+            said = f'changing status.devices requires resource="resourceclaims/driver", verb="[{" ".join(verbs)}]" permission'
+            yield forbidden("status.devices", f"{said}: {refused[0]}")
+
+
+def _refused(authorizer: Authorizer, write: WriteRequest, verb: str, subresource: str, namespace: str, name: str) -> str:
+    gvr = write.resource.gvr
+    try:
+        require(authorizer, Access(write.user, verb, gvr.group, gvr.version, gvr.resource, subresource, namespace, name))
+    except ApiError as refusal:
+        return refusal.status.message
+    return ""
+
+
+def _drivers(new: JSONObject, old: JSONObject) -> list[str]:
+    """Of devices that were added, changed or left out, sorted."""
+    shown, before = ({_device(one): one for one in status.get("devices") or ()} for status in (new, old))
+    return sorted({key[0] for key in {*shown, *before} if shown.get(key) != before.get(key)})
+
+
+def _device(one: JSONObject) -> tuple[str, ...]:
+    return tuple(one.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
+
+
+def _is_there(write: WriteRequest, allocation: JSONObject) -> bool:
+    """Whether a service account's token is bound to the node that the claim was allocated on."""
+    terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    fields = terms[0].get("matchFields") or [] if len(terms) == 1 and not terms[0].get("matchExpressions") else []
+    if len(fields) != 1 or fields[0].get("key") != "metadata.name" or fields[0].get("operator") != "In" or len(fields[0]["values"]) != 1:
+        return False
+    return account_of(write.user.name) is not None and write.user.extra.get(NODE_NAME) == tuple(fields[0]["values"])
+
 
 _EVERYTHING: list[JSONObject] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
@@ -39,8 +100,6 @@ class EscalationCheck:
         """Raises Forbidden, or NotFound for a binding of a role that is not there. What a claim's status lacks is among its findings."""
         gvr = write.resource.gvr
         if gvr.group_resource == _CLAIMS and write.subresource == "status" and old is not None:
-            from kubeloop.apiserver.authorization.claims import status_faults
-
             write.findings += status_faults(self._authorizer, write, obj, old)
         if gvr.group != GROUP or MASTERS in write.user.groups or (old is not None and _is_tidied(obj, old)):
             return
@@ -101,7 +160,7 @@ class EscalationCheck:
             return ""
         who = f"user {go_quoted(write.user.name)} (groups={quoted_list(write.user.groups)})"
         text = f"{who} is attempting to grant RBAC permissions not currently held:\n{told(lacks)}"
-        errors = joined([f"{write.resource.gvr.group_resource} {go_quoted(one.role_name)} not found" for one in lost])
+        errors = join_errors([f"{write.resource.gvr.group_resource} {go_quoted(one.role_name)} not found" for one in lost])
         return f"{text}; resolution errors: [{errors}]" if errors else text
 
 

@@ -11,8 +11,7 @@ from kubeloop.apiserver.builtin.quantities import is_native, quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.apiserver.validation.formats import each, immutable, one_of, subdomain_field, unsupported
-from kubeloop.apiserver.validation.metadata import template_meta
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector, template_meta
 from kubeloop.meta.field_error import Errors, FieldError, Printed, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, qualified_name
 from kubeloop.meta.quantity import Quantity

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS
-from kubeloop.apiserver.builtin.services.spec import endpoint_ip
+from kubeloop.apiserver.builtin.services.strategy import endpoint_ip
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import (
     canonical_ip,

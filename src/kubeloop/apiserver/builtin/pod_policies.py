@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubeloop.apiserver.builtin.apps.rollout import at_most_all, int_or_percent
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.resources import container_resources
 from kubeloop.apiserver.builtin.pods.scheduling import tolerations
 from kubeloop.apiserver.builtin.pods.warnings import node_label_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.conditions import conditions
-from kubeloop.apiserver.validation.formats import immutable, label_name_field, not_negative, one_of
-from kubeloop.apiserver.validation.selectors import label_selector, labels
+from kubeloop.apiserver.validation.formats import at_most_all, immutable, int_or_percent, label_name_field, not_negative, one_of
+from kubeloop.apiserver.validation.metadata import conditions, label_selector, labels
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
 from kubeloop.types import JSONObject
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubeloop.apiserver.builtin.bootstrap.api_services import available
+from kubeloop.apiserver.builtin.bootstrap.objects import available
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
 from kubeloop.apiserver.validation.formats import each, one_of
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.apiserver.validation.webhook_client import client_config
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain, label_value, path_segment, port_number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import each, one_of, subdomain_field
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.names import path_segment
 from kubeloop.types import JSONObject

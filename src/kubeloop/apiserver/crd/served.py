@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 from kubeloop.apiserver.crd.conversion import ConversionWebhook, Post, calls_nobody
-from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.crd.definition import (
     accepted_names,
     group_of,
@@ -21,6 +20,7 @@ from kubeloop.apiserver.crd.definition import (
     storage_version,
     versions_of,
 )
+from kubeloop.apiserver.crd.strategies import CustomStrategy
 from kubeloop.apiserver.registry.registry import by_priority
 from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.registry.strategy import Strategy

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver.aggregation.registered import Table
+from kubeloop.apiserver.aggregation.api_services import Table
 from kubeloop.apiserver.discovery import documents
 from kubeloop.apiserver.discovery.documents import Order
 from kubeloop.apiserver.registry.registry import Registry
@@ -128,7 +128,7 @@ class Discovery:
             body = msgspec.json.encode(tree)
             tag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
             if media_type == PROTOBUF:
-                from kubeloop.apiserver.discovery.protobuf_form import encode_discovery
+                from kubeloop.apiserver.discovery.documents import encode_discovery
 
                 body = encode_discovery(tree)
             elif media_type == YAML:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from kubeloop.cel import CompileError, Environment, InstantiationError, Program, compile_expression, types
-from kubeloop.cel.patches import OBJECT, OPERATION, PATCH_FUNCTIONS, patch_messages
+from kubeloop.cel.declared import OBJECT, OPERATION, PATCH_FUNCTIONS, patch_messages
 from kubeloop.cel.types import Type
 
 # Types of the variables of an expression about a write. Source: k8s.io/apiserver pkg/admission/plugin/cel/compile.go (BuildRequestType,

@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from kubeloop.apiserver.authentication.chain import NotAuthenticated
-from kubeloop.apiserver.handlers.connect_admission import ask_admission
-from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.handlers.subresources.pods import bind
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.registry.options import write_options
-from kubeloop.apiserver.validation.selectors import requirement
+from kubeloop.apiserver.validation.metadata import requirement
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.access import Access, User
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required

@@ -9,17 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from kubeloop.apiserver.handlers import component_status, verbs
 from kubeloop.apiserver.handlers import reviews as reviews
-from kubeloop.apiserver.handlers.apply import is_apply
 from kubeloop.apiserver.handlers.kubelet.connecters import find_connecter
-from kubeloop.apiserver.handlers.patch import read_patch
+from kubeloop.apiserver.handlers.patch import is_apply, read_patch
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.handlers.subresources import handlers_of
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.request_info import RequestInfo
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.serving.answer import Answer, Reply
 
 Handler = Callable[[RequestScope], Awaitable[Reply]]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
-from kubeloop.apiserver.handlers.apply import apply, is_apply
-from kubeloop.apiserver.handlers.patch import conform_patched, read_patch
+from kubeloop.apiserver.handlers.patch import apply, conform_patched, is_apply, read_patch
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.handlers.watch import WatchDependencies, Watcher
 from kubeloop.apiserver.registry.decoding import Decoded, decode_object, media_type_of

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kubeloop.apiserver.aggregation.registered import Table
+from kubeloop.apiserver.aggregation.api_services import Table
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from kubeloop.apiserver.crd.definition import schema_of
-from kubeloop.apiserver.openapi import custom, gnostic_v3
+from kubeloop.apiserver.openapi import custom
+from kubeloop.apiserver.openapi.gnostic import encode_v3
 from kubeloop.apiserver.openapi.schemas import closed, referenced, v3
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
@@ -66,7 +67,7 @@ class Documents:
         key = (name, self.hashes()[name], protobuf)
         if key not in self._bodies:
             document = self._document(name)
-            self._bodies[key] = gnostic_v3.encode(document) if protobuf else msgspec.json.encode(document)
+            self._bodies[key] = encode_v3(document) if protobuf else msgspec.json.encode(document)
         return self._bodies[key]
 
     def _names(self) -> set[str]:

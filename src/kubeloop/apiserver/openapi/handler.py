@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver.aggregation.registered import Table
-from kubeloop.apiserver.openapi import gnostic, gnostic_v3
+from kubeloop.apiserver.aggregation.api_services import Table
 from kubeloop.apiserver.openapi.documents import Documents
-from kubeloop.apiserver.openapi.swagger import swagger
+from kubeloop.apiserver.openapi.gnostic import V2_CONTENT_TYPE, V2_MEDIA_TYPE, V3_CONTENT_TYPE, V3_MEDIA_TYPE, encode_v2
+from kubeloop.apiserver.openapi.swagger import swagger, with_others
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.endpoints.responses import gzipped
 from kubeloop.schema.descriptions import Descriptions
@@ -33,11 +33,11 @@ _JSON: Final = "application/json"
 #: Spellings of a media type in Accept headers, and what stands in the answer. Every wildcard means JSON.
 _V2_TYPES: Final = {
     **dict.fromkeys((_JSON, "application/*", "*/*"), _JSON),
-    **dict.fromkeys((gnostic.MEDIA_TYPE, gnostic.ANSWERED_TYPE), gnostic.ANSWERED_TYPE),
+    **dict.fromkeys((V2_MEDIA_TYPE, V2_CONTENT_TYPE), V2_CONTENT_TYPE),
 }
 _V3_TYPES: Final = {
     **dict.fromkeys((_JSON, "application/*", "*/*"), _JSON),
-    **dict.fromkeys((gnostic_v3.MEDIA_TYPE, gnostic_v3.ANSWERED_TYPE), gnostic_v3.ANSWERED_TYPE),
+    **dict.fromkeys((V3_MEDIA_TYPE, V3_CONTENT_TYPE), V3_CONTENT_TYPE),
 }
 _VARY: Final = ("Vary", "Accept")
 
@@ -130,12 +130,10 @@ class Handler:
         return kept
 
     def _encoded(self, kind: str) -> bytes:
-        encode = msgspec.json.encode if kind == _JSON else gnostic.encode
+        encode = msgspec.json.encode if kind == _JSON else encode_v2
         own = swagger(self._registry, self._descriptions)
         if not self._table.swagger:
             return encode(own)
-        from kubeloop.apiserver.openapi.merging import with_others
-
         try:
             return encode(with_others(own, self._table))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError):

@@ -20,8 +20,8 @@ from kubeloop.merge.fields import ApplyConflict, FieldConflict, FieldSet, TypeMi
 from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.managing import VersionedSet, apply, update
 from kubeloop.meta.errors import ApiError
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.status import StatusCause, StatusDetails
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 

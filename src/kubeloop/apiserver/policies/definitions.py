@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.admission.matching import Match, Matcher, matches_object
-from kubeloop.apiserver.admission.requests import name_of
+from kubeloop.apiserver.admission.matching import Match, Matcher, matches_object, name_of
 from kubeloop.apiserver.expressions.compiler import CONDITION, Compiled, Compiler
 from kubeloop.apiserver.policies.params import InvalidConfiguration, ParamKind, ParamRef, param_kind, param_ref, said
 from kubeloop.apiserver.registry.objects import Objects

@@ -24,8 +24,8 @@ from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.errors import ApiError, NotFound
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.status import StatusCause
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 

@@ -198,7 +198,7 @@ class ValidatingPolicies:
 
 
 def _acted(policy: Policy[Checks], binding: Binding, denial: Denial, attributes: Attributes) -> list[Denial]:
-    """What the binding says is to be done about a denial, done; those that refuse the request."""
+    """Take the actions of the binding for a denial. Return the denials that refuse the request."""
     refused = []
     for action in binding.actions:
         match action:

@@ -1,4 +1,4 @@
-"""The objects of a new cluster: system namespaces, priority classes, the service default/kubernetes, and ``builtin.bootstrap``.
+"""Contents of a new server: the registry of built-in resources, and the first objects such as system namespaces and default roles.
 
 Source: k8s.io/kubernetes pkg/controlplane (system namespaces, kubernetes service), recorded objects of a fresh kube-apiserver.
 """
@@ -7,30 +7,82 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 
-from kubeloop.apiserver.authorization.rbac.rules import lacking
-from kubeloop.apiserver.builtin.bootstrap import api_services, flow_control, roles
+from kubeloop.apiserver.authorization.rbac_rules import lacking
+from kubeloop.apiserver.builtin import strategies
+from kubeloop.apiserver.builtin.bootstrap.objects import (
+    API_SERVICES_GROUP,
+    FLOW_CONTROL_GROUP,
+    ROLES_GROUP,
+    default_flow_control,
+    default_roles,
+    local_api_services,
+)
+from kubeloop.apiserver.builtin.catalogue import DEPRECATIONS
+from kubeloop.apiserver.builtin.conversion import convert_autoscaler, convert_event
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import fill_new, timestamp
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.store.writer import Writer
 from kubeloop.endpoints.access import SYSTEM
-from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.schema import ResourceInfo, Schemas, TypeSchema
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
+
+_EVENTS = GroupResource("", "events")
+_DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+def builtin_registry(schemas: Schemas, clock: Clock) -> Registry:
+    """Return a new registry. Its strategies are new too, so that two servers in one process share nothing."""
+    registry = Registry()
+    known: dict[GroupResource, Callable[[], Strategy]] = {**strategies(), _DEFINITIONS: cache(partial(_of_definitions, clock))}
+    for info in schemas.resources():
+        registry.add(_served(info, known[info.gvr.group_resource], schemas))
+    return registry
+
+
+def _of_definitions(clock: Clock) -> Strategy:
+    from kubeloop.apiserver.crd.strategies import DefinitionStrategy
+
+    return DefinitionStrategy(clock)
+
+
+def _served(info: ResourceInfo, strategy_source: Callable[[], Strategy], schemas: Schemas) -> ServedResource:
+    events, autoscalers = info.gvr.resource == "events", info.gvr.resource == "horizontalpodautoscalers"
+    storage = GroupVersionKind("", "v1", "Event") if events else GroupVersionKind("autoscaling", "v2", info.kind) if autoscalers else None
+    return ServedResource(
+        gvr=info.gvr,
+        kind=info.kind,
+        singular=info.singular,
+        namespaced=info.namespaced,
+        verbs=info.verbs,
+        schema=schemas.kind(info.gvk) or TypeSchema(type="object"),
+        strategy_source=strategy_source,
+        short_names=info.short_names,
+        categories=info.categories,
+        subresources=tuple(sub.name for sub in info.subresources),
+        storage=storage,
+        storage_resource=_EVENTS if events else None,
+        list_kind=info.list_kind,
+        deprecation_warning=DEPRECATIONS.get(info.gvr.group_resource, ""),
+        convert=convert_event if events else convert_autoscaler if autoscalers else None,
+    )
+
 
 # Objects that exist stay as they are, changed or not; only default
 # roles and bindings get back the rules and subjects that they lack.
 
 
-# The ServiceCIDR that stands for the range of cluster IPs that the server was started with.
-#
-# Source: pkg/controlplane/controller/defaultservicecidr.
+# The ServiceCIDR for the server's --service-cluster-ip-range. Source: pkg/controlplane/controller/defaultservicecidr.
 
 
 def default_service_cidr(cidr: str, now: str) -> JSONObject:
@@ -40,10 +92,9 @@ def default_service_cidr(cidr: str, now: str) -> JSONObject:
     return {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr]}, "status": {"conditions": [ready]}}
 
 
-# What becomes of a default role or binding that is there already: what it lacks is added, what was added to it stays.
-#
-# One whose annotation ``rbac.authorization.kubernetes.io/autoupdate`` is ``false`` is left alone. Source: k8s.io/component-helpers
-# auth/rbac/reconciliation.
+# Reconciliation of a default role or binding that exists: missing rules and subjects are added, additional ones stay.
+# An object with the annotation ``rbac.authorization.kubernetes.io/autoupdate: "false"`` does not change.
+# Source: k8s.io/component-helpers auth/rbac/reconciliation.
 
 
 _AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
@@ -89,7 +140,7 @@ def _selectors(role: JSONObject) -> list[JSONObject]:
 
 
 #: Field manager of the objects of a group, if not the server.
-_MANAGERS = {flow_control.GROUP: "api-priority-and-fairness-config-producer-v1"}
+_MANAGERS = {FLOW_CONTROL_GROUP: "api-priority-and-fairness-config-producer-v1"}
 #: Field manager that applies the status of a kind.
 _STATUS_MANAGERS = {
     "flowschemas": "api-priority-and-fairness-config-consumer-v1",
@@ -130,17 +181,17 @@ def _owned(owners: Owners, resource: ServedResource, obj: JSONObject) -> JSONObj
 
 def _objects(registry: Registry, now: str, service_cidr: str) -> Iterator[tuple[GroupVersionResource, JSONObject]]:
     served = ((one.gvr.group, one.gvr.version) for one in registry if not one.custom)
-    for service in api_services.local_api_services(served, now):
-        yield GroupVersionResource(api_services.GROUP, "v1", "apiservices"), service
+    for service in local_api_services(served, now):
+        yield GroupVersionResource(API_SERVICES_GROUP, "v1", "apiservices"), service
     yield GroupVersionResource("networking.k8s.io", "v1", "servicecidrs"), default_service_cidr(service_cidr, now)
-    for resource, obj in flow_control.default_flow_control(now):
-        yield GroupVersionResource(flow_control.GROUP, "v1", resource), obj
-    for resource, obj in roles.default_roles():
-        yield GroupVersionResource(roles.GROUP, "v1", resource), obj
+    for resource, obj in default_flow_control(now):
+        yield GroupVersionResource(FLOW_CONTROL_GROUP, "v1", resource), obj
+    for resource, obj in default_roles():
+        yield GroupVersionResource(ROLES_GROUP, "v1", resource), obj
 
 
 async def _create_or_replace(objects: Objects, owners: Owners, resource: ServedResource, obj: JSONObject) -> None:
-    default = copy.deepcopy(obj) if resource.gvr.group == roles.GROUP else None
+    default = copy.deepcopy(obj) if resource.gvr.group == ROLES_GROUP else None
     try:
         await objects.write(resource, _owned(owners, resource, obj), expected=0)
     except PreconditionFailed:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kubeloop.apiserver.admission.chain import AdmissionMetrics
-from kubeloop.apiserver.filters.request_metrics import RequestMetrics
+from kubeloop.apiserver.filters import RequestMetrics
 from kubeloop.apiserver.flow.control import FlowControl, InFlight
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.server.health import Health, version
+from kubeloop.apiserver.server.non_resource_paths import Health, version
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.endpoints.metrics_text import CONTENT_TYPE, Exposition, Labels

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from kubeloop.apiserver.authentication import impersonated
 from kubeloop.apiserver.authorization.impersonation import Impersonation
-from kubeloop.apiserver.filters.instrumentation import Operation
+from kubeloop.apiserver.filters import Operation
 from kubeloop.apiserver.flow.control import RejectedByFlowControl
 from kubeloop.apiserver.handlers.kubelet.connecters import find_connecter
 from kubeloop.apiserver.handlers.routing import NoRoute, check_name_in_path, find_handler, find_resource
@@ -33,7 +33,7 @@ from kubeloop.endpoints.responses import NO_SNIFFING, Takeovers, finish, not_fou
 from kubeloop.endpoints.tables import has_tables
 from kubeloop.http1.errors import BodyMalformed
 from kubeloop.meta.errors import ApiError, Forbidden
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.serving.answer import Answer, Reply
 from kubeloop.serving.request import Request
 from kubeloop.timing import TimeLimit

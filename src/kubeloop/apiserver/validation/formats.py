@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kubeloop.meta.field_error import FieldError, FieldErrorType, invalid, required
-from kubeloop.meta.names import dns1123_label, dns1123_subdomain, in_range
+from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, invalid, required
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain, in_range, percent
+from kubeloop.meta.strconv import decimal
 
 MAX_INT32 = 2**31 - 1
 NOT_NEGATIVE = "must be greater than or equal to 0"
@@ -183,3 +184,52 @@ def cidr_warnings(path: str, value: str) -> list[str]:
     if not found and plain != value:
         found.append(f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{plain}")')
     return found
+
+
+# Numbers that may be percentages, as rolling updates use them. Source: ValidatePositiveIntOrPercent and kin.
+
+
+def int_or_percent(path: str, value: int | str) -> Iterator[FieldError]:
+    if isinstance(value, str):
+        yield from each(path, value, percent(value))
+    else:
+        yield from not_negative(path, value)
+
+
+def at_most_all(path: str, value: int | str) -> Iterator[FieldError]:
+    if isinstance(value, str) and not percent(value) and (decimal(value[:-1]) or 0) > 100:
+        yield invalid(path, value, "must not be greater than 100%")
+
+
+def amount(value: int | str) -> int:
+    """The number, or that of a percentage; text that is neither counts as Go's Atoi does: zero."""
+    if isinstance(value, int):
+        return value
+    return decimal(value.removesuffix("%")) or 0
+
+
+# Paths inside volumes and containers. Source: validateLocalDescendingPath and its kin.
+
+
+def no_back_steps(path: str, target: str) -> Errors:
+    if ".." in target.split("/"):
+        yield invalid(path, target, "must not contain '..'")
+
+
+def descending(path: str, target: str) -> Errors:
+    """Relative, and never upwards."""
+    if target.startswith("/"):
+        yield invalid(path, target, "must be a relative path")
+    yield from no_back_steps(path, target)
+
+
+def not_reserved(path: str, target: str) -> Errors:
+    """Nor beginning with two dots: kubelet's atomic writer keeps such names for itself."""
+    yield from descending(path, target)
+    if target.startswith("..") and not target.startswith("../"):
+        yield invalid(path, target, "must not start with '..'")
+
+
+def file_mode(path: str, mode: int | None) -> Errors:
+    if mode is not None and not 0 <= mode <= 0o777:
+        yield invalid(path, mode, "must be a number between 0 and 0777 (octal), both inclusive")

@@ -1,17 +1,112 @@
-"""ObjectMeta on create and update: names, labels, annotations, owner references, finalizers, managed fields.
+"""Rules for object metadata, label selectors and conditions, which all kinds share.
 
-Source: k8s.io/apimachinery pkg/api/validation/objectmeta.go and pkg/apis/core/validation (finalizer names).
+Source: k8s.io/apimachinery pkg/api/validation/objectmeta.go, pkg/apis/meta/v1/validation; pkg/apis/core/validation (finalizer names).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
-from kubeloop.apiserver.validation.formats import each, immutable, not_negative
-from kubeloop.apiserver.validation.selectors import labels
-from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required, too_long
-from kubeloop.meta.names import dns1123_label, path_segment, qualified_name
+from kubeloop.apiserver.validation.formats import each, immutable, not_negative, one_of
+from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required, too_long
+from kubeloop.meta.names import dns1123_label, label_value, path_segment, qualified_name, wrong_pattern
 from kubeloop.types import JSONObject
+
+
+def labels(path: str, found: dict[str, str] | None) -> Iterator[FieldError]:
+    """Keys, then values, of each pair; both are reported at the map itself."""
+    for key, value in (found or {}).items():
+        yield from each(path, key, qualified_name(key))
+        yield from each(path, value, label_value(value))
+
+
+def label_selector(path: str, selector: JSONObject | None, *, any_value: bool = False) -> Iterator[FieldError]:
+    """``any_value`` leaves the values of expressions unchecked, for objects that were stored with such."""
+    if selector is None:
+        return
+    yield from labels(f"{path}.matchLabels", selector.get("matchLabels"))
+    for at, expression in enumerate(selector.get("matchExpressions") or ()):
+        yield from requirement(f"{path}.matchExpressions[{at}]", expression, any_value=any_value)
+
+
+def requirement(path: str, expression: JSONObject, *, any_value: bool = False, any_operator: bool = False) -> Iterator[FieldError]:
+    """One expression of a selector; ``any_value`` and ``any_operator`` leave these unchecked."""
+    operator, values, key = expression.get("operator", ""), expression.get("values") or [], expression.get("key", "")
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    elif not any_operator:
+        yield invalid(f"{path}.operator", operator, "not a valid selector operator")
+    yield from each(f"{path}.key", key, qualified_name(key))
+    if not any_value:
+        for at, value in enumerate(values):
+            yield from each(f"{path}.values[{at}]", value, label_value(value))
+
+
+def matches(selector: JSONObject, found: dict[str, str]) -> bool:
+    """Whether a valid LabelSelector selects these labels. An empty one selects everything."""
+    if any(found.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_matches(expression, found) for expression in selector.get("matchExpressions") or ())
+
+
+def _matches(expression: JSONObject, found: dict[str, str]) -> bool:
+    key, values = expression.get("key", ""), expression.get("values") or []
+    match expression.get("operator"):
+        case "In":
+            return found.get(key) in values
+        case "NotIn":
+            return key not in found or found[key] not in values
+        case "Exists":
+            return key in found
+        case _:
+            return key not in found
+
+
+def is_empty(selector: JSONObject) -> bool:
+    return not selector.get("matchLabels") and not selector.get("matchExpressions")
+
+
+_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
+_REASON_LIMIT = 1024
+_MESSAGE_LIMIT = 32 * 1024
+
+
+def conditions(path: str, found: list[JSONObject]) -> Iterator[FieldError]:
+    types: set[str] = set()
+    for at, condition in enumerate(found):
+        here, kind = f"{path}[{at}]", condition.get("type", "")
+        if kind in types:
+            yield duplicate(f"{here}.type", kind)
+        types.add(kind)
+        yield from _condition(here, condition)
+
+
+def _condition(path: str, condition: JSONObject) -> Iterator[FieldError]:
+    kind, reason = condition.get("type", ""), condition.get("reason", "")
+    yield from each(f"{path}.type", kind, qualified_name(kind))
+    yield from one_of(f"{path}.status", condition.get("status", ""), ("False", "True", "Unknown"))
+    if condition.get("observedGeneration", 0) < 0:
+        yield invalid(f"{path}.observedGeneration", condition["observedGeneration"], "must be greater than or equal to zero")
+    if condition.get("lastTransitionTime") is None:
+        yield required(f"{path}.lastTransitionTime")
+    if not reason:
+        yield required(f"{path}.reason")
+    else:
+        if not re.fullmatch(_REASON, reason):
+            rule = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters "
+            rule += "or '_,:', and must end with an alphanumeric character or '_'"
+            text = wrong_pattern(rule, _REASON, "my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")
+            yield invalid(f"{path}.reason", reason, text)
+        if len(reason.encode()) > _REASON_LIMIT:
+            yield too_long(f"{path}.reason", _REASON_LIMIT)
+    if len(condition.get("message", "").encode()) > _MESSAGE_LIMIT:
+        yield too_long(f"{path}.message", _MESSAGE_LIMIT)
+
 
 #: Messages about a name, or about a prefix of one when the second argument is true.
 NameRule = Callable[[str, bool], list[str]]

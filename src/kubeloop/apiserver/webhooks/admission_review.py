@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.admission.requests import request_tree
+from kubeloop.apiserver.admission.matching import request_tree
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.apiserver.outbound.review_reader import read_review
 from kubeloop.meta.errors import ApiError

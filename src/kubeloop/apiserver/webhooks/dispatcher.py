@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.admission.matching import Match, Matcher, is_exempt, matches_object
-from kubeloop.apiserver.admission.requests import name_of, versioned
+from kubeloop.apiserver.admission.matching import Match, Matcher, is_exempt, matches_object, name_of, versioned
 from kubeloop.apiserver.outbound.client import WebhookClient
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.registry.objects import Objects

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.client.discovery.files import cache_folder, folder_of, replace_file
+from kubeloop.client.discovery.disk_cache import cache_folder, folder_of, replace_file
 from kubeloop.meta.errors import DecodeError, NotFound, TransportError, UnknownKind
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.transport import Transport

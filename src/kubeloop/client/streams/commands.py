@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kubeloop.client.streams.channels import PIECE, Channel, open_channels
 from kubeloop.client.streams.errors import OutputTooLarge, StreamError
-from kubeloop.client.streams.place import Place
-from kubeloop.client.streams.pods import Target, check_running, container_of, find_pod
 from kubeloop.client.streams.session import ExecResult, ExecSession
+from kubeloop.client.streams.targets import Place, Target, check_running, container_of, find_pod
 from kubeloop.meta.errors import ApiError, DeadlineError, KubeloopError, TransportError
 from kubeloop.tasks import end_tasks
 from kubeloop.timing import TimeLimit

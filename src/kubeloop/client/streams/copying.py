@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from kubeloop.client.streams.archives import Packing, Source, Unpacking
 from kubeloop.client.streams.commands import exec_session, run
 from kubeloop.client.streams.errors import CommandFailed, CopyError
-from kubeloop.client.streams.packing import Packing
-from kubeloop.client.streams.pods import Target
 from kubeloop.client.streams.session import ExecSession
-from kubeloop.client.streams.unpacking import Source, Unpacking
+from kubeloop.client.streams.targets import Target
 from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.tasks import end_tasks, result_of, wait_all
 

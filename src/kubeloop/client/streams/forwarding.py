@@ -19,12 +19,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kubeloop.client.streams.channels import worth_another_try
 from kubeloop.client.streams.errors import StreamError
-from kubeloop.client.streams.place import Place
-from kubeloop.client.streams.pods import Found, Target, find_pod
-from kubeloop.client.streams.port_stream import PortStream, open_port
-from kubeloop.client.streams.port_transport import PortTransport
-from kubeloop.client.streams.ports import PortSpec, Wanted, parse_port, pod_port
+from kubeloop.client.streams.port_stream import PortStream, PortTransport, open_port
 from kubeloop.client.streams.spdy_wire import Running, watch_spdy
+from kubeloop.client.streams.targets import Found, Place, PortSpec, Target, Wanted, find_pod, parse_port, pod_port
 from kubeloop.client.streams.websocket import WebSocket, open_socket
 from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.serving.accepting import close_listening

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kubeloop.client.streams.errors import OutputTooLarge
 from kubeloop.client.streams.log_lines import HandedOut, LineCutter, without_moment
-from kubeloop.client.streams.place import Place
-from kubeloop.client.streams.pods import Target, container_of, find_pod, status_of
+from kubeloop.client.streams.targets import Place, Target, container_of, find_pod, status_of
 from kubeloop.meta.errors import ApiError, NotFound, TransportError
 from kubeloop.meta.time import format_time
 from kubeloop.timing import Backoff

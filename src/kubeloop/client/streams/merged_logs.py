@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kubeloop.client.selector_text import label_text
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.client.streams.logs import LogCall, LogOptions
-from kubeloop.client.streams.pods import Target, all_containers, container_of, find_pods
+from kubeloop.client.streams.targets import Target, all_containers, container_of, find_pods
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import end_tasks
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kubeloop.client.streams.forwarding import PortForward
     from kubeloop.client.streams.logs import LogCall, Since
     from kubeloop.client.streams.merged_logs import MergedLogs
-    from kubeloop.client.streams.ports import PortSpec
     from kubeloop.client.streams.proxying import ProxyCall
     from kubeloop.client.streams.session import ExecResult, ExecSession
+    from kubeloop.client.streams.targets import PortSpec
     from kubeloop.transport import Query
 
 Target: TypeAlias = str | Resource

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from kubeloop.client.mapping import segment
+from kubeloop.client.mapper import segment
 from kubeloop.client.streams.errors import OutputTooLarge, StreamError
-from kubeloop.client.streams.pods import Target, named
+from kubeloop.client.streams.targets import Target, named
 from kubeloop.meta.resource import Resource
 from kubeloop.transport import Query, Response, Stream
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from kubeloop.client.managed_fields import extract
 from kubeloop.client.options import WriteOptions
-from kubeloop.client.ownership.extract import extract
 from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.verbs.patching import PATCH_TYPES
 from kubeloop.codec import decode, encode
@@ -102,7 +102,7 @@ class Applying(Verbs):
             NotFound: no such object. Conflict: others kept writing.
         """
         from kubeloop.client.conflict import retry_on_conflict
-        from kubeloop.client.ownership.upgrade import upgrade_patch
+        from kubeloop.client.managed_fields import upgrade_patch
 
         path = await self._path(kind, name, namespace)
 

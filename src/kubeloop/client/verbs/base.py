@@ -6,8 +6,7 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
-from kubeloop.client.mapper import Mapper
-from kubeloop.client.mapping import ALL_NAMESPACES, ResourceMapping, require_text
+from kubeloop.client.mapper import ALL_NAMESPACES, Mapper, ResourceMapping, require_text
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.write_hooks import Verb, WriteListeners, dry
 from kubeloop.meta import DeadlineError, Resource

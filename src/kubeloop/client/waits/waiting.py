@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kubeloop.client.waits.conditions import Want, require_seconds
-from kubeloop.client.waits.rollouts import rollout_of
+from kubeloop.client.waits.readiness import rollout_of
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.client.watches import Event, Watch
 from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError, UntrustedCertificate

@@ -17,7 +17,7 @@ from kubeloop.workqueue import QueueMetrics, RateCap
 if TYPE_CHECKING:
     from kubeloop.controller.events import EventRecorder
     from kubeloop.controller.reader.reader import CacheReader
-    from kubeloop.controller.sharding.ownership import Ownership
+    from kubeloop.controller.sharding.membership import Ownership
 
 
 class ReconcileObserver(Protocol):

@@ -12,8 +12,7 @@ from kubeloop.client.options import WriteOptions
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.builder.controller import KeyController
 from kubeloop.controller.controllerutil.finalizers import FinalizerError, add_finalizer, remove_finalizer
-from kubeloop.controller.decorators.handlers import DeclaredHandler, Handlers, handlers_of
-from kubeloop.controller.decorators.invocation import Caller
+from kubeloop.controller.decorators.handlers import Caller, DeclaredHandler, Handlers, handlers_of
 from kubeloop.controller.decorators.progress import (
     FINALIZER,
     RECORD,

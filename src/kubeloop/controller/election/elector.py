@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.client import Client
-from kubeloop.controller.election.config import JITTER, LeaseConfig
 from kubeloop.controller.election.fence import fenced
 from kubeloop.controller.election.lease import (
+    JITTER,
+    LeaseConfig,
     LeaseHeld,
     LeaseLock,
     LeaseObservation,
@@ -174,9 +175,9 @@ class LeaderElector:
     def metrics(self, registry: CollectorRegistry | None = None) -> Callable[[], None]:
         """Show client-go's ``leader_election_master_status{name}`` and ``leader_election_slowpath_total{name}``, until the returned
         function is called. ``registry`` None is prometheus_client's default one."""
-        from kubeloop.controller.election.metrics import show
+        from kubeloop.controller.metrics import show_elector
 
-        return show(self, registry)
+        return show_elector(self, registry)
 
     async def acquire(self) -> None:
         """Return when this process leads. Errors of the server are logged and tried again, for as long as it takes."""

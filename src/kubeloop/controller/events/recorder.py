@@ -181,8 +181,8 @@ class EventRecorder:
 
     def metrics(self, registry: CollectorRegistry | None = None) -> None:
         """Show the counts in a Prometheus registry (None: prometheus_client's default one); they stay there after the end."""
-        from kubeloop.controller.events.metrics import metrics_of
+        from kubeloop.controller.metrics import event_metrics
 
-        collector = metrics_of(registry)
+        collector = event_metrics(registry)
         collector.add(self)
         self._endings.append(lambda: collector.remove(self))

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from kubeloop.controller.events import EventRecorder
 from kubeloop.controller.manager.clusters import ManagedCluster
-from kubeloop.controller.manager.endpoints import Address, Endpoints
-from kubeloop.controller.manager.probes import HealthProbe, Unhealthy
+from kubeloop.controller.manager.endpoints import Address, Endpoints, HealthProbe, Unhealthy
 from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 from kubeloop.meta import ConfigError

@@ -1,19 +1,25 @@
-"""Leadership: a manager's part in an election: stands, leads while it renews, and gives the lease back when all else has ended."""
+"""A manager's place among replicas: it takes part in a leader election, or shares keys with the others."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kubeloop.client import Client
-from kubeloop.controller.election.config import LeaseConfig
 from kubeloop.controller.election.elector import LeaderElector, LeaseLost
 from kubeloop.controller.election.fence import checked, guard
+from kubeloop.controller.election.lease import LeaseConfig
+from kubeloop.controller.errors import ManagerError
 from kubeloop.controller.events import EventRecorder
 from kubeloop.tasks import close_all, finish, wait_all
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context
+
+if TYPE_CHECKING:
+    from kubeloop.controller.sharding import ShardConfig, ShardMember
+
 
 #: Seconds at most for "stopped leading" to reach the server.
 _FLUSH = 1.0
@@ -114,3 +120,22 @@ class Leadership:
             if self._standing is not None:
                 self._standing.cancel()
             self._told(error)
+
+
+def shard_member(client: Client, sharding: ShardConfig, election: LeaseConfig | None, clock: Clock) -> ShardMember:
+    """Return the member of a group of replicas that a manager becomes.
+
+    Args:
+        client: Client of the cluster that holds the group's leases.
+        sharding: The group and this replica's part in it.
+        election: Must be None.
+        clock: Clock of renewals.
+
+    Raises:
+        ManagerError: leader election is configured, too.
+    """
+    if election is not None:
+        raise ManagerError("leader_election lets one replica work and sharding lets all of them: give one of the two")
+    from kubeloop.controller.sharding.member import ShardMember
+
+    return ShardMember(client, sharding, clock=clock)

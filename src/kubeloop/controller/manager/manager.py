@@ -19,20 +19,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kubeloop.cache import Informers, InformerStopped
 from kubeloop.client import Client
-from kubeloop.client.mapping import ALL_NAMESPACES
+from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.controller.errors import ErrorCollector, GraceExceeded, ManagerError
 from kubeloop.controller.manager.background import Background
 from kubeloop.controller.manager.clusters import ClusterSet, Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
-from kubeloop.controller.manager.group import Group, GroupEntry, append_all, connect, log_start
+from kubeloop.controller.manager.group import Group, GroupEntry, append_all, connect, log_start, stop_on_signals, unless_stopped
 from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
-from kubeloop.controller.manager.sharing import shard_member
-from kubeloop.controller.manager.signals import stop_on_signals, unless_stopped
 from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta import KubeloopError
-from kubeloop.meta.tracebacks import shortened
+from kubeloop.meta.failure_log import shortened
 from kubeloop.tasks import close_all
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from kubeloop.controller.manager.leadership import Leadership
     from kubeloop.controller.manager.settings import ManagerSettings, SettingsFile
     from kubeloop.controller.manager.settings.reloader import SettingsReloader
-    from kubeloop.controller.sharding import ShardConfig
+    from kubeloop.controller.sharding import ShardConfig, ShardMember
 
 __all__ = ["GraceExceeded", "Manager", "ManagerError"]
 
@@ -74,9 +72,8 @@ class Manager:
     ``clusters``: clients of further clusters. ``servers``: entered first and left last, such as webhooks' servers.
     ``endpoints``: addresses for probes, metrics and debug pages. ``settings``: what a deployment says instead, also while it runs: a file
     (YAML, TOML) with the environment, or settings read already; where they say something, they win.
-    ``namespace``: the one that controllers of all clusters see; ``scope`` says more.
-    ``sharding``: instead of one leader, several replicas at a time share the keys of all controllers (``ShardConfig``).
-    ``rate_cap``: how many reconciles a second all controllers together begin; None: as many as they can.
+    ``namespace``: the namespace of all caches; ``scope``: the same by cluster and kind. ``sharding``: replicas share the keys of all
+    controllers instead of electing a leader. ``rate_cap``: reconciles per second of all controllers together; None: no limit.
     ``sync_timeout`` seconds to sync. ``grace`` seconds for what runs to end on stop, then it is cancelled; None or less than 0 waits for
     ever, 0 does not wait; events are sent for as long at most. The clients stay open; they are the caller's.
 
@@ -122,7 +119,11 @@ class Manager:
             rate_cap = self._governor.cap or rate_cap
         self._elected = leader_election is not None
         self._advised: set[tuple[str, str]] = set()
-        self._shards = shard_member(client, sharding, leader_election, self._clock)
+        self._shards: ShardMember | None = None
+        if sharding is not None:
+            from kubeloop.controller.manager.leadership import shard_member
+
+            self._shards = shard_member(client, sharding, leader_election, self._clock)
         #: Seconds; None is for ever.
         self.grace = grace if grace is None or grace >= 0 else None
         self._sync_timeout = sync_timeout

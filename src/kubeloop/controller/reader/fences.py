@@ -29,7 +29,7 @@ from kubeloop.meta import (
     kind_info,
     parse_label_selector,
 )
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.transport import logger_with_context
 
 log = logger_with_context("kubeloop.controller.reader")

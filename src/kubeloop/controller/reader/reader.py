@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar, cast
 
 from kubeloop.cache import Head, Informer, Lister, OutsideScope
 from kubeloop.cache.lister.query import selector_of
-from kubeloop.client.mapping import ALL_NAMESPACES
+from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.meta import ObjectKey, PartialObject, Resource, Selector, names, parse_field_selector, parse_label_selector

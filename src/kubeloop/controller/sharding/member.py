@@ -19,9 +19,7 @@ from kubeloop.client import Client
 from kubeloop.client.options import DeleteOptions
 from kubeloop.controller.election.elector import LeaseLost
 from kubeloop.controller.election.fence import checked, guard
-from kubeloop.controller.sharding.config import GROUP_LABEL, ShardConfig
-from kubeloop.controller.sharding.membership import PROTOCOL, SLOTS, DeclaredMember, Membership, slot_of
-from kubeloop.controller.sharding.ownership import Gained
+from kubeloop.controller.sharding.membership import GROUP_LABEL, PROTOCOL, SLOTS, DeclaredMember, Gained, Membership, ShardConfig, slot_of
 from kubeloop.meta import Conflict, KubeloopError, NotFound, ObjectKey, ObjectMeta
 from kubeloop.meta.repr import counted
 from kubeloop.tasks import SupervisedTask, Supervisor

@@ -261,14 +261,14 @@ class WebhookServer:
         return self._listener
 
     async def _start(self) -> None:
-        from kubeloop.controller.webhooks.metrics import metrics_of
+        from kubeloop.controller.metrics import webhook_metrics
 
         if self._listener is not None:
             raise ConfigError("the webhook server was started already")
         self._hooks.check()
         self._serving = await self._patiently("the webhook certificates", lambda: self._certificates.open(self._client, self._clock))
         self._context = server_tls(self._serving, self._client_authorities)
-        endpoint = Endpoint(self._hooks, metrics_of(self._registry), self._clock.now)
+        endpoint = Endpoint(self._hooks, webhook_metrics(self._registry), self._clock.now)
         listener = Listener(endpoint, self._context, host=self._host, port=self._port)
         await listener.bind()
         self._listener = listener

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from kubeloop.apiserver.admission.chain import Attributes, aggregated, refused
-from kubeloop.apiserver.admission.namespaces import NAMESPACES
-from kubeloop.apiserver.admission.pod_security.baseline import BASELINE
-from kubeloop.apiserver.admission.pod_security.findings import Check, Finding, Pod
+from kubeloop.apiserver.admission.chain import NAMESPACES, Attributes, aggregated, refused
+from kubeloop.apiserver.admission.pod_security.baseline import BASELINE, Check, Finding, Pod
 from kubeloop.apiserver.admission.pod_security.restricted import RESTRICTED
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry

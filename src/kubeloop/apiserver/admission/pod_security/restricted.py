@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kubeloop.apiserver.admission.pod_security.baseline import SECCOMP_PROFILES, proc_mount, seccomp_type
-from kubeloop.apiserver.admission.pod_security.findings import (
+from kubeloop.apiserver.admission.pod_security.baseline import (
+    SECCOMP_PROFILES,
     Check,
     Finding,
     Pod,
@@ -14,7 +14,9 @@ from kubeloop.apiserver.admission.pod_security.findings import (
     is_windows,
     named,
     plural,
+    proc_mount,
     quoted,
+    seccomp_type,
     security,
     setters,
 )

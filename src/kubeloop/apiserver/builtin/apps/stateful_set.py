@@ -19,8 +19,7 @@ from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_annotations, pod_template
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import immutable, label_name_field, not_negative, one_of
-from kubeloop.apiserver.validation.metadata import annotation_map
-from kubeloop.apiserver.validation.selectors import is_empty, label_selector, labels
+from kubeloop.apiserver.validation.metadata import annotation_map, is_empty, label_selector, labels
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label
 from kubeloop.types import JSONObject

@@ -9,7 +9,7 @@ from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import not_negative, one_of
-from kubeloop.apiserver.validation.selectors import is_empty, label_selector, matches
+from kubeloop.apiserver.validation.metadata import is_empty, label_selector, matches
 from kubeloop.meta.field_error import Errors, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label
 from kubeloop.types import JSONObject

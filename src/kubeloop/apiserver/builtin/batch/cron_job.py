@@ -12,7 +12,7 @@ from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import not_negative, one_of, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.types import JSONObject
 
 # Cron schedules, as far as whether they can be read. Source: the standard parser of github.com/robfig/cron/v3.

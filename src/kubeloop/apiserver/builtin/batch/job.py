@@ -10,7 +10,7 @@ from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import each, immutable, not_negative, one_of
-from kubeloop.apiserver.validation.selectors import label_selector, matches
+from kubeloop.apiserver.validation.metadata import label_selector, matches
 from kubeloop.meta.field_error import OMITTED, Errors, FieldError, FieldErrorType, duplicate, invalid, required, too_long
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, http_path, qualified_name
 from kubeloop.types import JSONObject

@@ -7,26 +7,30 @@ from collections.abc import Hashable, Iterator
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from kubeloop.apiserver.builtin.devices.collections import items, itself, named, unique
-from kubeloop.apiserver.builtin.devices.configuration import binding_conditions, configuration, raw_object
-from kubeloop.apiserver.builtin.devices.names import (
+from kubeloop.apiserver.builtin.devices.fields import (
     DOMAIN,
     IDENTIFIER,
     Requests,
+    binding_conditions,
     class_name,
+    configuration,
     driver_name,
     fully_qualified_name,
+    items,
+    itself,
+    named,
     pool_name,
+    raw_object,
     share_id,
+    toleration,
+    unique,
 )
-from kubeloop.apiserver.builtin.devices.taints import toleration
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import is_extended
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.conditions import conditions
 from kubeloop.apiserver.validation.formats import immutable, label_name_field, one_of, sloppy_cidr, sloppy_ip, unsupported
-from kubeloop.apiserver.validation.metadata import template_meta
+from kubeloop.apiserver.validation.metadata import conditions, template_meta
 from kubeloop.cel import CompileError, Environment, compile_expression, types
 from kubeloop.cel.estimate import CostRange, Path
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long, too_many

@@ -6,10 +6,16 @@ import re
 from functools import partial
 from typing import Any
 
-from kubeloop.apiserver.builtin.devices.collections import items, mapping, nothing, unique
-from kubeloop.apiserver.builtin.devices.configuration import binding_conditions
-from kubeloop.apiserver.builtin.devices.names import QUALIFIED, qualified_name
-from kubeloop.apiserver.builtin.devices.taints import taint
+from kubeloop.apiserver.builtin.devices.fields import (
+    QUALIFIED,
+    binding_conditions,
+    domain_qualified_name,
+    items,
+    mapping,
+    nothing,
+    taint,
+    unique,
+)
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.validation.formats import label_name_field, subdomain_field
@@ -113,9 +119,9 @@ def device(before: JSONObject, per_device: bool, path: str, found: JSONObject) -
         yield invalid(path, len(attributes) + len(capacity), why)
     if len(attributes) > 48:
         yield invalid(path, len(attributes), "the total number of attribute values must not exceed 48")
-    yield from mapping(f"{path}.attributes", attributes, None, QUALIFIED, qualified_name, _attribute)
+    yield from mapping(f"{path}.attributes", attributes, None, QUALIFIED, domain_qualified_name, _attribute)
     check = shared_capacity if found.get("allowMultipleAllocations") else whole_capacity
-    yield from mapping(f"{path}.capacity", capacity, None, QUALIFIED, qualified_name, check)
+    yield from mapping(f"{path}.capacity", capacity, None, QUALIFIED, domain_qualified_name, check)
     if name not in before or (before[name].get("taints") or []) != (found.get("taints") or []):
         yield from items(f"{path}.taints", found.get("taints"), _MOST_TAINTS, taint)
     consumed = found.get("consumesCounters")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kubeloop.apiserver.builtin.devices.collections import named, unique
 from kubeloop.apiserver.builtin.devices.device import counters, device
-from kubeloop.apiserver.builtin.devices.names import driver_name, pool_name
+from kubeloop.apiserver.builtin.devices.fields import driver_name, named, pool_name, unique
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.registry.write_request import WriteRequest

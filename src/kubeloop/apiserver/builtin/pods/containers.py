@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from kubeloop.apiserver.builtin.pods.environment import environment, environment_from
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.builtin.pods.ports import container_ports, host_port_conflicts
-from kubeloop.apiserver.builtin.pods.probes import lifecycle, probes
+from kubeloop.apiserver.builtin.pods.ports import container_ports, host_port_conflicts, lifecycle, probes
 from kubeloop.apiserver.builtin.pods.resources import container_resources
 from kubeloop.apiserver.builtin.pods.security import container_security
 from kubeloop.apiserver.builtin.pods.volumes import devices, mounts, pull_policy

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from kubeloop.apiserver.builtin.pods.paths import no_back_steps
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import each, label_name_field, unsupported
+from kubeloop.apiserver.validation.formats import each, label_name_field, no_back_steps, unsupported
 from kubeloop.meta.field_error import Errors, invalid, required
 from kubeloop.meta.names import config_key, dns1123_subdomain, qualified_name, relaxed_environment_name
 from kubeloop.types import JSONObject

@@ -1,11 +1,89 @@
-"""Container ports and the host ports that containers share. Source: validateContainerPorts, checkHostPortConflicts."""
+"""Ports of containers, and the probes and lifecycle hooks that connect to them.
+
+Source: validateContainerPorts, checkHostPortConflicts, validateProbe, validateHandler, validateLifecycle.
+"""
 
 from __future__ import annotations
 
-from kubeloop.apiserver.validation.formats import each, unsupported
-from kubeloop.meta.field_error import Errors, duplicate, invalid, required
-from kubeloop.meta.names import port_name, port_number
+from kubeloop.apiserver.validation.formats import each, not_negative, unsupported
+from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
+from kubeloop.meta.names import http_header_name, port_name, port_number
 from kubeloop.types import JSONObject
+
+
+def port_number_or_name(path: str, port: object) -> Errors:
+    if isinstance(port, str):
+        yield from each(path, port, port_name(port))
+    else:
+        number = port if isinstance(port, int) else 0
+        yield from each(path, number, port_number(number))
+
+
+def probes(path: str, container: JSONObject, grace: int | None) -> Errors:
+    for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+        probe, here = container.get(kind), f"{path}.{kind}"
+        if probe is None:
+            continue
+        yield from _probe(here, probe, grace)
+        if kind == "readinessProbe":
+            if probe.get("terminationGracePeriodSeconds") is not None:
+                yield invalid(
+                    f"{here}.terminationGracePeriodSeconds", probe["terminationGracePeriodSeconds"], "must not be set for readinessProbes"
+                )
+        elif probe.get("successThreshold", 0) != 1:
+            yield invalid(f"{here}.successThreshold", probe.get("successThreshold", 0), "must be 1")
+
+
+def _probe(path: str, probe: JSONObject, grace: int | None) -> Errors:
+    yield from handler(path, probe, grace, ("exec", "httpGet", "tcpSocket", "grpc"))
+    for name in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
+        yield from not_negative(f"{path}.{name}", probe.get(name))
+    seconds = probe.get("terminationGracePeriodSeconds")
+    if seconds is not None and seconds <= 0:
+        yield invalid(f"{path}.terminationGracePeriodSeconds", seconds, "must be greater than 0")
+
+
+def handler(path: str, found: JSONObject, grace: int | None, kinds: tuple[str, ...]) -> Errors:
+    """Exactly one of ``kinds``."""
+    given = [kind for kind in kinds if found.get(kind) is not None]
+    if not given:
+        yield required(path, "must specify a handler type")
+    for at, kind in enumerate(given):
+        here = f"{path}.{kind}"
+        if at:
+            yield forbidden(here, "may not specify more than 1 handler type")
+        else:
+            yield from _action(here, kind, found[kind], grace)
+
+
+def _action(path: str, kind: str, action: JSONObject, grace: int | None) -> Errors:
+    if kind == "exec":
+        if not action.get("command"):
+            yield required(f"{path}.command")
+    elif kind == "httpGet":
+        yield from _http_get(path, action)
+    elif kind in ("tcpSocket", "grpc"):
+        yield from port_number_or_name(f"{path}.port", action.get("port", 0))
+    elif grace is not None and not 0 <= action.get("seconds", 0) <= grace:
+        yield invalid(path, action.get("seconds", 0), f"must be non-negative and less than terminationGracePeriodSeconds ({grace})")
+
+
+def _http_get(path: str, action: JSONObject) -> Errors:
+    if not action.get("path"):
+        yield required(f"{path}.path")
+    yield from port_number_or_name(f"{path}.port", action.get("port", 0))
+    if action.get("scheme", "") not in ("HTTP", "HTTPS"):
+        yield unsupported(f"{path}.scheme", action.get("scheme", ""), ("HTTP", "HTTPS"))
+    for header in action.get("httpHeaders") or ():
+        name = header.get("name", "")
+        yield from each(f"{path}.httpHeaders", name, http_header_name(name))
+
+
+def lifecycle(path: str, found: JSONObject, grace: int | None) -> Errors:
+    for name in ("postStart", "preStop"):
+        if found.get(name) is not None:
+            yield from handler(f"{path}.{name}", found[name], grace, ("exec", "httpGet", "tcpSocket", "sleep"))
+
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 

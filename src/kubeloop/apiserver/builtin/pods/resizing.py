@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kubeloop.apiserver.builtin.pods.claims import MIRROR
+from kubeloop.apiserver.builtin.pods.references import MIRROR
 from kubeloop.apiserver.builtin.pods.status import quality_of_service
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid
 from kubeloop.types import JSONObject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.validation.formats import each, one_of, positive, unsupported
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, label_value, qualified_name
 from kubeloop.types import JSONObject

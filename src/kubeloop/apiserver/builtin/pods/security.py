@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers
-from kubeloop.apiserver.builtin.pods.paths import descending
 from kubeloop.apiserver.builtin.pods.windows import windows_options
-from kubeloop.apiserver.validation.formats import each, one_of, unsupported, user_id
+from kubeloop.apiserver.validation.formats import descending, each, one_of, unsupported, user_id
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required, too_long
 from kubeloop.types import JSONObject
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.pods import containers
-from kubeloop.apiserver.builtin.pods.claims import MIRROR, claim_names, resource_claims
 from kubeloop.apiserver.builtin.pods.containers import PodAround
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
 from kubeloop.apiserver.builtin.pods.ports import host_network_ports
+from kubeloop.apiserver.builtin.pods.references import MIRROR, claim_names, resource_claims
 from kubeloop.apiserver.builtin.pods.resources import container_resources, pod_resources
 from kubeloop.apiserver.builtin.pods.scheduling import affinity, scheduling_gates, tolerations, topology_spread
 from kubeloop.apiserver.builtin.pods.security import app_armor_annotations, pod_security, profiles_match, seccomp_annotations
@@ -21,8 +21,7 @@ from kubeloop.apiserver.validation.formats import (
     subdomain_field,
     subdomain_with_underscore,
 )
-from kubeloop.apiserver.validation.metadata import annotation_map
-from kubeloop.apiserver.validation.selectors import labels
+from kubeloop.apiserver.validation.metadata import annotation_map, labels
 from kubeloop.meta.field_error import Errors, forbidden, invalid, not_found, required, too_long
 from kubeloop.meta.names import in_range, qualified_name
 from kubeloop.types import JSONObject

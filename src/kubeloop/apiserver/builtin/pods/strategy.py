@@ -6,8 +6,8 @@ import copy
 from types import MappingProxyType
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, keep_metadata, value_at
-from kubeloop.apiserver.builtin.pods.claims import MIRROR
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
+from kubeloop.apiserver.builtin.pods.references import MIRROR
 from kubeloop.apiserver.builtin.pods.resizing import reach_resources, resize_changes, unresizable
 from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, app_armor, host_sysctl_fault
 from kubeloop.apiserver.builtin.pods.spec import pod, pod_to_create

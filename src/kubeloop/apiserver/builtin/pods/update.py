@@ -6,8 +6,8 @@ import copy
 from typing import Any
 
 from kubeloop.apiserver.builtin.difference import difference
-from kubeloop.apiserver.builtin.pods.claims import MIRROR
 from kubeloop.apiserver.builtin.pods.options import PodOptions
+from kubeloop.apiserver.builtin.pods.references import MIRROR
 from kubeloop.apiserver.builtin.pods.scheduling import tolerations
 from kubeloop.apiserver.builtin.pods.security import APP_ARMOR
 from kubeloop.apiserver.builtin.pods.spec import pod_annotations

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from kubeloop.apiserver.builtin.claims import claim_template
 from kubeloop.apiserver.builtin.pods.environment import VOLUME_FIELDS, object_field, resource_field
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.builtin.pods.paths import descending, file_mode, no_back_steps, not_reserved
 from kubeloop.apiserver.builtin.pods.volume_plugins import PLUGINS
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import label_name_field, one_of
+from kubeloop.apiserver.validation.formats import descending, file_mode, label_name_field, no_back_steps, not_reserved, one_of
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, not_found, required
 from kubeloop.meta.names import dns1123_subdomain
 from kubeloop.types import JSONObject

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
 from kubeloop.apiserver.validation.formats import each, one_of, unsupported
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain, path_segment
 from kubeloop.types import JSONObject

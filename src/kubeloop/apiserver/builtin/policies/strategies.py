@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.policies.parts import binding_head, mutable_operations, policy_head, same_conditions, static_name_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.conditions import conditions
 from kubeloop.apiserver.validation.formats import each, unsupported
+from kubeloop.apiserver.validation.metadata import conditions
 from kubeloop.merge.jsonpath_parser import JSONPathError, parse
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from kubeloop.apiserver.handlers.connect_admission import ask_admission
-from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.endpoints import api_errors
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
-from kubeloop.meta.integers import decimal, is_digits
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
+from kubeloop.meta.strconv import decimal, is_digits
 from kubeloop.schema.strict_scalars import decode_time
 from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject

@@ -20,8 +20,8 @@ from kubeloop.apiserver.handlers.kubelet.nodes import find, kubelet_of, pod_of
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.endpoints import api_errors
 from kubeloop.meta.errors import ApiError
-from kubeloop.meta.integers import decimal
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.strconv import decimal
 from kubeloop.reverseproxy.backend import PATH_SAFE, Backend
 from kubeloop.reverseproxy.http import proxy_request
 from kubeloop.reverseproxy.upgrade import is_upgrade, proxy_upgrade

@@ -6,8 +6,7 @@ import copy
 from dataclasses import replace
 
 from kubeloop.apiserver.crd import paths
-from kubeloop.apiserver.handlers.apply import is_apply, read_configuration, unconvertible
-from kubeloop.apiserver.handlers.patch import conform_patched, read_patch
+from kubeloop.apiserver.handlers.patch import conform_patched, is_apply, read_configuration, read_patch, unconvertible
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.ownership import scale_scope
 from kubeloop.apiserver.ownership.entries import InvalidEntries, to_parent, to_scale

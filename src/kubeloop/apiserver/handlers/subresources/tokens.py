@@ -8,21 +8,19 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from kubeloop.apiserver.authentication.service_accounts import claims
-from kubeloop.apiserver.authentication.service_accounts.accounts import ACCOUNTS, NODES, PODS, SECRETS, BoundObjects
-from kubeloop.apiserver.authentication.service_accounts.claims import Bound, Reference
-from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
-from kubeloop.apiserver.handlers.connect_admission import ask_admission
-from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.authentication import token_claims
+from kubeloop.apiserver.authentication.options import TokenSettings
+from kubeloop.apiserver.authentication.token_claims import ACCOUNTS, NODES, PODS, SECRETS, Bound, BoundObjects, Reference
+from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.ownership import token_request_scope
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.registry.options import write_options
 from kubeloop.endpoints import api_errors
 from kubeloop.meta.field_error import FieldError, invalid
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.names import path_segment
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
@@ -77,7 +75,7 @@ async def create_token(scope: RequestScope) -> Answer:
     lasts, warn_after = spec["expirationSeconds"], 0
     if _is_extended(settings, spec, bound):
         lasts, warn_after = _YEAR, lasts
-    told = claims.written(settings.issuer, account, bound, spec["audiences"], now, lasts, warn_after)
+    told = token_claims.written(settings.issuer, account, bound, spec["audiences"], now, lasts, warn_after)
     ends = now + timedelta(seconds=spec["expirationSeconds"])
     request["status"] = {"token": settings.signing.sign(told), "expirationTimestamp": timestamp(ends)}
     scope.annotations["authentication.kubernetes.io/issued-credential-id"] = f"JTI={told['jti']}"

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kubeloop.apiserver.storage.history import History
-from kubeloop.apiserver.storage.leases import Leases
+from kubeloop.apiserver.storage.memory import History, Leases, Stream, Streams
 from kubeloop.apiserver.storage.protocol import Event, KeyValue, Range, StorageFailed, Written
 from kubeloop.apiserver.storage.sqlite.folder import Lock, ensure_store
 from kubeloop.apiserver.storage.sqlite.ledger import Journal, Record
-from kubeloop.apiserver.storage.streams import Stream, Streams
 from kubeloop.tasks import finish, wait_all
 from kubeloop.timing import Clock, SystemClock
 

@@ -16,9 +16,9 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import msgspec
 
-from kubeloop.client.mapping import ALL_NAMESPACES
+from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.codec.yaml import read_yaml
-from kubeloop.controller.election.config import LeaseConfig
+from kubeloop.controller.election.lease import LeaseConfig
 from kubeloop.controller.manager.endpoints import Endpoints
 from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.meta import ConfigError, DecodeError
