@@ -41,7 +41,7 @@ _MOST_ANSWERED: Final = 32 << 20
 _MOST_CONTEXTS: Final = 100
 
 
-class BackendUnreachable(Exception):
+class ExtensionServerUnreachable(Exception):
     """The extension server did not answer. The text is that of Go's HTTP client."""
 
 
@@ -80,7 +80,7 @@ class Backends:
 
         Raises:
             CallFailed: The service cannot be resolved.
-            BackendUnreachable: There was no response within five seconds.
+            ExtensionServerUnreachable: There was no response within five seconds.
         """
         place = replace(await self.place(service), path=path)
         return await self.get_from(place, user, headers)
@@ -89,7 +89,7 @@ class Backends:
         """Send a GET request of the server itself to an address. See ``get``.
 
         Raises:
-            BackendUnreachable: There was no response within five seconds.
+            ExtensionServerUnreachable: There was no response within five seconds.
         """
         lines = [("Host", place.authority), ("User-Agent", "kubeloop"), *headers, *identity_headers(user)]
         wire = None
@@ -101,12 +101,12 @@ class Backends:
                 while part := await wire.chunk():
                     body += part
                     if len(body) > _MOST_ANSWERED:
-                        raise BackendUnreachable(f"the answer has more than {_MOST_ANSWERED} bytes")
+                        raise ExtensionServerUnreachable(f"the answer has more than {_MOST_ANSWERED} bytes")
                 return status, received, bytes(body)
         except TimeoutError:
-            raise BackendUnreachable("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
+            raise ExtensionServerUnreachable("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
         except BACKEND_ERRORS as fault:
-            raise BackendUnreachable(error_text(fault, place)) from None
+            raise ExtensionServerUnreachable(error_text(fault, place)) from None
         finally:
             if wire is not None:
                 wire.abort()
