@@ -111,7 +111,7 @@ def _mixed(nodes: list[Node], optional: list[bool], checked: Checked) -> Iterato
 
 
 def _mixed_entries(entries: list[EntryNode], checked: Checked) -> Iterator[tuple[Node, str]]:
-    """Compare with the first key and the first value; unlike in a list, each further mismatch is an error of its own."""
+    """Compare with the first key and the first value; unlike in a list, each further mismatch is a separate error."""
     keys: Type | None = None
     values: Type | None = None
     for entry in entries:

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubeloop.codec.gc_pause import held_back
-from kubeloop.codec.lenient import explain, normalise
+from kubeloop.codec.gc_pause import gc_paused
+from kubeloop.codec.lenient import normalise
 from kubeloop.meta.errors import DecodeError, NestedTooDeeply
 from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.object_meta import ListMeta
@@ -129,7 +129,7 @@ def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
     if page.kind and not page.kind.endswith("List") and (page.items is msgspec.UNSET or page.kind == "Table"):
         raise DecodeError(f"expected a {what}, got {page.api_version}, Kind={page.kind}")
     read = _read_later if cls.kind and issubclass(cls, Unstructured) else functools.partial(decode, checked=True)
-    with held_back():
+    with gc_paused():
         items: list[R] = [read(cls, bytes(raw)) for raw in page.items or ()]
     return items, decode_struct(ListMeta, bytes(page.metadata), what)
 

@@ -25,7 +25,7 @@ _KEY = b'"managedFields":'
 _COMMA, _BRACE = 0x2C, 0x7D
 
 
-class Excision:
+class ManagedFieldsStripper:
     """Cuts managedFields out of the objects of one kind.
 
     ``openings`` are the beginnings of its documents as servers write them, up to ``metadata``. The first one is put in front of a

@@ -1,4 +1,4 @@
-"""The generated files of ``kubeloop.blocking``: its stub, and where each of its names comes from."""
+"""The generated files of ``kubeloop.blocking``: its stub, and the table of modules that define its names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEFT_OUT = frozenset({"Controller", "EventRecorder", "Manager", "Result", "Term
 
 
 def generated() -> dict[str, str]:
-    """File name to text. The same for every version of Python."""
+    """Return the text of each file by its name. Every version of Python gives the same result."""
     homes = _homes()
     imports = Imports()
     functions: list[str] = []

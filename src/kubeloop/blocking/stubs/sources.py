@@ -1,4 +1,4 @@
-"""Where the names in annotations come from: the imports and definitions of the module that wrote them, those for type checkers too."""
+"""Finds the definitions of names in annotations: the imports and definitions of the module, including those for type checkers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Origin(NamedTuple):
-    """``module`` "" is a builtin; ``name`` "" is a module itself."""
+    """The definition of a name. ``module`` "" means a builtin; ``name`` "" means the module itself."""
 
     module: str
     name: str
@@ -45,7 +45,7 @@ def _names(module: str) -> dict[str, Origin]:
 
 
 def origin(module: str, name: str) -> Origin:
-    """Raises LookupError: the module neither defines nor imports it."""
+    """Return the origin of a name in a module. Raises LookupError: the module neither defines nor imports it."""
     found = _names(module).get(name)
     if found is not None and found.name and found.module != module and found.module.startswith("kubeloop"):
         # Where it is defined, however many packages hand it on.
@@ -53,14 +53,14 @@ def origin(module: str, name: str) -> Origin:
     if found is None and hasattr(builtins, name):
         found = Origin("", name)
     if found is None:
-        raise LookupError(f"{module}: nobody knows where {name} comes from")
+        raise LookupError(f"{module}: the name {name} has no known definition")
     return found
 
 
 def attributes(cls: type[Any]) -> dict[str, tuple[str, str]]:
-    """Public attributes of objects of ``cls``: name to annotation and to the module that wrote it.
+    """Return the public attributes of objects of ``cls``: annotation and module by name.
 
-    From annotations of the class, and from ``self.NAME`` in ``__init__`` where it is annotated, a parameter or a constant.
+    It uses annotations of the class, and ``self.NAME`` in ``__init__`` with an annotation, a parameter or a constant.
     """
     found: dict[str, tuple[str, str]] = {}
     for base in reversed(cls.__mro__):
