@@ -103,7 +103,7 @@ def decode_struct(cls: type[M], document: bytes, description: str) -> M:
     except RecursionError:
         raise NestedTooDeeply(f"{description}: the document is nested too deeply for Python to read it") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{_describe(description, document)}: {explain(error, decoder, tree)}") from None
+        raise DecodeError(f"{_describe(description, document)}: {explain_error(error, decoder, tree)}") from None
 
 
 def _forgiving(cls: type[M], tree: Any, error: msgspec.ValidationError) -> M:
@@ -185,7 +185,7 @@ def _read(decoder: msgspec.json.Decoder[T], document: bytes, what: str) -> T:
     try:
         return decoder.decode(document)
     except msgspec.ValidationError as error:
-        raise DecodeError(f"{_describe(what, document)}: {explain(error)}") from None
+        raise DecodeError(f"{_describe(what, document)}: {explain_error(error)}") from None
     except RecursionError:
         raise NestedTooDeeply(f"{what}: the document is nested too deeply for Python to read it") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
