@@ -10,15 +10,15 @@ from kubeloop.blocking.contexts import BlockingContext
 from kubeloop.blocking.iterators import BlockingIterator
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.blobs.retention import Transform
-from kubeloop.cache.deltas.delta_queue import InformerQueue, Known
+from kubeloop.cache.deltas import InformerQueue, Known
 from kubeloop.cache.diagnostics.describe import Description
 from kubeloop.cache.diagnostics.stats import InformerStats
 from kubeloop.cache.handlers.event import Predicate
 from kubeloop.cache.handlers.registration import Handler
 from kubeloop.cache.lister.changes import ChangeSet
 from kubeloop.cache.lister.query import Labels as Labels_2, Value, Where
-from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.standalone.object_store import ObjectStore
+from kubeloop.cache.reflector.steps import WatchPolicy
+from kubeloop.cache.standalone import ObjectStore
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.sorted_index import Bound
 from kubeloop.client.conflict import DEFAULT_BACKOFF, DEFAULT_RETRY, Retries

@@ -168,7 +168,7 @@ def roles(targets: tuple[str, ...], name: str, out: Path | None, only_check: boo
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
 def webhooks(target: str, service: str, name: str, out: Path | None, only_check: bool) -> None:
     """Write the configurations of admission webhooks (module:name of a Webhooks)."""
-    from kubeloop.cli.generate_webhooks import generate_webhooks
+    from kubeloop.cli.generators import generate_webhooks
 
     try:
         generate_webhooks(target, service, name, out, only_check=only_check)

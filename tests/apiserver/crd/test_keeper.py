@@ -15,7 +15,7 @@ from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, condition, is_t
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request.api_errors import forbidden
-from kubeloop.apiserver.server.builtin_resources import builtin_registry
+from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.apiserver.storage import MemoryStorage
 from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource

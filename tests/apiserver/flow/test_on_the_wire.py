@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeloop.apiserver.filters.instrumentation import OperationOptions
+from kubeloop.apiserver.filters import OperationOptions
 from kubeloop.apiserver.flow.control import FlowLimits
 from kubeloop.apiserver.request.info import RequestInfo
 from tests.apiserver.conftest import CONFIGMAPS, TOKENS, Api, running_api

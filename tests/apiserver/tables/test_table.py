@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.registry.resource import Column, ServedResource
+from kubeloop.apiserver.registry.resource import ServedResource, TableColumn
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.tables import human_duration, partial_list, partial_object, table
 from kubeloop.apiserver.tables.layout import age
@@ -79,7 +79,7 @@ def test_later_tables_of_a_watch_have_no_columns() -> None:
 
 
 def test_a_custom_resource_shows_its_own_columns() -> None:
-    column = Column("Double", "integer", "", "twice", 0, lambda obj, now: obj["x"] * 2 + int(now))
+    column = TableColumn("Double", "integer", "", "twice", 0, lambda obj, now: obj["x"] * 2 + int(now))
     made = table(served("xs", custom=True, columns=(column,)), [{"metadata": {"name": "a"}, "x": 4}], {}, now=1)
     assert made["columnDefinitions"] == [{"name": "Double", "type": "integer", "format": "", "description": "twice", "priority": 0}]
     assert made["rows"][0]["cells"] == [9]

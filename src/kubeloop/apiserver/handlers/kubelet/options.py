@@ -10,8 +10,7 @@ import json
 from typing import Final
 from urllib.parse import quote_plus
 
-from kubeloop.apiserver.handlers.connect_admission import ask_admission
-from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.request import api_errors
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
