@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kubeloop.codec.gc_pause import gc_paused
-from kubeloop.codec.lenient import normalise
+from kubeloop.codec.lenient import build, explain_error, normalise
 from kubeloop.meta.errors import DecodeError, NestedTooDeeply
 from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.object_meta import ListMeta
@@ -108,8 +108,6 @@ def decode_struct(cls: type[M], document: bytes, description: str) -> M:
 
 def _forgiving(cls: type[M], tree: Any, error: msgspec.ValidationError) -> M:
     """Decode a document that breaks declared choices and bounds; a value of another type is still an error."""
-    from kubeloop.codec.lenient import build  # rarely needed
-
     try:
         return build(cls, tree, dec_hook)
     except TypeError:
