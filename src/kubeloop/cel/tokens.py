@@ -9,6 +9,11 @@ from typing import Final
 from kubeloop.cel.faults import Issue
 
 #: One rule of the grammar each; the longest match counts, and of equally long matches the first.
+#: Reserved words that are not part of the grammar.
+RESERVED: Final = frozenset({
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var",
+    "void", "while",
+})  # fmt: skip
 _ESCAPE: Final = r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
 _HALF_ESCAPE: Final = r"""\\(?:[0-3][0-7]?|[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})?"""
 _TEXT: Final = "|".join([
