@@ -145,7 +145,7 @@ def all_findings(find: Callable[[ast.AST], str]) -> Counter[str]:
 
 #: Where a cancellation is caught and not raised, and why the caller's own is not lost.
 CAUGHT = {
-    "blocking Held._hold": "hands the cancellation to the __aexit__ of the block, and the task ends with it",
+    "blocking EnteredContext._hold": "hands the cancellation to the __aexit__ of the block, and the task ends with it",
     "blocking in_own_thread.ask.job": "runs in a thread; the error is raised where it is awaited",
     "cache Registration._call": "_contain raises the task's own cancellation",
     "cache Registration._finish": "_contain raises the task's own cancellation",
@@ -225,7 +225,7 @@ TASKS = {
     "apiserver SqliteStorage._add": "writes what waits; its errors are those of the writes, and close awaits it",
     "apiserver WatchCache.start": "its failure ends all watches and fails the check etcd of /livez and /readyz",
     "blocking Call._start": "a call of another thread, which gets the error",
-    "blocking Held._enter": "a block of another thread, which gets the error",
+    "blocking EnteredContext._enter": "a block of another thread, which gets the error",
     "client PortStream.__init__": "ends with its connection; close logs its error",
     "client PortTransport.__init__": "a failure closes the connection, and is logged",
     "client PortTransport._lose": "a failure is logged by Forwarding.close",
