@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from kubeloop.apiserver.aggregation.api_services import ApiServiceTable, Availability, RegisteredService
-from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, BackendUnreachable
+from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, ExtensionServerUnreachable
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.kinds import GroupVersion
@@ -93,7 +93,7 @@ class DocumentFetcher:
         if availability.passed:
             try:
                 version = {**await self._version(service), "freshness": "Current"}
-            except (_DocumentError, CallFailed, BackendUnreachable) as fault:
+            except (_DocumentError, CallFailed, ExtensionServerUnreachable) as fault:
                 _LOG.warning("discovery of APIService %s: %s", service.name, fault)
         if self._table.discovered.get(service.name) != version:
             self._table.discovered[service.name] = version
@@ -125,7 +125,7 @@ class DocumentFetcher:
             index = await self._json(service, "/openapi/v3")
             entry = (index.get("paths") or {}).get(service.path.removeprefix("/"))
             swagger = await self._json(service, "/openapi/v2")
-        except (_DocumentError, CallFailed, BackendUnreachable, AttributeError) as fault:
+        except (_DocumentError, CallFailed, ExtensionServerUnreachable, AttributeError) as fault:
             _LOG.info("OpenAPI of APIService %s: %s", service.name, fault)
         for kept, found in ((self._table.openapi, entry), (self._table.swagger, swagger)):
             before = kept.get(service.name)
