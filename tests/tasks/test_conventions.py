@@ -165,6 +165,7 @@ WAITS = {
     "controller Runner._called": "a reconcile in a thread, which cannot be ended",
     "serving Listener._until_end": "ends the stream when it is cancelled",
     "tasks wait_all": "waits again",
+    "testing _ended": "runs in finish, which a second cancellation does not interrupt",
     "tasks result_of": "leaves the future running on purpose; the caller ends it",
     "tasks wait_within": "cancels nothing",
 }
@@ -183,7 +184,7 @@ _IN_TESTS = "testing waits for real servers and programs"
 CLOCKS = {
     "apiserver Admission._measured": _COST,
     "apiserver Backends.get_from": _BACKEND,
-    "apiserver proxied": _BACKEND,
+    "apiserver proxy_to_service": _BACKEND,
     "apiserver AuditLog._rotate": "the name of a rotated file",
     "apiserver Authenticator._of_certificate": _CERTIFICATE,
     "apiserver FlowControl.": "shares the time of the event loop, which is the machine's",
