@@ -56,7 +56,7 @@ class Token:
 
 def tokens(source: str) -> tuple[list[Token], list[Issue]]:
     """Return the tokens of a text, and an issue for each unrecognised part."""
-    found: list[Token] = []
+    result: list[Token] = []
     issues: list[Issue] = []
     at = 0
     while at < len(source):
@@ -72,10 +72,10 @@ def tokens(source: str) -> tuple[list[Token], list[Issue]]:
         if kind == "sign" or (kind == "name" and text in _WORD_SIGNS):
             kind = text
         if kind != "space":
-            found.append(Token(kind, text, at))
+            result.append(Token(kind, text, at))
         at = match.end()
-    found.append(Token("end", "<EOF>", len(source)))
-    return found, issues
+    result.append(Token("end", "<EOF>", len(source)))
+    return result, issues
 
 
 def escaped(text: str) -> str:

@@ -145,12 +145,12 @@ def _struct(name: str, tree: Tree) -> type[Struct]:
 
 
 def _fields(tree: Tree) -> list[tuple[str, Any, Any]]:
-    found: list[tuple[str, Any, Any]] = []
+    result: list[tuple[str, Any, Any]] = []
     for number, (segment, node) in enumerate(tree.items()):
         if segment != _HERE:
             kind = _kind(node)
-            found.append((f"f{number}_", kind, field(default=_NOTHING if kind is Raw else None, name=str(segment))))
-    return found
+            result.append((f"f{number}_", kind, field(default=_NOTHING if kind is Raw else None, name=str(segment))))
+    return result
 
 
 def _kind(node: Tree) -> Any:

@@ -52,12 +52,12 @@ def generated() -> dict[str, str]:
 
 
 def _homes() -> dict[str, str]:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for package, chosen in _PACKAGES.items():
         for name in importlib.import_module(package).__all__:
             if name not in _LEFT_OUT and (chosen is None or name in chosen):
-                found.setdefault(name, package)
-    return found
+                result.setdefault(name, package)
+    return result
 
 
 def _stub(homes: dict[str, str], imports: Imports, classes: dict[str, list[str]], functions: list[str]) -> str:
