@@ -25,7 +25,8 @@ _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "
 
 
 def check_constants(checked: Checked) -> None:
-    """
+    """Check the constant arguments of conversions and of regular expressions.
+
     Raises:
         InstantiationError: a constant conversion or pattern always fails.
     """
@@ -72,7 +73,8 @@ def _fold(node: Node) -> Any:
 
 
 def check_literals(checked: Checked) -> None:
-    """
+    """Check the literals of an expression.
+
     Raises:
         CompileError: some constants are invalid; the text names each.
     """

@@ -148,7 +148,8 @@ _LAST_POINT: Final = 0x10FFFF
 
 
 def text_of(literal: str) -> str:
-    """
+    """Parse a string literal.
+
     Raises:
         ValueError: an escape stands for no character.
     """
@@ -204,7 +205,8 @@ def _number(found: re.Match[str]) -> int:
 
 
 def integer_of(text: str, minimum: int, maximum: int) -> int:
-    """
+    """Parse an integer literal.
+
     Raises:
         ValueError: the number is not between ``minimum`` and ``maximum``.
     """
@@ -219,7 +221,8 @@ def integer_of(text: str, minimum: int, maximum: int) -> int:
 
 
 def double_of(text: str) -> float:
-    """
+    """Parse a floating-point literal.
+
     Raises:
         ValueError: the number is too large.
     """

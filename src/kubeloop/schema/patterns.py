@@ -60,7 +60,8 @@ class LinearPattern:
     """A compiled pattern. Guarantee: the time is at most proportional to the text times the size of the pattern."""
 
     def __init__(self, translated: str) -> None:
-        """
+        """Compile a pattern in Python's syntax.
+
         Raises:
             TooLarge: the pattern is too large.
         """
@@ -327,7 +328,8 @@ class GoPattern:
 
 
 def go_pattern(pattern: str) -> GoPattern:
-    """
+    """Return the compiled pattern; short patterns are cached.
+
     Raises:
         PatternError: the pattern is not in Go's syntax; the text is Go's.
     """

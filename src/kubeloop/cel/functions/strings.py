@@ -17,7 +17,8 @@ from kubeloop.schema.regular import PatternError
 
 
 def compiled(pattern: str) -> GoPattern:
-    """
+    """Return a compiled regular expression in Go's syntax.
+
     Raises:
         EvalError: the pattern is not in Go's syntax; the words are Go's.
     """

@@ -255,14 +255,16 @@ class KubeconfigEditor(Kubeconfig):
         self._put(self._holder(key, name), key, name, entry)
 
     def delete_cluster(self, name: str) -> None:
-        """
+        """Delete a cluster.
+
         Raises:
             ConfigError: there is no such cluster.
         """
         self._delete("cluster", name)
 
     def delete_user(self, name: str) -> None:
-        """
+        """Delete a user.
+
         Raises:
             ConfigError: there is no such user.
         """

@@ -134,7 +134,8 @@ class KubeconfigFile:
     """A kubeconfig file. ``tree`` is its whole content, ``document`` the known part. ``exists`` False: the file does not exist yet."""
 
     def __init__(self, path: Path, tree: JSONObject, *, exists: bool) -> None:
-        """
+        """Read the entries of a file from its tree.
+
         Raises:
             ConfigError: a field has another type, or a name occurs twice; the text names file and field.
         """
