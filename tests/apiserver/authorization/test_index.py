@@ -8,11 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
-from kubeloop.apiserver.authorization.rbac.index import RoleIndex
-from kubeloop.apiserver.authorization.rbac.rules import RoleRules
-from kubeloop.apiserver.request.access import Access
-from kubeloop.apiserver.request.users import User
+from kubeloop.apiserver.authorization.rbac import RoleAuthorizer, RoleIndex
+from kubeloop.apiserver.authorization.rbac_rules import RoleRules
+from kubeloop.endpoints.access import Access, User
 
 GET_PODS = {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
 
