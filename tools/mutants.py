@@ -3,7 +3,8 @@
 MODULE is a module or a package, such as ``kubeloop.workqueue``. Its tests are those below the folder of ``tests`` with the same name, or
 ``--tests PATH ...``. A first run of the tests notes which lines each executes. For each mutation a copy of this process (fork) gets the
 changed functions and runs the tests that execute the changed lines, the quickest first, until one fails. No file is written: the work tree
-stays as it is. Statements outside of functions are not changed, nor is what a test starts as a separate process.
+stays as it is. Statements outside of functions are not changed, nor is what a test starts as a separate process, such as a server: the
+score is that of the lines that tests execute in their own process, and the number of the others is printed beside it.
 
 A mutation is killed if a test fails or does not end in time. The others are printed as diffs, with the score.
 
@@ -114,13 +115,13 @@ class Runner:
             print(f"{number}/{len(chosen)} {path.name}:{mutation.lines[0]} {result}", file=sys.stderr, flush=True)
             if result in ("survived", "not executed"):
                 print(f"\n{result}:\n{mutation.diff(path.read_text(), _shown(path))}", flush=True)
-        killed, alive = len(results["killed"]) + len(results["timed out"]), len(results["survived"]) + len(results["not executed"])
+        killed, alive = len(results["killed"]) + len(results["timed out"]), len(results["survived"])
         score = f"{100 * killed / (killed + alive):.0f} %" if killed + alive else "none"
         unapplied, unexecuted, late = (len(results[name]) for name in ("not applicable", "not executed", "timed out"))
         print(
             f"\n{self.options.module}: {killed} of {killed + alive} mutations killed ({score}), {late} of them by a time limit;"
-            f" {unexecuted} in lines that no test executes; {len(chosen)} of {total} mutations tried,"
-            f" {unapplied} of them cannot be applied to a loaded module"
+            f" not counted are {unexecuted} in lines that no test executes in its own process, and {unapplied} that cannot be applied to a"
+            f" loaded module; {len(chosen)} of {total} mutations tried"
         )
         return True
 
