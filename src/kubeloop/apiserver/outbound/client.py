@@ -15,10 +15,10 @@ from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable, why_no_
 from kubeloop.apiserver.outbound.target import ServiceName, Target, target_of, trust
 from kubeloop.endpoints.encoding import encode
 from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.client_heads import request_head
 from kubeloop.http1.dial import Dialer
 from kubeloop.http1.errors import CONNECTION_FAULTS, ConnectionEnded, ProxyRefusedError
 from kubeloop.http1.headers import Headers
-from kubeloop.http1.request_writer import request_head
 from kubeloop.meta.errors import ConfigError
 from kubeloop.reverseproxy.egress_policy import EgressPolicy
 from kubeloop.timing import Clock, TimeLimit

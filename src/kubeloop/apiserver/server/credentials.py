@@ -13,8 +13,7 @@ from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.pki.watched import WatchedFile
-from kubeloop.serving.listener import server_context
-from kubeloop.serving.rotation import RotatingContext
+from kubeloop.serving.listener import RotatingContext, server_context
 
 #: By this name (SNI) clients get the certificate of the own authority where flags name another one for all others. kube-apiserver's own.
 LOOPBACK_NAME: Final = "apiserver-loopback-client"
