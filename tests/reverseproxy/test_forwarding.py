@@ -10,7 +10,7 @@ import pytest
 from kubeloop.endpoints.access import User
 from kubeloop.reverseproxy.backend import Backend
 from kubeloop.reverseproxy.http import proxy_request
-from kubeloop.reverseproxy.identity import speaking_for
+from kubeloop.reverseproxy.identity import header_rewriter
 from kubeloop.reverseproxy.upgrade import forwarded_headers
 from kubeloop.serving.answer import StreamingResponse
 from kubeloop.serving.request import Request
@@ -70,7 +70,7 @@ async def test_response(port: int, same_paths: bool, page: bytes, origins: list[
 
 
 def test_a_proxy_names_its_user_and_forwards_no_other_claim() -> None:
-    rewrite = speaking_for(User("ann\r\nX-Remote-Group: root", ("dev",), "7", {"a b": ("c",)}), Backend("192.0.2.7", 443, None), "id-1")
+    rewrite = header_rewriter(User("ann\r\nX-Remote-Group: root", ("dev",), "7", {"a b": ("c",)}), Backend("192.0.2.7", 443, None), "id-1")
     lines = rewrite([("Host", "api"), ("X-Remote-User", "root"), ("Audit-Id", "forged"), ("Accept", "a/b")])
     assert lines == [
         ("Host", "192.0.2.7:443"),

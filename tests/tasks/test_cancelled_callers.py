@@ -14,7 +14,7 @@ import pytest
 import kubeloop.cli.watch
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
-from kubeloop.apiserver.aggregation.api_services import Registered
+from kubeloop.apiserver.aggregation.api_services import RegisteredService
 from kubeloop.apiserver.aggregation.availability import Probe
 from kubeloop.apiserver.crd.controller import DefinitionKeeper
 from kubeloop.apiserver.ownership import Owners
@@ -130,7 +130,7 @@ async def end_aggregator(work: Stubborn) -> End:
 
 async def end_probe(work: Stubborn) -> End:
     store = Store()
-    service = Registered("v1.a.example.com", "a.example.com", "v1", 1, 1, None)
+    service = RegisteredService("v1.a.example.com", "a.example.com", "v1", 1, 1, None)
     probe = Probe(service, None, None, None, store.clock)  # type: ignore[arg-type]  # none of them is called
     probe.start(StubbornSupervisor(work))
     return probe.stop

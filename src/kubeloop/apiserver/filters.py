@@ -25,15 +25,15 @@ from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.audit.log import AuditLog
-    from kubeloop.apiserver.audit.policy import Policy
+    from kubeloop.apiserver.audit.policy import AuditPolicy
 
-#: kube-apiserver's buckets, in seconds and in bytes.
+#: Buckets of kube-apiserver's histograms, in seconds and in bytes.
 SECONDS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 BYTES: Final = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
 
 _VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}
 _CONNECTING = frozenset({"exec", "attach", "portforward", "proxy"})
-#: Paths with a series each. All others share one, since a client may invent any number of them.
+#: Paths with separate series. All other paths share one, because clients may request any number of paths.
 _PATHS = ("/healthz", "/livez", "/readyz", "/metrics", "/version", "/openapi/v2", "/openapi/v3", "/apis", "/api", "/openid/v1/jwks")
 _READING = frozenset({"GET", "LIST"})
 _APPLY = "application/apply-patch"
@@ -48,7 +48,7 @@ class Series:
         self.labels = labels
         self.dry_run = dry_run
         self.codes: Counter[int] = Counter()
-        #: Streams that are open; None: there has been none.
+        #: Number of open streams; None: there was no stream yet.
         self.running: int | None = None
         self.durations = Histogram(SECONDS)
         self.sizes = Histogram(BYTES) if labels["verb"] in _READING else None
@@ -59,7 +59,7 @@ class RequestMetrics:
 
     def __init__(self) -> None:
         self._series: dict[tuple[object, ...], Series] = {}
-        #: Requests by how their authentication ended.
+        #: Result of authentication -> number of requests.
         self.attempts: Counter[str] = Counter()
         self.audit_levels: Counter[str] = Counter()
         self.audit_events = 0
@@ -93,7 +93,7 @@ class RequestMetrics:
         return series
 
     def ended(self, series: Series, status: int, seconds: float, size: int | None) -> None:
-        """``size`` None: it was a stream."""
+        """Count a request at its end. ``size`` is None for a stream."""
         series.codes[status] += 1
         durations = series.durations
         durations.counts[bisect_left(SECONDS, seconds)] += 1
@@ -159,15 +159,21 @@ _SWITCHED = 101
 class Auditing:
     """The policy and the log of audit events."""
 
-    policy: Policy
+    policy: AuditPolicy
     log: AuditLog
 
 
 @dataclass(frozen=True, slots=True)
 class OperationOptions:
-    """``auditing`` None: no audit log. ``flow``: how many requests at a time. Seconds: ``request_timeout`` for a request that is no
-    stream; ``shutdown_delay`` from the signal to the end of listening, ``shutdown_grace`` for answers under way then, and
-    ``watch_grace`` over which watches are ended, 0: all at once.
+    """Options of the filters. Times are in seconds.
+
+    Attributes:
+        auditing: Audit policy and log; None: no audit log.
+        flow: Limits of concurrent requests.
+        request_timeout: Time limit of requests that are no streams.
+        shutdown_delay: Time from the signal to the end of listening.
+        shutdown_grace: Maximum time for running requests at the end.
+        watch_grace: Time over which watches are ended; 0: all at once.
     """
 
     auditing: Auditing | None = None

@@ -39,7 +39,7 @@ from kubeloop.client.streams.targets import PortSpec
 from kubeloop.client.verbs.changing import CreateOrUpdateResult, OperationResult
 from kubeloop.client.verbs.deleting import DeleteResult
 from kubeloop.client.verbs.patching import Patch, PatchType
-from kubeloop.client.waits.conditions import Want
+from kubeloop.client.waits.conditions import WaitCondition
 from kubeloop.client.watches import Event
 from kubeloop.client.write_hooks import Listener, Write
 from kubeloop.config.cluster import ClusterConfig
@@ -443,7 +443,13 @@ class Client:
     ) -> R: ...
     def wait_created(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R: ...
     def wait_for(
-        self, kind: type[R], name: str, want: Callable[[R], object] | str | Want[R], *, timeout: float, namespace: str | None = None
+        self,
+        kind: type[R],
+        name: str,
+        want: Callable[[R], object] | str | WaitCondition[R],
+        *,
+        timeout: float,
+        namespace: str | None = None,
     ) -> R: ...
     def wait_gone(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None, uid: str = "") -> None: ...
     def wait_ready(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R: ...

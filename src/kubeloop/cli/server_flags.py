@@ -239,13 +239,13 @@ class OperationFlags:
         if not self.audit_log_path:
             raise ConfigError("--audit-policy-file needs --audit-log-path FILE, the file to write (- for standard output)")
         from kubeloop.apiserver.audit.log import AuditLog, Rotation
-        from kubeloop.apiserver.audit.policy import Policy
+        from kubeloop.apiserver.audit.policy import AuditPolicy
         from kubeloop.apiserver.filters import Auditing
         from kubeloop.timing import SystemClock
 
         path = None if self.audit_log_path == "-" else Path(self.audit_log_path)
         rotation = Rotation(self.audit_log_maxsize, self.audit_log_maxbackup, self.audit_log_maxage)
-        return Auditing(Policy.read(self.audit_policy_file), AuditLog(path, SystemClock(), rotation))
+        return Auditing(AuditPolicy.read(self.audit_policy_file), AuditLog(path, SystemClock(), rotation))
 
 
 class IpAddress(click.ParamType[str]):

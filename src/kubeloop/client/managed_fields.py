@@ -12,9 +12,9 @@ from kubeloop.codec import document_of
 from kubeloop.codec.apply_configuration import read_owned
 from kubeloop.meta import ManagedFieldsEntry, Resource
 
-# Extract: of an object only the fields that one field manager applied, to be changed and applied again.
+# Extraction of the fields that a field manager applied, to change and apply them again.
 #
-# Guided by managedFields alone, so that kinds without a schema here are taken apart alike. Source: apimachinery pkg/util/managedfields
+# It uses only managedFields, so it works for kinds without a schema here. Source: apimachinery pkg/util/managedfields
 # (ExtractInto); KEP-555; structured-merge-diff fieldpath (f:, k:, v:, i: elements).
 
 
@@ -29,14 +29,14 @@ _SELF = "."
 
 
 def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
-    """What ``field_manager`` owns of ``obj`` by server-side apply, with name and namespace; nothing else if it owns nothing.
+    """Return an object with only the fields that ``field_manager`` owns by server-side apply, and with name and namespace.
 
     Guarantees
-        To apply the result changes nothing; a field that is taken out of it before is given up.
-        Owned fields that the models do not know are kept.
+        Applying the unchanged result changes nothing; applying it without one of its fields gives up that field.
+        The result includes owned fields that the models do not know.
 
     Raises:
-        ValueError: the object was not read from a server, or without its managedFields (informers keep none).
+        ValueError: the object was not read from a server, or has no managedFields (informers remove them).
     """
     document = document_of(obj)
     managed = obj.metadata.managed_fields
@@ -58,6 +58,14 @@ def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
 
 
 def is_of(entry: ManagedFieldsEntry, manager: str, operation: str, subresource: str) -> bool:
+    """Whether a managedFields entry belongs to a manager.
+
+    Args:
+        entry: One entry of ``metadata.managedFields``.
+        manager: The manager's name.
+        operation: ``Apply`` or ``Update``.
+        subresource: The subresource that the manager wrote; empty for the object itself.
+    """
     return (entry.manager, entry.operation, entry.subresource) == (manager, operation, subresource)
 
 
@@ -71,7 +79,7 @@ def _named(owned: dict[str, Raw], obj: Resource) -> bytes:
 
 
 def _only(raw: Raw, mine: Tree, others: list[Tree]) -> bytes | None:
-    """What is owned of a value; None if nothing of it is left."""
+    """Return the owned part of a value; None if the manager owns nothing of it."""
     children = {element: below for element, below in mine.items() if element != _SELF}
     if not children:
         # Owned as a whole; unless others own parts of it: then it was empty when it was applied, and they filled it.
@@ -109,7 +117,7 @@ def _only_items(raw: Raw, children: Tree, others: list[Tree]) -> bytes | None:
 
 
 def _match(element: str, index: int, item: Any) -> Iterable[str] | None:
-    """The names of the item's keys if ``element`` means it; None if not."""
+    """Return the names of the item's keys if ``element`` identifies the item; None otherwise."""
     form, _, text = element.partition(":")
     if form == "i":
         return () if text == str(index) else None
@@ -136,16 +144,23 @@ def _same(left: Any, right: Any) -> bool:
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 
 
-# From updates to server-side apply: what managers own that wrote by update goes over to one that applies.
+# Migration from updates to server-side apply: fields that managers own by update move to a manager that applies.
 #
-# Without it a field that an earlier release wrote by update, and the new one no longer applies, would stay for ever. Source: client-go
+# Without it, a field that an earlier release updated and a later release does not apply would stay forever. Source: client-go
 # util/csaupgrade; https://kubernetes.io/docs/reference/using-api/server-side-apply/#upgrading-from-client-side-apply-to-server-side-apply
 
 
 def upgrade_patch(obj: Resource, updaters: Collection[str], applier: str, *, subresource: str = "") -> list[dict[str, Any]]:
-    """A JSON patch that gives what each of ``updaters`` owns by update to ``applier``, who applies; empty if there is nothing to do.
+    """Return a JSON patch that moves fields from updates to server-side apply; empty if there is nothing to move.
 
-    The server refuses it with Conflict if somebody wrote since ``obj`` was read.
+    Args:
+        obj: The object, with managedFields.
+        updaters: Managers that own fields by update.
+        applier: The manager that owns these fields by apply afterwards.
+        subresource: The subresource whose fields move; empty for the object itself.
+
+    Returns:
+        Operations of RFC 6902. The server refuses them with Conflict if another writer changed the object after ``obj`` was read.
     """
     entries = [copy.copy(entry) for entry in obj.metadata.managed_fields]
     for updater in sorted(updaters):

@@ -61,6 +61,10 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that a transport needs. Immutable; printing it shows no secret.
 
+    >>> config = ClusterConfig(server="https://127.0.0.1:6443", namespace="shop")
+    >>> config.server, config.namespace
+    ('https://127.0.0.1:6443', 'shop')
+
     ``name`` is the cluster's name in log records, metrics and ``ObjectKey.cluster``. ``source`` says where the settings came from.
 
     Raises:

@@ -20,6 +20,9 @@ from kubeloop.meta.errors import ConfigError
 class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Allowed credential plugins. ``allowed`` None: all; an empty tuple: none; else only these commands, as a path or a name in PATH.
 
+    >>> policy = PluginPolicy(allowed=("aws", "/usr/local/bin/login"))
+    >>> nothing_runs = PluginPolicy(allowed=())
+
     Raises:
         ConfigError: an entry is empty or not a normal path, which could never match.
     """
@@ -52,7 +55,10 @@ class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pem(msgspec.Struct, frozen=True, kw_only=True):
-    """PEM text, inline (``data``) or in a file (``path``); ``field`` names the setting, for messages."""
+    """PEM text, inline (``data``) or in a file (``path``); ``field`` names the setting, for messages.
+
+    >>> ca = Pem(path="ca.crt", field="certificate-authority")
+    """
 
     data: bytes = b""
     path: Path | None = None
@@ -82,6 +88,9 @@ class Pem(msgspec.Struct, frozen=True, kw_only=True):
 
 class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """A program that prints an ExecCredential. ``owner`` names the kubeconfig entry, for messages.
+
+    >>> plugin = ExecPlugin(command="aws", args=("eks", "get-token"), api_version="client.authentication.k8s.io/v1")
+    >>> credentials = Credentials(exec=plugin)
 
     ``timeout``: maximum seconds of a run; an interactive plugin has at least ``INTERACTIVE_TIMEOUT``. ``cluster_config`` is
     JSON from the cluster's entry, which the plugin receives with ``provide_cluster_info``.
@@ -121,6 +130,9 @@ def usable_token(token: str, setting: str) -> str:
 class ImpersonatedUser(msgspec.Struct, frozen=True, kw_only=True):
     """The user to impersonate; the authenticated user needs the verb ``impersonate`` for each part.
 
+    >>> user = ImpersonatedUser(user="jane", groups=("developers",))
+    >>> credentials = Credentials(token="secret", impersonate=user)
+
     Source: https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
     """
 
@@ -137,6 +149,9 @@ class ImpersonatedUser(msgspec.Struct, frozen=True, kw_only=True):
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     """The credentials of one user. Without any field the user is anonymous.
+
+    >>> Credentials(token="secret")
+    Credentials(token=...)
 
     A ``token_file`` takes precedence over ``token``, which is used until the file can be read. ``exec`` is used only if no other
     credential is set, as in kubectl.

@@ -242,6 +242,14 @@ class WebhookMetrics:
         self._in_flight.labels(path).inc()
 
     def ended(self, path: str, code: int, seconds: float, *, panic: bool) -> None:
+        """Count a response.
+
+        Args:
+            path: Path of the webhook.
+            code: HTTP status.
+            seconds: Duration.
+            panic: The hook raised an unexpected error.
+        """
         self._in_flight.labels(path).dec()
         self._latency.labels(path).observe(seconds)
         self._requests.labels(path, str(code)).inc()

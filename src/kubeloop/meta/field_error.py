@@ -67,7 +67,11 @@ class Printed(msgspec.Struct, frozen=True):
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One cause of an Invalid response: the field, the type of fault, the bad value, and a detail for people."""
+    """One cause of an Invalid response: the field, the type of fault, the bad value, and a detail for people.
+
+    >>> print(FieldError(FieldErrorType.REQUIRED, "spec.containers", "", ""))
+    spec.containers: Required value
+    """
 
     type: FieldErrorType
     field: str

@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 
 class GroupVersion(NamedTuple):
-    """An API group and one of its versions; the core group is the empty string."""
+    """An API group and one of its versions; the core group is the empty string.
+
+    >>> GroupVersion.parse("apps/v1")
+    GroupVersion(group='apps', version='v1')
+    >>> GroupVersion("", "v1").api_version
+    'v1'
+    """
 
     group: str
     version: str
@@ -40,7 +46,11 @@ class GroupVersion(NamedTuple):
 
 
 class GroupKind(NamedTuple):
-    """A kind in any version."""
+    """A kind in any version.
+
+    >>> str(GroupVersionKind("apps", "v1", "Deployment").group_kind)
+    'Deployment.apps'
+    """
 
     group: str
     kind: str
@@ -50,7 +60,11 @@ class GroupKind(NamedTuple):
 
 
 class GroupResource(NamedTuple):
-    """A resource (plural, lower case) in any version; prints as in Kubernetes' messages: ``deployments.apps``."""
+    """A resource (plural, lower case) in any version; prints as in Kubernetes' messages: ``deployments.apps``.
+
+    >>> str(GroupResource("apps", "deployments"))
+    'deployments.apps'
+    """
 
     group: str
     resource: str
@@ -60,7 +74,11 @@ class GroupResource(NamedTuple):
 
 
 class GroupVersionKind(NamedTuple):
-    """The type of an object: its ``apiVersion`` and ``kind``."""
+    """The type of an object: its ``apiVersion`` and ``kind``.
+
+    >>> GroupVersionKind("apps", "v1", "Deployment").group_version.api_version
+    'apps/v1'
+    """
 
     group: str
     version: str
@@ -92,7 +110,11 @@ class GroupVersionKind(NamedTuple):
 
 
 class GroupVersionResource(NamedTuple):
-    """A resource in one version, as a URL path names it: ``apps/v1``, ``deployments``."""
+    """A resource in one version, as a URL path names it: ``apps/v1``, ``deployments``.
+
+    >>> GroupVersionResource("apps", "v1", "deployments").resource
+    'deployments'
+    """
 
     group: str
     version: str
@@ -112,6 +134,10 @@ class GroupVersionResource(NamedTuple):
 
 class ObjectKey(NamedTuple):
     """Identifies one object of a kind. One process may use two clusters, therefore it includes ``cluster``.
+
+    >>> pod = Pod(metadata=ObjectMeta(namespace="shop", name="web-0"))
+    >>> str(pod.object_key())
+    'shop/web-0'
 
     ``namespace`` is empty for cluster-scoped objects. Prints as ``namespace/name``, or ``name`` alone.
     """

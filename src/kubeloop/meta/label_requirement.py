@@ -35,7 +35,11 @@ _ORDER = (Operator.GREATER_THAN, Operator.LESS_THAN)
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """A condition on one label. A missing label satisfies only NOT_EQUALS, NOT_IN and DOES_NOT_EXIST."""
+    """A condition on one label. A missing label satisfies only NOT_EQUALS, NOT_IN and DOES_NOT_EXIST.
+
+    >>> Requirement("tier", Operator.IN, ("front", "back")).matches({"tier": "front"})
+    True
+    """
 
     key: str
     operator: Operator

@@ -74,6 +74,11 @@ class ModelMeta(_KeywordOnly):
 class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_defaults=True, rename="camel", gc=False):
     """The base of nested models. Subclasses declare fields in snake case.
 
+    >>> class DatabaseSpec(Model):
+    ...     storage_size: int = 1
+    >>> DatabaseSpec.from_dict({"storageSize": 3})
+    DatabaseSpec(storage_size=3)
+
     Field types
         ``str``, ``bool``, ``int``, ``float`` with an empty default: missing, null and empty are the same.
         ``T | None`` where Kubernetes distinguishes missing from empty. Lists and maps are never None.
@@ -163,6 +168,11 @@ class Documented:
 
 class DocumentSource:
     """The class and the bytes that an object was read from. Shared by copies; never changed.
+
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+    >>> from kubeloop.meta import source_of
+    >>> source_of(settings).cls.__name__
+    'ConfigMap'
 
     ``partial`` empty: the document is the whole object. Otherwise it says for people which part is missing and why.
     """

@@ -16,7 +16,11 @@ R = TypeVar("R", bound="Resource")
 
 
 class KindInfo(msgspec.Struct, frozen=True):
-    """The facts about a kind. ``plural`` and ``namespaced`` are None if only discovery knows them (``Unstructured``)."""
+    """The facts about a kind. ``plural`` and ``namespaced`` are None if only discovery knows them (``Unstructured``).
+
+    >>> kind_info(Pod).plural, kind_info(Pod).namespaced
+    ('pods', True)
+    """
 
     gvk: GroupVersionKind
     plural: str | None
@@ -39,6 +43,12 @@ class KindInfo(msgspec.Struct, frozen=True):
 
 class Resource(Documented, Model):
     """The base class of all kinds. ``api_version`` and ``kind`` belong to the class; no instance can have another kind.
+
+    >>> @custom_resource("example.com/v1", plural="databases")
+    ... class Database(Resource):
+    ...     pass
+    >>> Database(metadata=ObjectMeta(name="orders")).to_dict()["kind"]
+    'Database'
 
     Guarantees
         ``copy.copy``, ``copy.deepcopy``, ``copy.replace`` and ``pickle`` preserve the document that the object was read from;
@@ -227,6 +237,11 @@ Finder = Callable[[GroupVersionKind], type[Resource] | None]
 class Scheme:
     """Maps kinds to classes. Added classes take precedence; then each finder is called once per kind, in order (generated modules load
     lazily).
+
+    >>> scheme = Scheme()
+    >>> scheme.add(Pod)
+    >>> scheme.class_of(GroupVersionKind("", "v1", "Pod")).__name__
+    'Pod'
 
     Not global: two schemes in one process may differ. Not thread-safe while classes are added.
     """

@@ -22,6 +22,10 @@ from kubeloop.meta.model import Model
 class LabelSelectorRequirement(Model):
     """``operator`` is In, NotIn, Exists or DoesNotExist; the last two take no values.
 
+    >>> requirement = LabelSelectorRequirement(key="tier", operator="In", values=["front", "back"])
+    >>> str(selector_from(LabelSelector(match_expressions=[requirement])))
+    'tier in (back,front)'
+
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#labelselectorrequirement-v1-meta
     """
 
@@ -37,6 +41,10 @@ class LabelSelectorRequirement(Model):
 class LabelSelector(Model):
     """Selects labels: all of ``match_labels`` and of ``match_expressions`` must be met.
 
+    >>> selector = LabelSelector(match_labels={"app": "web"})
+    >>> selector_from(selector).matches({"app": "web", "tier": "front"})
+    True
+
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#labelselector-v1-meta
     """
 
@@ -51,6 +59,10 @@ _OPERATORS = {"In": Operator.IN, "NotIn": Operator.NOT_IN, "Exists": Operator.EX
 
 class Selector(msgspec.Struct, frozen=True):
     """Selects labels: all requirements must hold; none select everything. ``nothing`` selects nothing, whatever the requirements.
+
+    >>> selector = parse_label_selector("app=web,tier!=test")
+    >>> selector.matches({"app": "web"})
+    True
 
     Immutable and hashable: equal selectors share an informer. Requirements are sorted by key.
     """
@@ -132,7 +144,11 @@ class FieldOperator(enum.Enum):
 
 
 class FieldTerm(msgspec.Struct, frozen=True):
-    """One comparison of a field selector; ``field`` is a path in wire names."""
+    """One comparison of a field selector; ``field`` is a path in wire names.
+
+    >>> parse_field_selector("status.phase!=Running").terms[0].field
+    'status.phase'
+    """
 
     field: str
     operator: FieldOperator
@@ -151,7 +167,11 @@ FieldTransform: TypeAlias = Callable[[str, str], tuple[str, str]]
 
 
 class FieldSelector(msgspec.Struct, frozen=True):
-    """Selects by fields: all terms must hold; none select everything."""
+    """Selects by fields: all terms must hold; none select everything.
+
+    >>> parse_field_selector("spec.nodeName=node-7").matches({"spec.nodeName": "node-7"})
+    True
+    """
 
     terms: tuple[FieldTerm, ...] = ()
 

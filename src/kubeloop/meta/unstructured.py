@@ -19,6 +19,11 @@ _CLASSES: dict[tuple[str, str, str | None, bool | None], type[Unstructured]] = {
 class Unstructured(Resource):
     """An object of a kind without a generated class: ``Deployment = Unstructured.of("apps/v1", "Deployment")``.
 
+    >>> Settings = Unstructured.of("v1", "ConfigMap")
+    >>> settings = await client.create(Settings.from_dict({"metadata": {"name": "settings"}, "data": {"color": "blue"}}))
+    >>> settings["data"]["color"], settings.metadata.name
+    ('blue', 'settings')
+
     Guarantees
         ``obj["spec"]["replicas"]`` reads and writes the tree; ``obj.metadata`` is a typed view of ``obj["metadata"]`` that reads and
         writes through, both ways. Where both were changed, the typed change wins.
@@ -308,11 +313,19 @@ def _read_metadata(tree: Any, kind: str) -> ObjectMeta:
 
 
 class PartialObject(Resource):
-    """An object's metadata, as a server sends it for ``PartialObjectMetadata``. Never enough for an update."""
+    """An object's metadata, as a server sends it for ``PartialObjectMetadata``. Never enough for an update.
+
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings", labels={"app": "web"})))
+    >>> (await client.get_metadata(ConfigMap, "settings")).metadata.labels
+    {'app': 'web'}
+    """
 
 
 class BookmarkObject(Model):
     """The content of a bookmark event: a resourceVersion to resume from, and whether the initial events have ended.
+
+    >>> BookmarkObject(metadata=ObjectMeta(resource_version="1700")).metadata.resource_version
+    '1700'
 
     Real servers fill required fields of the object with nulls; therefore a bookmark is never decoded as its kind.
     Source: Kubernetes API concepts, "Watch bookmarks"; KEP-3157.

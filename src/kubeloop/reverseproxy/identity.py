@@ -76,7 +76,7 @@ def identity_headers(user: User) -> HeaderLines:
     return [(name, _one_line(value)) for name, value in lines]
 
 
-def speaking_for(user: User, backend: Backend, audit_id: str) -> Callable[[HeaderLines], HeaderLines]:
+def header_rewriter(user: User, backend: Backend, audit_id: str) -> Callable[[HeaderLines], HeaderLines]:
     """Return a rewrite of a client's headers that replaces its own claims of identity by the authenticated user.
 
     Args:

@@ -18,9 +18,14 @@ _LOG = logging.getLogger("kubeloop.testing")
 
 @dataclass
 class Terminal:
-    """The streams of one exec or attach: standard input, output and error, and the window's sizes.
+    """The streams of one exec or attach: standard input, output and error, and the sizes of the window.
 
     ``sizes`` has ``{"Width": 80, "Height": 24}`` as JSON for each size that the client sends.
+
+    Example:
+        >>> async def greet(terminal: Terminal) -> int:
+        ...     await terminal.print("hello")
+        ...     return 0
     """
 
     stdin: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
@@ -100,12 +105,13 @@ async def _ended(starting: asyncio.Future[asyncio.subprocess.Process], tasks: Se
 
 
 class ContainerLog:
-    """Lines that a container wrote, oldest first. ``write`` adds one.
+    """Lines that a simulated container wrote, oldest first. ``write`` adds one; clients that follow the log read it at once.
 
-    ::
-
-        log = kubelet.on_logs("web-0", ["starting", "listening on 8080"])
-        log.write("GET / 200")  # clients that follow the log read it now
+    Example:
+        >>> log = ContainerLog(["starting", "listening on 8080"])
+        >>> log.write("GET / 200")
+        >>> [text for _, text in log.lines]
+        ['starting', 'listening on 8080', 'GET / 200']
     """
 
     def __init__(self, lines: Iterable[str] = ()) -> None:

@@ -32,7 +32,13 @@ WEBSOCKETS = "ExtendWebSocketsToKubelet"
 
 @dataclass
 class KubeletRequest:
-    """One request, as the kubelet received it. ``certificate`` is the common name of the client's certificate."""
+    """One request, as the kubelet received it. ``certificate`` is the common name of the client's certificate.
+
+    Example:
+        >>> request = KubeletRequest("GET", "/pods", {}, {}, certificate="kube-apiserver")
+        >>> request.method, request.path
+        ('GET', '/pods')
+    """
 
     method: str
     path: str

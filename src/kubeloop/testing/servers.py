@@ -34,11 +34,23 @@ WITHOUT_ACCOUNTS = AdmissionOptions(disable=("ServiceAccount",))
 
 
 class TlsTestServer:
-    """A new API server without controllers, over real TLS. ``async with``; ``faults`` injects faults.
+    """A new API server without controllers, over real TLS, in the test's event loop. Use it with ``async with``; ``faults`` injects faults.
 
-    ``data``: a folder to keep objects in, on disk; None: in memory. ``operation``: audit log and limits. ``admission``: which
-    plug-ins run, unless told all that kube-apiserver runs by default but ``ServiceAccount``: no controller makes accounts. ``notices``:
-    with the ConfigMaps in which a kube-apiserver tells others of itself; without them there are none at the start.
+    Args:
+        clock: The clock of server and clients; a ``FakeClock`` controls the time. None: the system's.
+        tokens: Bearer token -> user. None: no tokens.
+        history_revisions: Number of changes in the server's history; 0: those of five minutes.
+        data: Folder for objects on disk. None: in memory.
+        services: Address ranges of Services. None: the defaults.
+        operation: Audit log and limits. None: no audit, the default limits.
+        admission: Admission plug-ins. Default: those of kube-apiserver without ``ServiceAccount``, as no controller makes accounts.
+        notices: Create the ConfigMaps in which a kube-apiserver publishes its authorities.
+
+    Example:
+        >>> async with TlsTestServer() as server, server.client() as client:
+        ...     namespace = await client.get(Namespace, "default")
+        ...     print(server.url.startswith("https://127.0.0.1:"), namespace.metadata.name)
+        True default
     """
 
     def __init__(
@@ -150,7 +162,7 @@ ADMINISTRATOR = "kubeloop-admin"
 
 
 class HandlerServer:
-    """A new API server without controllers, whose clients call its handler directly. ``async with``.
+    """A new API server without controllers, without a socket: its clients call its handler directly. Use it with ``async with``.
 
     Guarantees
         Objects, validation, defaults, field ownership, errors and watches are those of ``LocalCluster``: it is the same server.
@@ -163,11 +175,18 @@ class HandlerServer:
         Objects of Kubernetes' own components (default roles, flow control, API services), without ``provision``.
 
     Args:
-        clock: The clock of server and clients; a ``FakeClock`` controls the time.
+        clock: The clock of server and clients; a ``FakeClock`` controls the time. None: the system's.
         provision: Create the objects of a new cluster; takes about 20 ms.
-        admission: which plug-ins run; unless told, all that kube-apiserver runs by default but ``ServiceAccount``, as no controller makes
-            accounts.
-        history_revisions: The number of changes in the server's history; 0: those of five minutes. Older versions are answered with 410.
+        history_revisions: Number of changes in the server's history; 0: those of five minutes. Older versions are answered with 410.
+        tokens: Bearer token -> user. None: no tokens.
+        services: Address ranges of Services. None: the defaults.
+        admission: Admission plug-ins. Default: those of kube-apiserver without ``ServiceAccount``, as no controller makes accounts.
+
+    Example:
+        >>> async with HandlerServer() as server, server.client("default") as client:
+        ...     settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+        ...     print(server.faults.writes[0].verb, settings.metadata.name)
+        create settings
     """
 
     def __init__(

@@ -41,7 +41,14 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of the machine."""
+    """The clocks of the machine.
+
+    >>> clock = SystemClock()
+    >>> start = clock.now()
+    >>> await clock.sleep(0.01)
+    >>> clock.now() > start
+    True
+    """
 
     __slots__ = ()
 

@@ -10,10 +10,13 @@ from kubeloop.timing.clock import Clock, SystemClock
 class Backoff:
     """Exponential delays with jitter: ``initial``, then ``factor`` times as long each time, up to ``cap``.
 
-    A random part of up to ``jitter`` times the delay is added to each delay, also to the cap (1.0: between one and two times as long), so
-    that
-    clients which failed together do not return together. After ``reset_after`` seconds without a call to ``next`` the delays start over;
-    None never resets. Times are in seconds. The defaults are client-go's for a reflector: 0.8 s doubling to 30 s, reset after 2 min.
+    >>> backoff = Backoff(initial=0.5, factor=2, jitter=0, cap=3)
+    >>> [backoff.next() for _ in range(4)]
+    [0.5, 1.0, 2.0, 3.0]
+
+    Each delay, also the cap, is extended by a random part of up to ``jitter`` times itself (1.0: between one and two times as long), so
+    that clients which failed together do not return together. After ``reset_after`` seconds without a call to ``next`` the delays start
+    over; None never resets. Times are in seconds. The defaults are client-go's for a reflector: 0.8 s doubling to 30 s, reset after 2 min.
 
     Raises:
         ValueError: a negative time or jitter, or a factor below 1.
@@ -59,6 +62,11 @@ class Backoff:
 
 class TokenBucket:
     """Lets ``burst`` calls through at once and ``rate`` per second after that, first come, first served.
+
+    >>> bucket = TokenBucket(rate=10, burst=2)
+    >>> bucket.try_take(), bucket.try_take(), bucket.try_take()
+    (True, True, False)
+    >>> waited = await bucket.take()
 
     Callers may borrow tokens: ``reserve`` may take the bucket below zero and returns the time until the debt is paid, so that callers
     stay in order without a queue. The bucket starts full. For one event loop; not thread-safe.

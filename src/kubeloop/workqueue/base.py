@@ -94,7 +94,14 @@ class Delays(Generic[T]):
 
 
 class BaseQueue(ABC, Generic[T]):
-    """A queue without its order. See ``protocol.Queue`` for what the methods guarantee."""
+    """Base of the queues without their order. ``protocol.Queue`` says what the methods guarantee.
+
+    Args:
+        limiter: Delays of retries.
+        clock: Clock of delays. None: the system's monotonic clock.
+        cap: Rate of all queues that share it. None: no limit.
+        metrics: Receives the times of items. None: not measured.
+    """
 
     __slots__ = (
         "_adds",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authorization.rbac_rules import RoleRules, lacking, told
+from kubeloop.apiserver.authorization.rbac_rules import RoleRules, describe_rules, missing_rules
 from kubeloop.endpoints.access import Access, User
 
 EVE = User("eve")
@@ -99,4 +99,4 @@ def test_a_rule_allows(given: dict[str, Any], asked: Access, allowed: bool) -> N
     ],
 )
 def test_who_holds_something_lacks(held: list[dict[str, Any]], wanted: list[dict[str, Any]], missing: str) -> None:
-    assert told(lacking(held, wanted)) == missing
+    assert describe_rules(missing_rules(held, wanted)) == missing

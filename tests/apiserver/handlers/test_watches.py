@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.handlers import watch
-from kubeloop.apiserver.handlers.watch import Form, WatchDependencies, Watcher
-from kubeloop.apiserver.registry.options import ListOptions
+from kubeloop.apiserver.handlers.watch import WatchDependencies, Watcher, WatchForm
+from kubeloop.apiserver.registry.options import ListParameters
 from kubeloop.apiserver.storage import watch_cache
 from kubeloop.apiserver.store.reader import Reader, Selection
 from kubeloop.meta.kinds import GroupVersionResource
@@ -175,8 +175,8 @@ async def test_bookmarks_go_on_while_nothing_happens() -> None:
         resource = server.registry.get(GroupVersionResource("", "v1", "configmaps"))
         assert resource is not None
         parts = WatchDependencies(server.objects, server.cache, Reader(server.objects, server.cache, clock), clock, lambda: 600.0)
-        options = ListOptions(resource_version=start, watch=True, allow_bookmarks=True)
-        frames = Watcher(resource, "", options, Selection(resource, "", ""), Form(), parts).frames()
+        options = ListParameters(resource_version=start, watch=True, allow_bookmarks=True)
+        frames = Watcher(resource, "", options, Selection(resource, "", ""), WatchForm(), parts).frames()
         following = asyncio.ensure_future(anext(frames))
         for _ in range(3 * int(watch.BOOKMARK_EVERY)):
             await clock.advance(1)
@@ -204,8 +204,8 @@ async def test_a_bookmark_does_not_overtake_changes_that_came_while_the_client_t
         resource = server.registry.get(GroupVersionResource("", "v1", "configmaps"))
         assert resource is not None
         parts = WatchDependencies(server.objects, server.cache, Reader(server.objects, server.cache, clock), clock, lambda: 600.0)
-        options = ListOptions(resource_version=start, watch=True, allow_bookmarks=True)
-        frames = Watcher(resource, "", options, Selection(resource, "", ""), Form(), parts).frames()
+        options = ListParameters(resource_version=start, watch=True, allow_bookmarks=True)
+        frames = Watcher(resource, "", options, Selection(resource, "", ""), WatchForm(), parts).frames()
         following = asyncio.ensure_future(anext(frames))
         await api.create("a")
         found = [await following]  # and now the client takes its time

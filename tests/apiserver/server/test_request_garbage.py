@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.audit.log import AuditLog
-from kubeloop.apiserver.audit.policy import Policy
+from kubeloop.apiserver.audit.policy import AuditPolicy
 from kubeloop.apiserver.filters import Auditing, OperationOptions
 from kubeloop.timing import SystemClock
 from tests.apiserver.conftest import CONFIGMAPS, MERGE, TABLE, Api, running_api
@@ -31,7 +31,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Api]:
     """A server that audits all, with a policy that asks what the user may."""
     policy = tmp_path / "policy.yaml"
     policy.write_text("{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: RequestResponse}]}")
-    auditing = Auditing(Policy.read(policy), AuditLog(tmp_path / "audit.log", SystemClock()))
+    auditing = Auditing(AuditPolicy.read(policy), AuditLog(tmp_path / "audit.log", SystemClock()))
     async with running_api(operation=OperationOptions(auditing=auditing)) as api:
         asks = "authorizer.group('').resource('configmaps').namespace('default').check('create').allowed()"
         await bind(

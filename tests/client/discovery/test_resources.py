@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeloop.client.discovery import ApiResource, Discovered
-from kubeloop.client.discovery.resources import resources_called, told_apart
+from kubeloop.client.discovery.resources import ambiguity_warning, find_resources
 from kubeloop.meta import GroupVersion, GroupVersionKind, GroupVersionResource
 
 
@@ -65,7 +65,7 @@ CLUSTER = Discovered(
     ],
 )
 def test_what_a_word_means(word: str, expected: str | None) -> None:
-    found = resources_called(CLUSTER, word)
+    found = find_resources(CLUSTER, word)
     assert (f"{found[0].gvr.group_version} {found[0].gvr.resource}" if found else None) == expected
 
 
@@ -85,7 +85,7 @@ def test_what_a_word_means(word: str, expected: str | None) -> None:
     ],
 )
 def test_who_uses_an_ambiguous_name_is_told(word: str, expected: str) -> None:
-    assert told_apart(word, resources_called(CLUSTER, word)) == expected
+    assert ambiguity_warning(word, find_resources(CLUSTER, word)) == expected
 
 
 def test_a_category_has_each_resource_in_its_preferred_version() -> None:

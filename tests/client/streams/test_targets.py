@@ -22,7 +22,7 @@ from kubeloop.api.core.v1 import (
     ServiceSpec,
 )
 from kubeloop.client.streams import StreamError
-from kubeloop.client.streams.targets import Found, all_containers, container_of, find_pod, pod_port
+from kubeloop.client.streams.targets import TargetPod, all_containers, container_of, find_pod, pod_port
 from kubeloop.meta import DeadlineError, ObjectMeta
 from tests.client.streams.peer import Call, Peer
 
@@ -148,7 +148,7 @@ def _service(target: int | str | None, cluster_ip: str = "10.0.0.1") -> Service:
     ],
 )
 def test_ports(service: Service | None, remote: str, port: int) -> None:
-    assert pod_port(Found(_made(), service), remote) == port
+    assert pod_port(TargetPod(_made(), service), remote) == port
 
 
 @pytest.mark.parametrize(
@@ -164,4 +164,4 @@ def test_ports(service: Service | None, remote: str, port: int) -> None:
 )
 def test_ports_that_are_none_are_named(service: Service | None, remote: str, says: str) -> None:
     with pytest.raises(StreamError, match=says):
-        pod_port(Found(_made(), service), remote)
+        pod_port(TargetPod(_made(), service), remote)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kubeloop.api.core.v1 import Pod
-from kubeloop.client.waits.conditions import Want, wanted
+from kubeloop.client.waits.conditions import WaitCondition, condition_for
 from kubeloop.codec import decode
 from kubeloop.meta import Unstructured
 
@@ -46,7 +46,7 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}]}
     ],
 )
 def test_want(want: str, object_: Pod, met: bool) -> None:
-    wants: Want[Pod] = wanted(want)
+    wants: WaitCondition[Pod] = condition_for(want)
     assert bool(wants.met(object_)) is met
 
 
@@ -61,7 +61,7 @@ def test_want(want: str, object_: Pod, met: bool) -> None:
 )
 def test_words_that_are_none(want: str) -> None:
     with pytest.raises(ValueError, match=r"cannot be waited for; say condition=|jsonpath="):
-        wanted(want)
+        condition_for(want)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_words_that_are_none(want: str) -> None:
 )
 def test_values_that_cannot_be_compared(want: str, fault: str) -> None:
     two = pod(phase="x", podIP="x", conditions=[{"type": "a"}, {"type": "b"}])
-    wants: Want[Pod] = wanted(want)
+    wants: WaitCondition[Pod] = condition_for(want)
     with pytest.raises(ValueError, match=fault):
         wants.met(two)
 
@@ -89,17 +89,17 @@ def test_values_that_cannot_be_compared(want: str, fault: str) -> None:
     ],
 )
 def test_what_a_deadline_says(want: str, text: str, seen: str) -> None:
-    found: Want[Pod] = wanted(want)
+    found: WaitCondition[Pod] = condition_for(want)
     assert (found.text, found.seen(pod(phase="Pending"))) == (text, seen)
 
 
 def test_a_function_and_a_want_are_taken_as_they_are() -> None:
-    want: Want[Pod] = Want("x", bool, str)
-    assert wanted(want) is want
-    assert wanted(lambda _: True).text == "as wanted"
+    want: WaitCondition[Pod] = WaitCondition("x", bool, str)
+    assert condition_for(want) is want
+    assert condition_for(lambda _: True).text == "as wanted"
 
 
 def test_kinds_without_a_class_are_read_as_the_trees_that_they_are() -> None:
     tree = {"apiVersion": "example.com/v1", "kind": "Foo", "status": READY}
-    wants: Want[Unstructured] = wanted("condition=Ready")
+    wants: WaitCondition[Unstructured] = condition_for("condition=Ready")
     assert wants.met(Unstructured.from_dict(tree))

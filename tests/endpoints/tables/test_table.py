@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeloop.endpoints.tables import human_duration, partial_list, partial_object, table
-from kubeloop.endpoints.tables.layout import Column, age
+from kubeloop.endpoints.tables.layout import TableColumn, age
 from kubeloop.meta.kinds import GroupResource
 
 OBJECT = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "resourceVersion": "7"}, "type": "Opaque", "data": {"k": "dg=="}}
@@ -74,7 +74,7 @@ def test_later_tables_of_a_watch_have_no_columns() -> None:
 
 
 def test_a_custom_resource_shows_its_own_columns() -> None:
-    column = Column("Double", "integer", "", "twice", 0, lambda obj, now: obj["x"] * 2 + int(now))
+    column = TableColumn("Double", "integer", "", "twice", 0, lambda obj, now: obj["x"] * 2 + int(now))
     made = table(GroupResource("example.com", "xs"), [{"metadata": {"name": "a"}, "x": 4}], {}, now=1, columns=[column])
     assert made["columnDefinitions"] == [{"name": "Double", "type": "integer", "format": "", "description": "twice", "priority": 0}]
     assert made["rows"][0]["cells"] == [9]

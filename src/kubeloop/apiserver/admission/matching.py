@@ -30,13 +30,14 @@ _EXEMPT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The version in which a rule matches a write. ``resource`` is the request's own unless the rule names an equivalent one."""
+    """A rule that matches a write. ``resource`` is the resource of the request, or its version that the rule names."""
 
     resource: ServedResource
     kind: GroupVersionKind
 
 
 def is_exempt(attributes: Attributes) -> bool:
+    """Return whether no webhook or policy may apply to the write."""
     return attributes.gvk.group == _GROUP and attributes.gvk.kind in _EXEMPT
 
 
@@ -103,6 +104,7 @@ class Matcher:
 
 
 def matches_object(selector: Selector, attributes: Attributes) -> bool:
+    """Return whether an object selector matches the new or the old object."""
     if selector.everything:
         return True
     objects = (attributes.obj, attributes.old)
@@ -110,7 +112,7 @@ def matches_object(selector: Selector, attributes: Attributes) -> bool:
 
 
 def rule_matches(rule: JSONObject, attributes: Attributes, resource: GroupVersionResource) -> bool:
-    """Return whether a rule matches the operation on ``resource``, which stands for the request's own."""
+    """Return whether a rule matches the operation on ``resource``, which is the request's own or an equivalent version."""
     return (
         _in_scope(rule.get("scope") or "*", attributes, resource)
         and _named(rule.get("operations"), attributes.operation)
@@ -144,20 +146,29 @@ def _names_resource(given: Any, resource: str, subresource: str) -> bool:
     return False
 
 
-# AdmissionRequests: a write as webhooks and expressions see it.
+# AdmissionRequests: a write in the form that webhooks and CEL expressions see.
 #
 # Source: k8s.io/apiserver pkg/admission/plugin/webhook/request; pkg/admission/plugin/cel (CreateAdmissionRequest).
 
 
 async def versioned(objects: Objects, match: Match, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:
-    """``obj`` in the version that was matched; the same tree where that is the request's own.
+    """Convert an object to the version that a rule matched.
+
+    Args:
+        objects: Converts the object.
+        match: The rule's match.
+        attributes: The write.
+        obj: The object in the version of the request; None stays None.
+
+    Returns:
+        The converted object, or ``obj`` itself if the rule matched the version of the request.
 
     Raises:
-        ApiError: a webhook that converts failed.
+        ApiError: A conversion webhook failed.
     """
     if obj is None or match.resource is attributes.resource or attributes.kind is not None:
         return obj
-    # Some converters share parts with what they are given, and then prune them.
+    # Some converters return parts of their input and prune them later, so they get a copy.
     found = await objects.convert(attributes.resource, copy.deepcopy(obj), match.kind)
     if not match.resource.custom:
         match.resource.strategy.default(found)
@@ -165,7 +176,7 @@ async def versioned(objects: Objects, match: Match, attributes: Attributes, obj:
 
 
 def name_of(attributes: Attributes) -> str:
-    """Return the name in the request, or the one that was generated for the object."""
+    """Return the name in the request, or else the name of the object, which may be generated."""
     if attributes.name or attributes.obj is None:
         return attributes.name
     metadata = attributes.obj.get("metadata") or {}
@@ -173,7 +184,7 @@ def name_of(attributes: Attributes) -> str:
 
 
 def namespace_of(attributes: Attributes) -> str:
-    """Return the namespace of the request. A Namespace is in itself."""
+    """Return the namespace of the request. The namespace of a Namespace object is its own name."""
     if attributes.namespace or attributes.resource.gvr.group_resource != NAMESPACES:
         return attributes.namespace
     return name_of(attributes)

@@ -1,4 +1,4 @@
-"""Makes the plug-ins of a server, in the order of ``table``."""
+"""Creates the admission plug-ins of a server, in the order of ``table``."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class AdmissionOptions:
 
 @dataclass(frozen=True, slots=True)
 class PluginInitializer:
-    """Parts of the server that plug-ins use.
+    """Dependencies of admission plug-ins.
 
-    ``others``: plug-ins of other packages (webhooks, policies), by Kubernetes' names. ``checks``: they run first; upstream has them in
-    validation.
+    ``others`` are plug-ins of other packages (webhooks, policies) by their Kubernetes names. ``checks`` run first; upstream implements them
+    as validation.
     """
 
     registry: Registry
@@ -61,7 +61,7 @@ class PluginInitializer:
 
 
 def plugins(initializer: PluginInitializer, options: AdmissionOptions | None = None) -> list[Plugin]:
-    """Return the plug-ins in order. Those that are no plug-ins upstream (devices, addresses of services) come last.
+    """Return the plug-ins in order. Checks that upstream does elsewhere (devices, addresses of services) come last.
 
     Raises:
         ConfigError: The options name a plug-in that is unknown, unavailable, or both enabled and disabled.
@@ -80,14 +80,14 @@ def plugins(initializer: PluginInitializer, options: AdmissionOptions | None = N
 
 
 def _makers(initializer: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
-    """Kubernetes' name -> constructor. Plug-ins whose feature gate is off in 1.36, and those that admit everything, are left out."""
+    """Return Kubernetes' name -> constructor, without plug-ins whose feature gate is off in 1.36 and plug-ins that admit everything."""
     registry, objects = initializer.registry, initializer.objects
 
     def cached(group: str, resource: str) -> CachedList:
         served = initializer.registry.get(GroupVersionResource(group, "v1", resource))
         if served is not None:
-            # A limit is in force before its write is answered.
-            initializer.objects.follow(served.storage_prefix, initializer.cache.reached)
+            # A new LimitRange applies before its own write returns.
+            initializer.objects.on_write(served.storage_prefix, initializer.cache.reached)
         return CachedList(GroupVersionResource(group, "v1", resource), initializer.registry, initializer.objects, initializer.cache)
 
     def quotas() -> Plugin:

@@ -7,8 +7,8 @@ import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from kubeloop.apiserver.aggregation.api_services import MANAGED, OWN_GROUP, Table
-from kubeloop.apiserver.aggregation.controller import Keeper
+from kubeloop.apiserver.aggregation.api_services import MANAGED, OWN_GROUP, ApiServiceTable
+from kubeloop.apiserver.aggregation.controller import ApiServiceController
 from kubeloop.apiserver.builtin.bootstrap.objects import available
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import fill_new, timestamp
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 DEFINITIONS: Final = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 _API_SERVICES: Final = GroupVersionResource(OWN_GROUP, "v1", "apiservices")
-#: Of groups of custom resources, which come after Kubernetes' own.
+#: Priority of the groups of custom resources, lower than that of Kubernetes' groups.
 GROUP_PRIORITY: Final = 1000
 VERSION_PRIORITY: Final = 100
 
 
 class Autoregister:
-    """Maintains the APIServices that it created. It leaves alone those that others created under the same name."""
+    """Creates and deletes the APIServices of custom resources. It does not change APIServices that others created under the same name."""
 
     def __init__(self, registry: Registry, objects: Objects, owners: Owners, changes: WatchCache, clock: Clock) -> None:
         self._registry = registry
@@ -53,10 +53,10 @@ class Autoregister:
         self._owners = owners
         self._changes = changes
         self._clock = clock
-        #: By key of a definition, the (group, version)s that it serves.
+        #: Storage key of a definition -> the (group, version) pairs that it serves.
         self._served: dict[str, frozenset[tuple[str, str]]] = {}
-        #: The (group, version)s whose APIService could not be written.
-        self._unsettled: set[tuple[str, str]] = set()
+        #: The (group, version) pairs whose APIService was not written yet, because a write failed.
+        self._pending: set[tuple[str, str]] = set()
         self._controllers: list[ResourceController] = []
 
     async def start(self, tasks: Supervisor) -> None:
@@ -75,7 +75,7 @@ class Autoregister:
     async def stop(self) -> None:
         await close_all(*[controller.stop for controller in self._controllers])
 
-    def _wanted(self) -> set[tuple[str, str]]:
+    def _desired(self) -> set[tuple[str, str]]:
         return {one for served in self._served.values() for one in served}
 
     def _versions(self, resource: ServedResource, kv: KeyValue) -> frozenset[tuple[str, str]]:
@@ -87,30 +87,30 @@ class Autoregister:
         after = frozenset[tuple[str, str]]()
         if kv is not None:
             after = self._served[key] = self._versions(self._resource(DEFINITIONS), kv)
-        self._unsettled |= before | after
-        for one in sorted(self._unsettled):
-            await self._settle(*one)
-            self._unsettled.discard(one)
+        self._pending |= before | after
+        for one in sorted(self._pending):
+            await self._reconcile(*one)
+            self._pending.discard(one)
 
     async def _sync_service(self, key: str, kv: KeyValue | None) -> None:
-        """An APIService that is managed here and was deleted or changed is written again."""
+        """Write a managed APIService again that was changed or deleted."""
         name = key.rpartition("/")[2]
         version, _, group = name.partition(".")
-        if kv is None or (group, version) in self._wanted() or _is_kept(self._objects.tree(self._resource(_API_SERVICES), kv)):
-            await self._settle(group, version)
+        if kv is None or (group, version) in self._desired() or _is_managed(self._objects.tree(self._resource(_API_SERVICES), kv)):
+            await self._reconcile(group, version)
 
-    async def _settle(self, group: str, version: str) -> None:
-        """Make the stored APIService what it is to be."""
+    async def _reconcile(self, group: str, version: str) -> None:
+        """Create, update or delete the APIService of a version so that it matches the definitions."""
         resource = self._resource(_API_SERVICES)
         stored = await self._objects.get(resource, "", f"{version}.{group}")
-        wanted = (group, version) in self._wanted()
+        wanted = (group, version) in self._desired()
         if stored is None:
             if wanted:
                 await self._create(resource, group, version)
             return
-        if not _is_kept(stored.obj):
+        if not _is_managed(stored.obj):
             return
-        with contextlib.suppress(PreconditionFailed):  # somebody wrote first; the change that brings their state is on its way
+        with contextlib.suppress(PreconditionFailed):  # a concurrent write was first; its event starts another sync
             if not wanted:
                 if not stored.obj["metadata"].get("finalizers"):
                     await self._objects.remove(stored)
@@ -142,7 +142,7 @@ class Autoregister:
         return found
 
 
-def _is_kept(obj: JSONObject) -> bool:
+def _is_managed(obj: JSONObject) -> bool:
     return bool((obj["metadata"].get("labels") or {}).get(MANAGED) == "true")
 
 
@@ -151,14 +151,14 @@ def _spec(group: str, version: str) -> JSONObject:
 
 
 class Aggregator:
-    """APIs of other servers, registered as APIServices.
+    """Routes requests for the APIs of extension API servers.
 
     Guarantees
-        ``behind`` is None for every path that this server answers by itself; for others, ``answer`` asks whom the path belongs to, as the
-        user that the request is from, who has been authorized.
+        ``route_to_backend`` returns None for every path that this server serves itself. The extension server receives other requests with
+        the authenticated user in headers; the caller has authorized the request.
 
     Not guaranteed
-        Discovery of the other servers that is newer than a minute.
+        Discovery documents of extension servers may be a minute old.
     """
 
     def __init__(
@@ -171,22 +171,27 @@ class Aggregator:
         identity: ProxyIdentity,
         reach: EgressPolicy,
     ) -> None:
-        self.table = Table()
+        self.table = ApiServiceTable()
         self._registry = registry
         self._objects = objects
         self._identity = identity
         self._reach = reach
-        self._keeper = Keeper(self.table, registry, objects, owners, changes, clock, lambda: self._backends)
+        self._controller = ApiServiceController(self.table, registry, objects, owners, changes, clock, lambda: self._backends)
         self._autoregister = Autoregister(registry, objects, owners, changes, clock)
 
     async def start(self, tasks: Supervisor, *, autoregister: bool = True) -> None:
-        """``autoregister`` False: no APIServices for custom resources. The watch cache must have been started."""
+        """Start the background tasks. The watch cache must have been started.
+
+        Args:
+            tasks: Runs the tasks.
+            autoregister: False: create no APIServices for custom resources.
+        """
         if autoregister:
             await self._autoregister.start(tasks)
-        await self._keeper.start(tasks)
+        await self._controller.start(tasks)
 
     async def stop(self) -> None:
-        await close_all(self._autoregister.stop, self._keeper.stop)
+        await close_all(self._autoregister.stop, self._controller.stop)
 
     @cached_property
     def _backends(self) -> Backends:
@@ -195,11 +200,20 @@ class Aggregator:
 
         return Backends(ServiceResolver(self._registry, self._objects).resolve, self._identity, self._reach)
 
-    def behind(self, request: Request, user: User, audit_id: str) -> Awaitable[Reply] | None:
-        """The answer of another server, to be awaited; None: this server answers the path by itself."""
-        service = self.table.behind(request.path)
+    def route_to_backend(self, request: Request, user: User, audit_id: str) -> Awaitable[Reply] | None:
+        """Return the reply of an extension server, to be awaited, or None if this server serves the path itself.
+
+        Args:
+            request: The request.
+            user: The authenticated (or impersonated) user.
+            audit_id: The audit ID to send along.
+
+        Returns:
+            An awaitable reply, or None.
+        """
+        service = self.table.find_by_path(request.path)
         if service is None:
             return None
-        from kubeloop.apiserver.aggregation.backend import proxied
+        from kubeloop.apiserver.aggregation.backend import proxy_to_service
 
-        return proxied(request, user, audit_id, service, self._backends, lambda: self._keeper.look(service.name))
+        return proxy_to_service(request, user, audit_id, service, self._backends, lambda: self._controller.check_now(service.name))

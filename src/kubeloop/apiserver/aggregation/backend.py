@@ -1,4 +1,4 @@
-"""Connections to the servers behind APIServices, and requests proxied to them.
+"""Connections to extension servers, and the requests that are proxied to them.
 
 Source: Kubernetes documentation, "Configure the Aggregation Layer".
 """
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
-from kubeloop.apiserver.aggregation.api_services import Registered
+from kubeloop.apiserver.aggregation.api_services import RegisteredService
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.outbound.target import ServiceName, trust
 from kubeloop.endpoints.access import MASTERS, User
@@ -24,29 +24,29 @@ from kubeloop.meta.errors import ApiError
 from kubeloop.reverseproxy.backend import BACKEND_ERRORS, PATH_SAFE, Backend, encode_query, error_text, request_head
 from kubeloop.reverseproxy.egress_policy import EgressPolicy
 from kubeloop.reverseproxy.http import proxy_request
-from kubeloop.reverseproxy.identity import HeaderLines, ProxyIdentity, identity_headers, speaking_for
+from kubeloop.reverseproxy.identity import HeaderLines, ProxyIdentity, header_rewriter, identity_headers
 from kubeloop.reverseproxy.upgrade import is_upgrade, proxy_upgrade
 from kubeloop.serving.answer import Answer, Reply, StreamingResponse
 from kubeloop.serving.request import Request
 
-#: As whom the server looks at what is behind it.
+#: Users of the requests that this server itself sends to extension servers.
 PROBER: Final = User("system:kube-aggregator", (MASTERS,))
 READER: Final = User("system:kube-aggregator")
 OPENAPI_READER: Final = User("system:aggregator")
 
-#: Timeout in seconds of requests of the server itself.
+#: Seconds after which a request of the server itself times out.
 TIMEOUT: Final = 5.0
-#: Bytes of an answer to one of them: discovery or OpenAPI of a whole server.
+#: Maximum bytes of a response to such a request (discovery or OpenAPI of a whole server).
 _MOST_ANSWERED: Final = 32 << 20
 _MOST_CONTEXTS: Final = 100
 
 
-class NoBackend(Exception):
-    """No answer; the text says why, as Go's HTTP client does."""
+class ExtensionServerUnreachable(Exception):
+    """The extension server did not answer. The text is that of Go's HTTP client."""
 
 
 class Backends:
-    """Finds and dials services. For one event loop."""
+    """Resolves services to addresses and sends requests to them. For one event loop."""
 
     def __init__(self, resolve: Callable[[ServiceName], Awaitable[tuple[str, int]]], identity: ProxyIdentity, reach: EgressPolicy) -> None:
         self._resolve = resolve
@@ -54,30 +54,43 @@ class Backends:
         self._reach = reach
         self._contexts: OrderedDict[tuple[bytes, bool], ssl.SSLContext] = OrderedDict()
 
-    async def place(self, service: Registered) -> Backend:
-        """Where requests for ``service`` go.
+    async def place(self, service: RegisteredService) -> Backend:
+        """Return the address and TLS context for requests to ``service``.
 
         Raises:
-            CallFailed: it cannot be resolved.
-            NotCallable: its bundle holds no certificate.
+            CallFailed: The service cannot be resolved.
+            NotCallable: The CA bundle contains no certificate.
         """
         assert service.service is not None
         context = self.context(service)
         host, port = await self._resolve(service.service)
         return Backend(host, port, context, server_name=service.server_name, egress_policy=self._reach)
 
-    async def get(self, service: Registered, path: str, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
-        """One GET of the server's own, with its whole answer.
+    async def get(self, service: RegisteredService, path: str, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
+        """Send a GET request of the server itself.
+
+        Args:
+            service: The APIService.
+            path: Path of the request.
+            user: User in the identity headers.
+            headers: Additional headers.
+
+        Returns:
+            Status code, headers and body of the response.
 
         Raises:
-            CallFailed: the service cannot be resolved.
-            NoBackend: there is no answer within five seconds.
+            CallFailed: The service cannot be resolved.
+            ExtensionServerUnreachable: There was no response within five seconds.
         """
         place = replace(await self.place(service), path=path)
         return await self.get_from(place, user, headers)
 
     async def get_from(self, place: Backend, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
-        """As ``get``, from a place that is known."""
+        """Send a GET request of the server itself to an address. See ``get``.
+
+        Raises:
+            ExtensionServerUnreachable: There was no response within five seconds.
+        """
         lines = [("Host", place.authority), ("User-Agent", "kubeloop"), *headers, *identity_headers(user)]
         wire = None
         try:
@@ -88,18 +101,22 @@ class Backends:
                 while part := await wire.chunk():
                     body += part
                     if len(body) > _MOST_ANSWERED:
-                        raise NoBackend(f"the answer has more than {_MOST_ANSWERED} bytes")
+                        raise ExtensionServerUnreachable(f"the answer has more than {_MOST_ANSWERED} bytes")
                 return status, received, bytes(body)
         except TimeoutError:
-            raise NoBackend("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
+            raise ExtensionServerUnreachable("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
         except BACKEND_ERRORS as fault:
-            raise NoBackend(error_text(fault, place)) from None
+            raise ExtensionServerUnreachable(error_text(fault, place)) from None
         finally:
             if wire is not None:
                 wire.abort()
 
-    def context(self, service: Registered) -> ssl.SSLContext:
-        """Raises NotCallable: the bundle holds no certificate."""
+    def context(self, service: RegisteredService) -> ssl.SSLContext:
+        """Return the TLS context for a service. Contexts are cached.
+
+        Raises:
+            NotCallable: The CA bundle contains no certificate.
+        """
         key = (service.ca, service.insecure)
         context = self._contexts.get(key)
         if context is None:
@@ -121,12 +138,23 @@ class Backends:
 _LOG = logging.getLogger("kubeloop.apiserver.aggregation")
 
 
-async def proxied(
-    request: Request, user: User, audit_id: str, service: Registered, backends: Backends, failed: Callable[[], None]
+async def proxy_to_service(
+    request: Request, user: User, audit_id: str, service: RegisteredService, backends: Backends, failed: Callable[[], None]
 ) -> Reply:
-    """What the server behind ``service`` answers to ``user``, or why there is no answer. ``failed`` is called when it cannot be reached.
+    """Forward a request to the extension server of ``service`` and return its response, or an error page if there is none.
 
-    Never an ApiError: refusals of this kind are plain text, as with Kubernetes.
+    It never raises ApiError: such errors are plain text, as in Kubernetes.
+
+    Args:
+        request: The request.
+        user: The authenticated user.
+        audit_id: The audit ID of the request.
+        service: The APIService that has the path.
+        backends: Connects to the extension server.
+        failed: Called when the server cannot be reached.
+
+    Returns:
+        The reply for the client.
     """
     if not service.available:
         return _refused("service unavailable")
@@ -139,11 +167,11 @@ async def proxied(
         return _refused("service unavailable")
     query = encode_query([(name, value) for name, values in request.query.items() for value in values])
     place = replace(place, path=quote(request.path, safe=PATH_SAFE, errors="surrogateescape"), query=query)
-    rewrite = speaking_for(user, place, audit_id)
+    rewrite = header_rewriter(user, place, audit_id)
     try:
         if is_upgrade(request):
             return await proxy_upgrade(request, place, rewrite)
-        # Discovery documents are cheap, and everybody waits for them.
+        # Discovery documents are cheap, and every client waits for them.
         async with asyncio.timeout(TIMEOUT if len(request.path.strip("/").split("/")) == 3 else None):
             answer = await proxy_request(request, place, rewrite, redirects=False)
     except TimeoutError:
@@ -153,7 +181,7 @@ async def proxied(
         failed()
         return _refused(refusal.status.message)
     if isinstance(answer, Answer | StreamingResponse):
-        answer.headers = [(name, value) for name, value in answer.headers if name.lower() != "audit-id"]  # this server says its own
+        answer.headers = [(name, value) for name, value in answer.headers if name.lower() != "audit-id"]  # this server sends its own
     return answer
 
 

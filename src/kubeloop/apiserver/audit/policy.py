@@ -17,7 +17,7 @@ NONE: Final = "None"
 METADATA: Final = "Metadata"
 REQUEST: Final = "Request"
 REQUEST_RESPONSE: Final = "RequestResponse"
-#: From the one that logs least.
+#: Levels, from the least detailed one.
 LEVELS: Final = (NONE, METADATA, REQUEST, REQUEST_RESPONSE)
 
 RECEIVED: Final = "RequestReceived"
@@ -37,8 +37,8 @@ _RESOURCE_FIELDS = frozenset({"group", "resources", "resourceNames"})
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
-    """How a request is logged. ``level`` is the place in LEVELS."""
+class AuditDecision:
+    """How to log a request. ``level`` is an index into LEVELS."""
 
     level: int
     omit_stages: frozenset[str] = frozenset()
@@ -47,13 +47,17 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class GroupResources:
-    """``group`` may be ``*``. ``resources`` may be ``pods``, ``pods/log``, ``pods/*``, ``*/scale``, ``*``; empty: all of the group."""
+    """Resources of a group (``*``: all groups).
+
+    ``resources`` may be ``pods``, ``pods/log``, ``pods/*``, ``*/scale`` or ``*``; empty: all resources of the group.
+    """
 
     group: str = ""
     resources: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
     def match(self, info: RequestInfo) -> bool:
+        """Return whether a request is about one of the resources."""
         if self.group not in (info.group, "*"):
             return False
         if not self.resources:
@@ -68,10 +72,10 @@ class GroupResources:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What is empty matches everything."""
+class AuditRule:
+    """A rule of a policy. An empty field matches everything."""
 
-    logged: Logged
+    logged: AuditDecision
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
     verbs: frozenset[str] = frozenset()
@@ -80,6 +84,7 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     def match(self, user: User | None, info: RequestInfo) -> bool:
+        """Return whether the rule applies to a request."""
         if self.users and (user is None or user.name not in self.users):
             return False
         if self.groups and (user is None or self.groups.isdisjoint(user.groups)):
@@ -96,24 +101,25 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """The first rule that matches decides; without one, nothing is logged."""
+class AuditPolicy:
+    """An audit policy. The first matching rule decides; if none matches, the request is not logged."""
 
-    rules: tuple[Rule, ...]
-    otherwise: Logged = field(default_factory=lambda: Logged(0))
+    rules: tuple[AuditRule, ...]
+    otherwise: AuditDecision = field(default_factory=lambda: AuditDecision(0))
 
-    def of(self, user: User | None, info: RequestInfo) -> Logged:
+    def of(self, user: User | None, info: RequestInfo) -> AuditDecision:
+        """Return how to log a request."""
         for rule in self.rules:
             if rule.match(user, info):
                 return rule.logged
         return self.otherwise
 
     @classmethod
-    def read(cls, path: Path) -> Policy:
-        """Fields that nobody knows are passed over with a warning in the log, as kube-apiserver does.
+    def read(cls, path: Path) -> AuditPolicy:
+        """Read a policy file. Unknown fields are ignored with a warning in the log, as in kube-apiserver.
 
         Raises:
-            ConfigError: names the file and the fields at fault.
+            ConfigError: The file or its fields are invalid. The text names them.
         """
         try:
             documents = read_yaml(path.read_bytes(), name=str(path))
@@ -132,27 +138,27 @@ class Policy:
 
 
 class _Reading:
-    """Reads a policy and collects what is wrong with it, as ``field: fault``."""
+    """Reads a policy and collects its errors, as ``field: error``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.faults: list[str] = []
 
-    def policy(self, tree: dict[str, Any]) -> Policy:
+    def policy(self, tree: dict[str, Any]) -> AuditPolicy:
         self._known(tree, _POLICY_FIELDS, "")
         omit = self._stages(tree, "omitStages")
         managed = self._flag(tree, "omitManagedFields", default=False)
         rules = tree.get("rules")
         if not isinstance(rules, list) or not rules:
             self.faults.append("rules: a policy needs at least one")
-            return Policy(())
+            return AuditPolicy(())
         found = tuple(self._rule(rule, f"rules[{at}]", omit, managed=managed) for at, rule in enumerate(rules))
-        return Policy(found, Logged(0, omit, managed))
+        return AuditPolicy(found, AuditDecision(0, omit, managed))
 
-    def _rule(self, rule: Any, where: str, omit: frozenset[str], *, managed: bool) -> Rule:
+    def _rule(self, rule: Any, where: str, omit: frozenset[str], *, managed: bool) -> AuditRule:
         if not isinstance(rule, dict):
             self.faults.append(f"{where}: is no object")
-            return Rule(Logged(0))
+            return AuditRule(AuditDecision(0))
         self._known(rule, _RULE_FIELDS, where)
         level = rule.get("level")
         if level not in LEVELS:
@@ -160,7 +166,7 @@ class _Reading:
             self.faults.append(f"{where}.level: {f'unknown {level!r}, ' if level else ''}{wanted}")
             level = NONE
         omitted = omit | self._stages(rule, f"{where}.omitStages")
-        logged = Logged(LEVELS.index(level), omitted, self._flag(rule, f"{where}.omitManagedFields", default=managed))
+        logged = AuditDecision(LEVELS.index(level), omitted, self._flag(rule, f"{where}.omitManagedFields", default=managed))
         paths = self._texts(rule, f"{where}.nonResourceURLs")
         for at, one in enumerate(paths):
             self._check_path(one, f"{where}.nonResourceURLs[{at}]")
@@ -169,7 +175,7 @@ class _Reading:
         if paths and (resources or namespaces):
             self.faults.append(f"{where}.nonResourceURLs: rules cannot apply to both regular resources and non-resource URLs")
         users, groups, verbs = (frozenset(self._texts(rule, f"{where}.{name}")) for name in ("users", "userGroups", "verbs"))
-        return Rule(logged, users, groups, verbs, resources, frozenset(namespaces), paths)
+        return AuditRule(logged, users, groups, verbs, resources, frozenset(namespaces), paths)
 
     def _resources(self, given: Any, where: str) -> tuple[GroupResources, ...]:
         if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
@@ -221,7 +227,7 @@ class _Reading:
 
     def _known(self, tree: dict[str, Any], fields: frozenset[str], where: str) -> None:
         for name in tree.keys() - fields:
-            _LOG.warning("audit policy %s: nobody knows the field %s", self._path, f"{where}.{name}" if where else name)
+            _LOG.warning("audit policy %s: unknown field %s", self._path, f"{where}.{name}" if where else name)
 
 
 def _path_matches(path: str, pattern: str) -> bool:

@@ -33,8 +33,15 @@ _NAMESPACE: Final = "kube-system"
 NAME: Final = "extension-apiserver-authentication"
 
 
-def trust(clients: bytes, proxies: bytes, headers: RequestHeaders, names: tuple[str, ...]) -> dict[str, str]:
-    """The ConfigMap's data. ``clients`` and ``proxies``: whose certificates are believed, PEM; ``names``: those of proxies, none: all."""
+def trust_data(clients: bytes, proxies: bytes, headers: RequestHeaders, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the data of ConfigMap extension-apiserver-authentication.
+
+    Args:
+        clients: Authorities of client certificates, PEM.
+        proxies: Authorities of front proxies, PEM.
+        headers: The headers in which front proxies send the user.
+        names: Common names that front proxies may have; none: any.
+    """
     data = {"client-ca-file": clients.decode()}
     if proxies:
         data |= {
@@ -49,8 +56,8 @@ def trust(clients: bytes, proxies: bytes, headers: RequestHeaders, names: tuple[
     return data
 
 
-def with_conventional(headers: RequestHeaders) -> RequestHeaders:
-    """With the headers in which this server, as a proxy, says who its client is."""
+def with_conventional_headers(headers: RequestHeaders) -> RequestHeaders:
+    """Return ``headers`` with the conventional ones added, which this server sends as a front proxy."""
 
     def both(given: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*given, *own)))
@@ -64,10 +71,15 @@ def with_conventional(headers: RequestHeaders) -> RequestHeaders:
 
 
 async def publish(registry: Registry, writer: Writer, data: dict[str, str]) -> None:
-    """Write the ConfigMap where it is not so already.
+    """Create or update the ConfigMap extension-apiserver-authentication if necessary.
+
+    Args:
+        registry: The served resources.
+        writer: Writes the ConfigMap.
+        data: Its data.
 
     Raises:
-        ApiError: it cannot be written now.
+        ApiError: The ConfigMap cannot be written.
     """
     resource = registry.get(_CONFIGMAPS)
     if resource is None:
@@ -89,7 +101,10 @@ def _list(texts: tuple[str, ...]) -> str:
 
 
 class Authentication:
-    """Raises ConfigError for files that cannot be read. ``own``: the server's own authority, PEM."""
+    """The authenticators of a server, built from its options. ``own`` is the authority of the server, PEM.
+
+    Raises ConfigError if a file cannot be read.
+    """
 
     def __init__(
         self,
@@ -119,15 +134,15 @@ class Authentication:
         )
 
     async def publish(self, tasks: Supervisor, own_proxy: bytes, own_name: str) -> None:
-        """Tell the servers behind this one whom to believe, now and whenever a file of authorities is read again.
+        """Publish the trusted authorities for extension servers, now and when a file of authorities changes.
 
         Args:
-            tasks: Runs the task that writes changes; a write that fails is repeated after a delay that grows.
-            own_proxy: The authority of this server's own certificate as a proxy, PEM.
-            own_name: The name in that certificate.
+            tasks: Runs the task that writes changes; a failed write is repeated after a growing delay.
+            own_proxy: The authority of this server's front-proxy certificate, PEM.
+            own_name: The common name of that certificate.
 
         Raises:
-            ApiError: It cannot be written now.
+            ApiError: The ConfigMap cannot be written.
         """
         self._unsubscribe()
         self._unsubscribe = self.authorities.on_change(self._changed.set)
@@ -135,6 +150,7 @@ class Authentication:
         self._publishing = tasks.start(lambda: self._publish_changes(own_proxy, own_name), name="cluster-authentication-trust")
 
     async def stop(self) -> None:
+        """Stop watching the files."""
         self._unsubscribe()
         if self._publishing is not None:
             await self._publishing.stop()
@@ -142,10 +158,10 @@ class Authentication:
     async def _publish(self, own_proxy: bytes, own_name: str) -> None:
         headers = self.options.proxies
         given = self.authorities.proxies_pem
-        # Where every name is allowed to proxies, the own one is as well.
+        # An empty list allows any name, so the own name is not added to it.
         names = () if given and not headers.allowed_names else tuple(dict.fromkeys((*headers.allowed_names, own_name)))
         proxies = given.rstrip() + b"\n" + own_proxy if given else own_proxy
-        data = trust(self.authorities.clients_pem, proxies, with_conventional(headers), names)
+        data = trust_data(self.authorities.clients_pem, proxies, with_conventional_headers(headers), names)
         await publish(self._registry, self._writer, data)
 
     async def _publish_changes(self, own_proxy: bytes, own_name: str) -> None:
@@ -155,7 +171,7 @@ class Authentication:
             try:
                 await self._publish(own_proxy, own_name)
             except BaseException:
-                self._changed.set()  # written by the next run
+                self._changed.set()  # the next run of the task writes it
                 raise
 
     async def _note_use(self, namespace: str, name: str, uid: str, day: str) -> None:

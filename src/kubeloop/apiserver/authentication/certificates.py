@@ -22,14 +22,17 @@ from kubeloop.endpoints.access import User
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki.watched import WatchedFile
 
-#: An attribute of a subject that is the user's uid: Kubernetes' own.
+#: Attribute of the subject with the uid of the user, defined by Kubernetes.
 _UID: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 
 
 @dataclass(frozen=True, slots=True)
-class Presented:
-    """A certificate that a client has the key of. Times in seconds since 1970. ``fault``: why it names no user, in upstream's words."""
+class PresentedCertificate:
+    """The client certificate of a connection.
+
+    Times are in seconds since 1970. ``fault`` says why the certificate names no user, in upstream's words.
+    """
 
     name: str
     groups: tuple[str, ...]
@@ -40,19 +43,20 @@ class Presented:
     fault: str = ""
 
     def is_valid_at(self, now: float) -> bool:
+        """Return whether the certificate is valid at a time (seconds since 1970)."""
         return self.begins <= now <= self.ends
 
     @property
     def user(self) -> User | None:
-        """None: it names nobody."""
+        """The user that the certificate names, or None."""
         if not self.name:
             return None
         return User(self.name, self.groups, self.uid, {CREDENTIAL_ID: (f"X509SHA256={self.fingerprint}",)})
 
 
 @lru_cache(maxsize=1024)
-def presented(der: bytes) -> Presented:
-    """Each request of a connection shows the same certificate."""
+def presented(der: bytes) -> PresentedCertificate:
+    """Parse a certificate. The result is cached, because all requests of a connection have the same certificate."""
     certificate = x509.load_der_x509_certificate(der)
     name, uids, groups = "", [], []
     for attribute in certificate.subject:
@@ -70,28 +74,29 @@ def presented(der: bytes) -> Presented:
         fault = "UID cannot be an empty string"
     begins, ends = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     fingerprint = hashlib.sha256(der).hexdigest()
-    return Presented(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, fault)
+    return PresentedCertificate(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, fault)
 
 
 def named(certificate: Mapping[str, Any]) -> User:
-    """Of a certificate as ``ssl`` shows it, where there is no connection that it could be read from: requests of the same process."""
+    """Return the user of a certificate in the form of ``ssl``, for requests within the process, which have no connection."""
     parts = [part for relative in certificate.get("subject", ()) for part in relative]
     groups = tuple(value for kind, value in parts if kind == "organizationName")
     return User(next((value for kind, value in parts if kind == "commonName"), ""), groups)
 
 
 class Bundle:
-    """Certificates of authorities, from PEM."""
+    """The certificates of authorities in a PEM bundle."""
 
     def __init__(self, pem: bytes) -> None:
-        """Raises ValueError: it holds none, or one that cannot be read."""
+        """Raises ValueError if the bundle contains no certificate, or an unreadable one."""
         self._authorities = tuple(x509.load_pem_x509_certificates(pem))
         self._known: dict[tuple[bytes, ...], bool] = {}
 
     def has_issued(self, chain: tuple[bytes, ...]) -> bool:
-        """Whether one of them is in ``chain``, or issued one of it.
+        """Return whether a certificate of the bundle is in ``chain`` or issued a certificate in it.
 
-        ``chain``: DER, the client's own first, each issued by the next; TLS verified it. As with Go, a bundle may hold the client's own.
+        ``chain`` is in DER, the client's certificate first, each issued by the next; TLS has verified it. As in Go, the bundle may contain
+        the client's certificate.
         """
         known = self._known.get(chain)
         if known is None:
@@ -124,7 +129,7 @@ _PROXIES: Final = "--requestheader-client-ca-file"
 
 
 class _File:
-    """A bundle in a file. What is there is in force as long as what replaces it cannot be read."""
+    """A bundle in a file. If a changed file cannot be read, the previous bundle stays."""
 
     def __init__(self, path: Path, flag: str) -> None:
         self._file = WatchedFile(path, flag)
@@ -133,7 +138,7 @@ class _File:
         self.bundle = _bundle(self.pem, f"{flag} {path}")
 
     def refresh(self) -> bool:
-        """Whether it is another one now."""
+        """Read the file if it changed. Returns whether the bundle changed."""
         mark = self._file.mark()
         if mark == self._mark:
             return False
@@ -161,17 +166,17 @@ class ClientAuthorities:
         self._clients = _File(clients, _CLIENTS) if clients is not None else None
         self._proxies = _File(proxies, _PROXIES) if proxies is not None else None
         self._files = tuple(one for one in (self._clients, self._proxies) if one is not None)
-        #: Raised with each change.
+        #: Increases with each change of a file.
         self.generation = 0
         self._listeners: list[Callable[[], None]] = []
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` each time that a file was read again. Returns a function that ends this."""
+        """Call ``listener`` after each change of a file. Returns a function that removes the listener."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def refresh(self) -> int:
-        """Look at the files; the generation that is in force."""
+        """Read changed files. Returns the current generation."""
         changed = [one.refresh() for one in self._files]
         if any(changed):
             self.generation += 1
@@ -181,25 +186,27 @@ class ClientAuthorities:
 
     @property
     def clients_pem(self) -> bytes:
+        """Authorities of client certificates, PEM."""
         return self._own_pem + (self._clients.pem if self._clients is not None else b"")
 
     @property
     def proxies_pem(self) -> bytes:
-        """Empty: nobody may speak for others."""
+        """Authorities of front proxies, PEM. Empty: no front proxy is trusted."""
         return self._proxies.pem if self._proxies is not None else b""
 
     @property
     def all_pem(self) -> bytes:
-        """For TLS to let in."""
+        """All authorities, PEM, for the TLS handshake."""
         return self.clients_pem + b"\n" + self.proxies_pem
 
     def is_client(self, chain: tuple[bytes, ...]) -> bool:
-        """``chain``: of a certificate that TLS let in."""
+        """Return whether an authority of clients issued the chain, which TLS has verified."""
         if not self._files:
-            return True  # then the own authority is the only one
+            return True  # the authority of the server is the only one
         return self._own.has_issued(chain) or (self._clients is not None and self._clients.bundle.has_issued(chain))
 
     def is_proxy(self, chain: tuple[bytes, ...]) -> bool:
+        """Return whether an authority of front proxies issued the chain, which TLS has verified."""
         return self._proxies is not None and self._proxies.bundle.has_issued(chain)
 
 

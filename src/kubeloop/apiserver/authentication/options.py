@@ -20,10 +20,17 @@ _MOST: Final = 2.0**32
 
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
-    """``issuers``: the first issues, all are believed. ``keys`` verify, ``signing`` signs. ``keys_at`` empty: at this server's own address.
+    """Settings of service account tokens.
 
-    ``max_expiration`` in seconds; 0: as long as is asked for. ``extend``: tokens as kubelets ask for them for pods last a year, as
-    Kubernetes does by default for clients that read their token only once.
+    Attributes:
+        signing: The key that signs tokens.
+        issuers: Accepted issuers; the first one issues.
+        keys: More keys that verify tokens.
+        api_audiences: Audiences of the server; empty: the issuers.
+        keys_at: URL of the key set (--service-account-jwks-uri); empty: at the address of the server.
+        max_expiration: Maximum seconds of validity; 0: no maximum.
+        extend: Tokens that kubelets request for pods are valid for a year, as by default in Kubernetes. Clients that read their token only
+            once need that.
     """
 
     signing: SigningKey = field(default_factory=SigningKey.create)
@@ -36,16 +43,17 @@ class TokenSettings:
 
     @property
     def issuer(self) -> str:
+        """The issuer of new tokens."""
         return self.issuers[0]
 
     @property
     def audiences(self) -> tuple[str, ...]:
-        """Whom a token must be meant for to be accepted by this server."""
+        """The audiences of the server, one of which an accepted token must have."""
         return self.api_audiences or self.issuers
 
     @property
     def all_keys(self) -> tuple[VerifyingKey, ...]:
-        """Each once."""
+        """The signing and verifying keys, without duplicates."""
         return tuple({key.key_id: key for key in (*self.keys, self.signing.public)}.values())
 
     @classmethod
@@ -61,10 +69,23 @@ class TokenSettings:
         max_expiration: float = 0.0,
         extend: bool = True,
     ) -> TokenSettings:
-        """As the flags say. ``own`` signs where no file is named; None: a new key does.
+        """Return the settings of kube-apiserver's flags.
+
+        Args:
+            own: Signs if there is no ``signing_file``; None: a new key.
+            issuers: --service-account-issuer.
+            key_files: --service-account-key-file.
+            signing_file: --service-account-signing-key-file.
+            api_audiences: --api-audiences.
+            keys_at: --service-account-jwks-uri.
+            max_expiration: --service-account-max-token-expiration, in seconds; 0: no maximum.
+            extend: --service-account-extend-token-expiration.
+
+        Returns:
+            The settings.
 
         Raises:
-            ConfigError: naming the flag or the file, and the way out.
+            ConfigError: A flag or file is invalid. The text says how to correct it.
         """
         chosen = tuple(issuers) or (ISSUER,)
         _check_issuers(chosen)
@@ -117,10 +138,17 @@ def _read(file: Path, flag: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationOptions:
-    """kube-apiserver's flags of these names. Files are read again when they change, all but keys of tokens.
+    """Options of authentication, named after kube-apiserver's flags. Changed files are read again, except for keys of tokens.
 
-    ``accounts`` None: tokens of service accounts are signed by a new key, so that those of an earlier server are void.
-    ``tls_certificate`` and ``tls_key`` None: the server's certificate is of its own authority.
+    Attributes:
+        accounts: Settings of service account tokens; None: a new key signs them, so that tokens of an earlier server are invalid.
+        token_file: Static tokens (--token-auth-file).
+        client_ca: Authorities of client certificates (--client-ca-file).
+        proxy_ca: Authorities of front proxies (--requestheader-client-ca-file).
+        proxies: Headers in which front proxies send the user.
+        anonymous: Serve requests without credentials (--anonymous-auth).
+        tls_certificate: Certificate of the server; None: issued by its authority.
+        tls_key: The key of this certificate.
     """
 
     accounts: TokenSettings | None = None

@@ -31,8 +31,8 @@ from kubeloop.apiserver.authentication.token_claims import (
     SECRETS,
     BoundObjects,
     Claims,
-    Reference,
-    Seen,
+    ObjectReference,
+    ReadObjects,
     TokenRefused,
     deleted_before,
 )
@@ -58,22 +58,28 @@ _GENERATED: Final = (
     "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens."
 )
 
-#: Writes a label of a Secret: namespace, name, uid, the label's new value.
+#: Writes a label of a Secret; called with namespace, name and uid of the Secret, and the value.
 NoteUse = Callable[[str, str, str, str], Awaitable[None]]
 
 
 class LegacyTokens:
-    """Verifies the claims of such tokens. ``note_use`` keeps the day of the last use in a label of the Secret."""
+    """Verifies the claims of legacy tokens. ``note_use`` stores the day of the last use in a label of the Secret."""
 
     def __init__(self, objects: BoundObjects, note_use: NoteUse) -> None:
         self._objects = objects
         self._note_use = note_use
 
-    async def proof(self, token: str, claims: Claims, seen: Seen, now: float) -> tuple[Proof, float]:
-        """Whose it is, and the moment from which the Secret's label is due again (seconds since 1970).
+    async def proof(self, token: str, claims: Claims, seen: ReadObjects, now: float) -> tuple[Proof, float]:
+        """Return the user of a token, and the time at which the label of the Secret is due again (seconds since 1970).
+
+        Args:
+            token: The token.
+            claims: Its claims. The signature was verified.
+            seen: Collects the objects that were read.
+            now: Time in seconds since 1970.
 
         Raises:
-            TokenRefused
+            TokenRefused: The token is not valid.
         """
         namespace, secret_name, name, uid = _told(claims)
         secret = await self._objects.get(SECRETS, namespace, secret_name, seen)
@@ -114,17 +120,17 @@ class LegacyTokens:
             return
         try:
             await self._note_use(metadata["namespace"], metadata["name"], metadata["uid"], today)
-        except KubeloopError as fault:  # whoever has a valid token is not kept waiting for a label
+        except KubeloopError as fault:  # a failed label write must not fail a valid token
             _LOG.warning(
                 "cannot label Secret %s/%s with the day of its token's last use: %s", metadata["namespace"], metadata["name"], fault
             )
 
 
 def _told(claims: Claims) -> tuple[str, str, str, str]:
-    """Namespace, and names of Secret and account, and the account's uid.
+    """Return namespace and name of the Secret, and name and uid of the account.
 
     Raises:
-        TokenRefused
+        TokenRefused: A claim is missing.
     """
     if not claims.subject:
         raise TokenRefused("sub claim is missing")
@@ -148,17 +154,17 @@ def _kept(secret: JSONObject) -> bytes:
         return b""
 
 
-#: Verified tokens that are remembered; a thousand of them take about 2 MiB.
+#: Maximum verified tokens in the cache; a thousand of them use about 2 MiB.
 _MOST_KNOWN: Final = 4096
-#: Characters of a token beyond which it is not: whoever may have tokens chooses their audiences.
+#: Maximum characters of a cached token. Users choose the audiences of tokens, so tokens can be long.
 _LONGEST_KNOWN: Final = 4096
-#: What upstream's library says of everything that is wrong with a signature.
+#: The error text of upstream's library for every invalid signature.
 _BAD_SIGNATURE: Final = "go-jose/go-jose: error in cryptographic primitive"
 
 
 @dataclass(slots=True)
 class _Known:
-    """A token whose signature was verified: whose it is while ``revisions`` stay and, if given, ``until`` has not come."""
+    """A verified token. Its user is valid while ``revisions`` are unchanged, and until ``until``, if set."""
 
     claims: Claims
     proof: Proof
@@ -167,14 +173,15 @@ class _Known:
 
 
 class AccountTokens:
-    """Verifies tokens of service accounts.
+    """Verifies service account tokens.
 
     Guarantees
-        A token ends with its time, its account or its bound object: at once when they are gone, after a minute when they are being deleted.
-        A signature is verified once for as long as the token is remembered (by a keyed hash; the token itself is not kept).
+        A token becomes invalid with its expiry, its account or its bound object: at once when the object is deleted, after a minute while
+        it is being deleted.
+        The signature of a token is verified once while the token is in the cache. The cache has a keyed hash, not the token.
 
     Not guaranteed
-        That a token of another issuer is nobody's: it is not looked at (None).
+        A token of another issuer is not verified (None).
     """
 
     def __init__(self, settings: TokenSettings, objects: BoundObjects, clock: Clock, legacy: LegacyTokens) -> None:
@@ -188,10 +195,10 @@ class AccountTokens:
         self._hash_key = os.urandom(32)
 
     async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
-        """``audiences``: of whom one must be meant.
+        """Return the user of a token that has one of ``audiences``; None: the token has another issuer.
 
         Raises:
-            TokenRefused: it is of an issuer that is believed, and not in force.
+            TokenRefused: The issuer is accepted, but the token is not valid.
         """
         mark = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), key=self._hash_key, digest_size=32).digest()
         now = self._clock.wall().timestamp()
@@ -210,7 +217,7 @@ class AccountTokens:
                 return None
             claims = self._verified(token, keys)
         self._meant_for(claims, audiences)
-        seen = Seen()
+        seen = ReadObjects()
         if claims.issuer == LEGACY_ISSUER:
             proof, until = await self._legacy.proof(token, claims, seen, now)
         else:
@@ -227,7 +234,7 @@ class AccountTokens:
 
     @staticmethod
     def _issuer(token: str) -> str:
-        """Of a token in compact form, not to be trusted; empty of anything else."""
+        """Return the issuer in a compact token, without verification; "" if it has none."""
         parts = token.split(".")
         if len(parts) != 3:
             return ""
@@ -238,10 +245,10 @@ class AccountTokens:
         return told.iss
 
     def _candidates(self, token: str) -> tuple[VerifyingKey, ...] | None:
-        """The keys that may have signed it; None: it is no token after all.
+        """Return the keys that may have signed a token; None: it is no token.
 
         Raises:
-            TokenRefused: it names a key that is not known.
+            TokenRefused: The token names an unknown key.
         """
         head, _, rest = token.partition(".")
         try:
@@ -286,17 +293,17 @@ class AccountTokens:
             annotations = {**annotations, "authentication.k8s.io/stale-token": told}
         return Proof(proof.user, both, annotations, proof.warnings)
 
-    async def _proof(self, claims: Claims, seen: Seen, now: float) -> Proof:
-        """Of a token that a TokenRequest was answered with.
+    async def _proof(self, claims: Claims, seen: ReadObjects, now: float) -> Proof:
+        """Return the user of a token that the TokenRequest API issued.
 
         Raises:
-            TokenRefused
+            TokenRefused: The token is not valid.
         """
         fault = claims.fault(now)
         if fault:
             raise TokenRefused(fault)
         namespace = str(claims.kubernetes.get("namespace") or "")
-        account = claims.reference("serviceaccount") or Reference("")
+        account = claims.reference("serviceaccount") or ObjectReference("")
         found = await self._objects.get(ACCOUNTS, namespace, account.name, seen)
         if found is None:
             raise TokenRefused(f"serviceaccounts {go_quoted(account.name)} not found")
@@ -326,7 +333,7 @@ class AccountTokens:
         return Proof(service_account(namespace, account.name, account.uid, extra))
 
     async def _check_bound(
-        self, gvr: GroupVersionResource, kind: str, namespace: str, wanted: Reference, seen: Seen, before: float
+        self, gvr: GroupVersionResource, kind: str, namespace: str, wanted: ObjectReference, seen: ReadObjects, before: float
     ) -> None:
         found = await self._objects.get(gvr, namespace, wanted.name, seen)
         if found is not None and found["metadata"]["uid"] != wanted.uid:
@@ -340,10 +347,10 @@ class _Issued(msgspec.Struct):
 
 
 def _unbase64(text: str) -> bytes:
-    """Base64 for URLs without padding, and nothing else.
+    """Decode URL-safe base64 without padding, strictly.
 
     Raises:
-        ValueError
+        ValueError: The text is malformed.
     """
     if "=" in text:
         raise ValueError("padding")

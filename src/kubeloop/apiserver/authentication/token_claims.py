@@ -21,7 +21,7 @@ from kubeloop.types import JSONObject
 
 
 class TokenRefused(Exception):
-    """A token of an issuer that is believed is not in force. The text never holds the token."""
+    """A token of an accepted issuer is not valid. The text does not contain the token."""
 
 
 ACCOUNTS: Final = GroupVersionResource("", "v1", "serviceaccounts")
@@ -31,22 +31,32 @@ NODES: Final = GroupVersionResource("", "v1", "nodes")
 
 
 @dataclass(slots=True)
-class Seen:
-    """What was looked at: keys in storage, with the revision of each. ``ending``: one of them is being deleted, so that time decides."""
+class ReadObjects:
+    """The storage keys that a verification has read, with their revisions.
+
+    ``ending`` is True if one of the objects is being deleted, so that the result depends on the time.
+    """
 
     revisions: list[tuple[str, int]] = field(default_factory=list)
     ending: bool = False
 
 
 class BoundObjects:
-    """Reads objects by name. What was ``Seen`` can be told to be unchanged without reading it again."""
+    """Reads the objects to which tokens are bound. Recorded reads can be checked for changes without reading again."""
 
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self._objects = objects
         self._registry = registry
 
-    async def get(self, gvr: GroupVersionResource, namespace: str, name: str, seen: Seen | None = None) -> JSONObject | None:
-        """The shared tree, or None. Never change it."""
+    async def get(self, gvr: GroupVersionResource, namespace: str, name: str, seen: ReadObjects | None = None) -> JSONObject | None:
+        """Return an object, shared and read-only, or None.
+
+        Args:
+            gvr: The resource.
+            namespace: Namespace; empty for cluster-scoped resources.
+            name: Name of the object.
+            seen: Records the read.
+        """
         resource = self._registry.get(gvr)
         if resource is None or not name:
             return None
@@ -59,6 +69,7 @@ class BoundObjects:
         return found.obj
 
     async def unchanged(self, revisions: tuple[tuple[str, int], ...]) -> bool:
+        """Return whether the objects still have these revisions."""
         storage = self._objects.storage
         for key, revision in revisions:
             found, _ = await storage.get(key)
@@ -68,48 +79,66 @@ class BoundObjects:
 
 
 def deleted_before(obj: JSONObject, moment: float) -> bool:
-    """Whether its deletion was asked for before ``moment`` (seconds since 1970). A pod counts from the end of its grace, as upstream."""
+    """Return whether the deletion of an object was requested before ``moment`` (seconds since 1970).
+
+    For a pod the end of its grace period counts, as upstream.
+    """
     stamp = obj["metadata"].get("deletionTimestamp")
     return stamp is not None and parse_time(stamp).timestamp() < moment
 
 
-#: Seconds by which the clocks of those who sign and verify may differ.
+#: Seconds by which the clocks of signer and verifier may differ.
 LEEWAY: Final = 60.0
 _KUBERNETES: Final = "kubernetes.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """An object by name and uid, as it was when the token was issued."""
+class ObjectReference:
+    """An object by name and uid, as in the claims of a token."""
 
     name: str
     uid: str = ""
 
     def tree(self) -> JSONObject:
+        """Return the reference as JSON."""
         return {"name": self.name, "uid": self.uid} if self.uid else {"name": self.name}
 
     @classmethod
-    def to(cls, obj: JSONObject) -> Reference:
+    def to(cls, obj: JSONObject) -> ObjectReference:
+        """Return a reference to an object."""
         metadata = obj["metadata"]
         return cls(metadata["name"], metadata["uid"])
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """What a token ends with. A pod's token tells its node as well, which it is not bound to."""
+class TokenBinding:
+    """The objects to which a token is bound. A token of a pod also names its node, to which it is not bound."""
 
-    pod: Reference | None = None
-    secret: Reference | None = None
-    node: Reference | None = None
+    pod: ObjectReference | None = None
+    secret: ObjectReference | None = None
+    node: ObjectReference | None = None
 
 
 def written(
-    issuer: str, account: JSONObject, bound: Bound, audiences: Sequence[str], now: datetime, lasts: int, warn_after: int = 0
+    issuer: str, account: JSONObject, bound: TokenBinding, audiences: Sequence[str], now: datetime, lasts: int, warn_after: int = 0
 ) -> JSONObject:
-    """The claims of a new token. ``lasts`` and ``warn_after`` in seconds from ``now``; 0: no warning."""
+    """Return the claims of a new token.
+
+    Args:
+        issuer: The issuer.
+        account: The service account.
+        bound: The objects to which the token is bound.
+        audiences: The audiences.
+        now: Time of issue.
+        lasts: Seconds of validity.
+        warn_after: Seconds after which the use of the token is reported; 0: never.
+
+    Returns:
+        The claims as JSON.
+    """
     start = int(now.timestamp())
     metadata = account["metadata"]
-    told: JSONObject = {"namespace": metadata["namespace"], "serviceaccount": Reference.to(account).tree()}
+    told: JSONObject = {"namespace": metadata["namespace"], "serviceaccount": ObjectReference.to(account).tree()}
     told |= {kind: one.tree() for kind, one in (("pod", bound.pod), ("secret", bound.secret), ("node", bound.node)) if one is not None}
     if warn_after:
         told["warnafter"] = start + warn_after
@@ -127,7 +156,7 @@ def written(
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says, all of it as its signer wrote it. Times in seconds since 1970, None: not said."""
+    """The claims of a token. Times are in seconds since 1970; None: the claim is missing."""
 
     issuer: str
     subject: str
@@ -139,7 +168,7 @@ class Claims:
     rest: JSONObject
 
     def fault(self, now: float) -> str:
-        """Why it is not in force at ``now``; empty when it is."""
+        """Return why the token is not valid at ``now`` (seconds since 1970); "" if it is."""
         if self.begins is not None and now + LEEWAY < self.begins:
             return "service account token is not valid yet"
         if self.expires is not None and now - LEEWAY > self.expires:
@@ -150,26 +179,27 @@ class Claims:
 
     @property
     def kubernetes(self) -> JSONObject:
+        """The claim ``kubernetes.io``."""
         told = self.rest.get(_KUBERNETES)
         return told if isinstance(told, dict) else {}
 
-    def reference(self, kind: str) -> Reference | None:
-        """``serviceaccount``, ``pod``, ``secret`` or ``node``."""
+    def reference(self, kind: str) -> ObjectReference | None:
+        """Return the reference of a kind: ``serviceaccount``, ``pod``, ``secret`` or ``node``."""
         told = self.kubernetes.get(kind)
         if not isinstance(told, dict):
             return None
-        return Reference(_text(told.get("name")), _text(told.get("uid")))
+        return ObjectReference(_text(told.get("name")), _text(told.get("uid")))
 
 
 def read(payload: bytes) -> Claims:
-    """The claims of a token whose signature was verified.
+    """Parse the claims of a token whose signature was verified.
 
     Raises:
-        ValueError: no JSON object, or a claim of another type than RFC 7519 says.
+        ValueError: The payload is no JSON object, or a claim has another type than in RFC 7519.
     """
     tree = msgspec.json.decode(payload)
     if not isinstance(tree, dict):
-        raise ValueError("claims are no JSON object")  # noqa: TRY004 - to whoever verifies, the token is wrong
+        raise ValueError("claims are no JSON object")  # noqa: TRY004 - callers expect ValueError for every invalid token
     audience = tree.get("aud") or []
     audiences = [audience] if isinstance(audience, str) else audience
     if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):

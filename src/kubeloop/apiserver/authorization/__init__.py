@@ -1,4 +1,4 @@
-"""Who may do what: decisions from memory, by roles and by what nodes are known to need."""
+"""Authorization: decisions in memory, by the modes Node, RBAC, AlwaysAllow and AlwaysDeny."""
 
 from kubeloop.apiserver.authorization.modes import MODES, Authorization
 from kubeloop.endpoints.access import Access, Authorizer, Decision, Rules, access_of, forbidden, require

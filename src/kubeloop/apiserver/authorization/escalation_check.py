@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from kubeloop.apiserver.authorization.impersonation import NODE_NAME, account_of
 from kubeloop.apiserver.authorization.rbac import GROUP, RoleAuthorizer
-from kubeloop.apiserver.authorization.rbac_rules import join_errors, lacking, quoted_list, told
+from kubeloop.apiserver.authorization.rbac_rules import describe_rules, join_errors, missing_rules, quoted_list
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.access import MASTERS, Access, Authorizer, require
@@ -30,7 +30,7 @@ _BINDING = "changing status.allocation or status.reservedFor"
 
 
 def status_faults(authorizer: Authorizer, write: WriteRequest, obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    """What is changed without the right to."""
+    """Return errors for changes of a claim's status that the user has no right to make."""
     new, before = obj.get("status") or {}, old.get("status") or {}
     if any((new.get(name) or None) != (before.get(name) or None) for name in ("allocation", "reservedFor")):
         why = _refused(authorizer, write, write.verb, "binding", "", "")
@@ -40,7 +40,7 @@ def status_faults(authorizer: Authorizer, write: WriteRequest, obj: JSONObject, 
             )
     allocation = new.get("allocation")
     if allocation is None:
-        return  # what drivers told goes with it
+        return  # a deallocation also removes the data of drivers
     verbs = [f"arbitrary-node:{write.verb}"]
     if _is_there(write, allocation):
         verbs.insert(0, f"associated-node:{write.verb}")
@@ -61,7 +61,7 @@ def _refused(authorizer: Authorizer, write: WriteRequest, verb: str, subresource
 
 
 def _drivers(new: JSONObject, old: JSONObject) -> list[str]:
-    """Of devices that were added, changed or left out, sorted."""
+    """Return the drivers of devices that were added, changed or removed, sorted."""
     shown, before = ({_device(one): one for one in status.get("devices") or ()} for status in (new, old))
     return sorted({key[0] for key in {*shown, *before} if shown.get(key) != before.get(key)})
 
@@ -71,7 +71,7 @@ def _device(one: JSONObject) -> tuple[str, ...]:
 
 
 def _is_there(write: WriteRequest, allocation: JSONObject) -> bool:
-    """Whether a service account's token is bound to the node that the claim was allocated on."""
+    """Return whether the user's service account token is bound to the node of the allocation."""
     terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     fields = terms[0].get("matchFields") or [] if len(terms) == 1 and not terms[0].get("matchExpressions") else []
     if len(fields) != 1 or fields[0].get("key") != "metadata.name" or fields[0].get("operator") != "In" or len(fields[0]["values"]) != 1:
@@ -85,19 +85,27 @@ _EVERYTHING: list[JSONObject] = [
 ]
 _CLAIMS = GroupResource("resource.k8s.io", "resourceclaims")
 _ROLES = {"Role": "roles", "ClusterRole": "clusterroles"}
-#: What the garbage collector, and whoever else only tidies up, may change of any role.
+#: Metadata of roles that the garbage collector and similar clients may change without the rights of the role.
 _TIDIED = frozenset({"ownerReferences", "finalizers", "selfLink", "managedFields"})
 
 
 class EscalationCheck:
-    """A ``writing.Guard``. Members of system:masters may grant anything."""
+    """Rejects writes that would grant rights that their user lacks. A ``WriteAuthorization`` of the store.
+
+    Members of system:masters may grant any right.
+    """
 
     def __init__(self, authorizer: Authorizer, roles: RoleAuthorizer) -> None:
         self._authorizer = authorizer
         self._roles = roles
 
     def check_write(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
-        """Raises Forbidden, or NotFound for a binding of a role that is not there. What a claim's status lacks is among its findings."""
+        """Check a write of a role, a binding or the status of a claim. Errors in the status of a claim become validation errors.
+
+        Raises:
+            Forbidden: The user lacks rights that the write would grant.
+            NotFound: The role of a binding does not exist.
+        """
         gvr = write.resource.gvr
         if gvr.group_resource == _CLAIMS and write.subresource == "status" and old is not None:
             write.findings += status_faults(self._authorizer, write, obj, old)
@@ -109,7 +117,7 @@ class EscalationCheck:
             self._check_binding(write, obj)
 
     def check_creation(self, write: WriteRequest) -> None:
-        """Raises Forbidden for an update that creates, of somebody who may not create."""
+        """Raises Forbidden if an update creates an object and the user has no right to create it."""
         gvr = write.resource.gvr
         where = gvr.group, gvr.version, gvr.resource, write.subresource, write.namespace, write.name
         require(self._authorizer, Access(write.user, "create", *where))
@@ -135,7 +143,7 @@ class EscalationCheck:
         self._check_held(write, self._rules(write, kind, name))
 
     def _rules(self, write: WriteRequest, kind: str, name: str) -> list[JSONObject]:
-        """Of the role that a binding names. Upstream looks for it as if the request were about it, and says so."""
+        """Return the rules of the role that a binding names. As upstream, a missing role is an error about this role."""
         if kind == "Role" and not write.namespace:
             raise api_errors.bad_request("Namespace parameter required.")
         if not name:
@@ -153,13 +161,13 @@ class EscalationCheck:
             raise api_errors.forbidden(write.resource.gvr.group_resource, write.name, why)
 
     def _lacks(self, write: WriteRequest, rules: list[JSONObject]) -> str:
-        """What to say of rights among ``rules`` that the user does not have where he writes; empty: he has them all."""
+        """Return a text about the rules that the user lacks where the write takes place; "" if the user has them all."""
         held, lost = self._roles.held(write.user, write.namespace)
-        lacks = lacking(held, rules)
+        lacks = missing_rules(held, rules)
         if not lacks:
             return ""
         who = f"user {go_quoted(write.user.name)} (groups={quoted_list(write.user.groups)})"
-        text = f"{who} is attempting to grant RBAC permissions not currently held:\n{told(lacks)}"
+        text = f"{who} is attempting to grant RBAC permissions not currently held:\n{describe_rules(lacks)}"
         errors = join_errors([f"{write.resource.gvr.group_resource} {go_quoted(one.role_name)} not found" for one in lost])
         return f"{text}; resolution errors: [{errors}]" if errors else text
 

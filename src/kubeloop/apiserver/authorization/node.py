@@ -24,23 +24,23 @@ from kubeloop.types import JSONObject
 # References of pods and volumes to other objects. Source: k8s.io/kubernetes pkg/api/v1/{pod,persistentvolume}/util.go.
 
 
-class Reference(NamedTuple):
-    """An object that somebody needs; ``resource`` is its plural name."""
+class NamedResource(NamedTuple):
+    """An object that a pod or volume refers to. ``resource`` is the plural name."""
 
     resource: str
     namespace: str
     name: str
 
 
-#: Volumes with a secretRef.
+#: Types of volumes with a secretRef.
 _WITH_SECRET = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
-#: Of those, the ones that look for it beside the claim if they name no namespace.
+#: Types whose secretRef without a namespace means the namespace of the claim.
 _BESIDE_CLAIM = ("cephfs", "flexVolume", "rbd", "scaleIO", "iscsi")
 _MIRROR = "kubernetes.io/config.mirror"
 
 
-def of_pod(pod: JSONObject) -> set[Reference]:
-    """What the node of ``pod`` must read for its sake; nothing for a mirror pod, which the node made itself."""
+def of_pod(pod: JSONObject) -> set[NamedResource]:
+    """Return the objects that the node of ``pod`` must read; an empty set for a mirror pod, which the node itself created."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if _MIRROR in (metadata.get("annotations") or {}):
         return set()
@@ -51,7 +51,7 @@ def of_pod(pod: JSONObject) -> set[Reference]:
         *(found for volume in spec.get("volumes") or () for found in _volume(metadata["name"], volume)),
         *(("resourceclaims", name) for name in _claims(spec, pod.get("status") or {})),
     ]
-    return {Reference(resource, metadata["namespace"], name) for resource, name in names if name}
+    return {NamedResource(resource, metadata["namespace"], name) for resource, name in names if name}
 
 
 def _env(container: JSONObject) -> Iterator[tuple[str, str | None]]:
@@ -86,8 +86,8 @@ def _claims(spec: JSONObject, status: JSONObject) -> Iterator[str | None]:
     yield (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
 
 
-def of_volume(volume: JSONObject) -> tuple[Reference | None, set[Reference]]:
-    """The claim that a persistent volume is bound to, and the secrets that a node needs to use it."""
+def of_volume(volume: JSONObject) -> tuple[NamedResource | None, set[NamedResource]]:
+    """Return the claim that a persistent volume is bound to, and the secrets that a node needs to mount it."""
     spec = volume.get("spec") or {}
     claim = spec.get("claimRef")
     if not claim:
@@ -102,26 +102,27 @@ def of_volume(volume: JSONObject) -> tuple[Reference | None, set[Reference]]:
     for kind in ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"):
         secret = (spec.get("csi") or {}).get(kind) or {}
         found.add((secret.get("namespace", ""), secret.get("name")))
-    secrets = {Reference("secrets", namespace, name) for namespace, name in found if name}
-    return Reference("persistentvolumeclaims", beside, claim.get("name", "")), secrets
+    secrets = {NamedResource("secrets", namespace, name) for namespace, name in found if name}
+    return NamedResource("persistentvolumeclaims", beside, claim.get("name", "")), secrets
 
 
 # The graph of nodes and the objects that they need. Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/node/graph.go.
 
 
 class NodeGraph:
-    """Each ``put_`` method takes namespace, name and object, None when it is gone."""
+    """Which nodes need which objects. Each ``put_`` method takes namespace, name and object; None means that it was deleted."""
 
     def __init__(self) -> None:
-        #: How many pods of a node need an object.
-        self._needed: dict[Reference, Counter[str]] = {}
-        self._pods: dict[tuple[str, str], tuple[str, set[Reference]]] = {}
-        self._volumes: dict[str, tuple[Reference, set[Reference]]] = {}
-        self._volumes_by_secret: dict[Reference, set[str]] = {}
-        #: Objects that are of one node as a whole.
-        self._owned: dict[Reference, str] = {}
+        #: Object -> node -> number of pods on the node that need the object.
+        self._needed: dict[NamedResource, Counter[str]] = {}
+        self._pods: dict[tuple[str, str], tuple[str, set[NamedResource]]] = {}
+        self._volumes: dict[str, tuple[NamedResource, set[NamedResource]]] = {}
+        self._volumes_by_secret: dict[NamedResource, set[str]] = {}
+        #: Object -> the one node that owns it.
+        self._owned: dict[NamedResource, str] = {}
 
     def put_pod(self, namespace: str, name: str, pod: JSONObject | None) -> None:
+        """Store or remove a pod."""
         node, needs = self._pods.pop((namespace, name), ("", set()))
         for one in needs:
             counts = self._needed[one]
@@ -132,12 +133,13 @@ class NodeGraph:
                 del self._needed[one]
         node = "" if pod is None else (pod.get("spec") or {}).get("nodeName") or ""
         if pod is not None and node:
-            needs = of_pod(pod) | {Reference("pods", namespace, name)}
+            needs = of_pod(pod) | {NamedResource("pods", namespace, name)}
             self._pods[namespace, name] = node, needs
             for one in needs:
                 self._needed.setdefault(one, Counter())[node] += 1
 
     def put_volume(self, _: str, name: str, volume: JSONObject | None) -> None:
+        """Store or remove a PersistentVolume."""
         for secret in self._volumes.pop(name, (None, set()))[1]:
             self._volumes_by_secret[secret].discard(name)
             if not self._volumes_by_secret[secret]:
@@ -149,21 +151,23 @@ class NodeGraph:
                 self._volumes_by_secret.setdefault(secret, set()).add(name)
 
     def put_attachment(self, _: str, name: str, attachment: JSONObject | None) -> None:
+        """Store or remove a VolumeAttachment."""
         self._own("volumeattachments", name, attachment)
 
     def put_slice(self, _: str, name: str, slice_: JSONObject | None) -> None:
+        """Store or remove a ResourceSlice."""
         self._own("resourceslices", name, slice_)
 
     def _own(self, resource: str, name: str, obj: JSONObject | None) -> None:
         node = "" if obj is None else (obj.get("spec") or {}).get("nodeName") or ""
-        reference = Reference(resource, "", name)
+        reference = NamedResource(resource, "", name)
         if node:
             self._owned[reference] = node
         else:
             self._owned.pop(reference, None)
 
-    def relates(self, node: str, to: Reference) -> bool:
-        """Whether the node's pods need an object, or it is the node's own."""
+    def relates(self, node: str, to: NamedResource) -> bool:
+        """Return whether the node owns the object or has a pod that needs it."""
         if node in self._needed.get(to, ()) or self._owned.get(to) == node:
             return True
         if to.resource == "persistentvolumes":
@@ -182,15 +186,15 @@ _OWN = ("get", "create", "update", "patch", "delete")
 
 
 def node_identity(user: User) -> str | None:
-    """The node's name; None: not a node's user."""
+    """Return the node of a user; None if the user is no node."""
     return user.name.removeprefix(_PREFIX) if user.name.startswith(_PREFIX) and _GROUP in user.groups else None
 
 
 class NodeAuthorizer:
-    """Allows a node what its pods need. It begins to follow pods and volumes when the first node asks for something.
+    """Allows a node to use the objects that its pods need. It starts to watch pods and volumes at the first request of a node.
 
     Guarantees
-        After ``prepare`` a decision takes account of every write that was answered before.
+        After ``prepare``, a decision takes all earlier answered writes into account.
     """
 
     def __init__(self, objects: Objects, cache: WatchCache) -> None:
@@ -232,19 +236,22 @@ class NodeAuthorizer:
         return _ALLOWED if _node_rules().allow(access) else NO_OPINION
 
     def related(self, node: str, access: Access) -> Decision:
+        """Allow verbs on objects that are related to the node."""
         if not access.name:
             return _no("No Object name found")
-        to = Reference(access.resource, access.namespace, access.name)
+        to = NamedResource(access.resource, access.namespace, access.name)
         if self._graph is not None and self._graph.relates(node, to):
             return _ALLOWED
         return _unrelated(node)
 
     def get(self, node: str, access: Access) -> Decision:
+        """Allow get of related objects."""
         if access.verb != "get":
             return _no("can only get individual resources of this type")
         return _no("cannot get subresource") if access.subresource else self.related(node, access)
 
     def read(self, node: str, access: Access) -> Decision:
+        """Allow get, list and watch of related objects."""
         if access.verb not in ("get", "list", "watch"):
             return _no("can only read resources of this type")
         if access.subresource:
@@ -252,11 +259,13 @@ class NodeAuthorizer:
         return self.related(node, access) if access.namespace else _no("can only read namespaced object of this type")
 
     def claim(self, node: str, access: Access) -> Decision:
+        """Decide about a PersistentVolumeClaim."""
         if access.subresource != "status":
             return self.get(node, access)
         return self.related(node, access) if access.verb in ("update", "patch") else _no("can only get/update/patch this type")
 
     def account(self, node: str, access: Access) -> Decision:
+        """Decide about a token of a service account."""
         if access.verb == "get" and not access.subresource:
             return self.read(node, access)
         if access.verb != "create" or not access.name:
@@ -264,16 +273,18 @@ class NodeAuthorizer:
         return self.related(node, access) if access.subresource == "token" else _no("can only create token subresource of serviceaccount")
 
     def lease(self, node: str, access: Access) -> Decision:
+        """Decide about the Lease of the node."""
         if access.verb not in _OWN:
             return _no("can only get, create, update, patch, or delete a node lease")
         if access.namespace != _LEASES:
             return _no(f'can only access leases in the "{_LEASES}" system namespace')
-        # The name of a new one is for the admission plug-in NodeRestriction to look at.
+        # The admission plug-in NodeRestriction checks the name of a new Lease.
         if access.verb != "create" and access.name != node:
             return _no("can only access node lease with the same name as the requesting node")
         return _ALLOWED
 
     def csi_node(self, node: str, access: Access) -> Decision:
+        """Decide about the CSINode of the node."""
         if access.verb not in _OWN:
             return _no("can only get, create, update, patch, or delete a CSINode")
         if access.subresource:
@@ -283,6 +294,7 @@ class NodeAuthorizer:
         return _ALLOWED
 
     def resource_slice(self, node: str, access: Access) -> Decision:
+        """Decide about ResourceSlices of the node."""
         if access.subresource:
             return _no("cannot authorize ResourceSlice subresources")
         match access.verb:
@@ -297,6 +309,7 @@ class NodeAuthorizer:
         return _no(f"only the following verbs are allowed for a ResourceSlice: {verbs}")
 
     def node(self, node: str, access: Access) -> Decision:
+        """Decide about a Node."""
         match access.subresource, access.verb:
             case ("", "create" | "update" | "patch") | ("status", "update" | "patch"):
                 return _ALLOWED
@@ -308,6 +321,7 @@ class NodeAuthorizer:
         return NO_OPINION
 
     def pod(self, node: str, access: Access) -> Decision:
+        """Decide about a pod."""
         match access.subresource, access.verb:
             case "", "get":
                 return self.get(node, access)
@@ -322,7 +336,7 @@ class NodeAuthorizer:
 
 _Subdivided = Callable[[NodeAuthorizer, str, Access], Decision]
 
-#: Resources of which a node may have only what concerns it, by group and name.
+#: (group, resource) -> decision, for resources of which a node may use only related objects.
 _SUBDIVIDED: dict[tuple[str, str], _Subdivided] = {
     ("", "secrets"): NodeAuthorizer.read,
     ("", "configmaps"): NodeAuthorizer.read,
@@ -354,7 +368,7 @@ def _unrelated(node: str) -> Decision:
 
 @cache
 def _node_rules() -> RoleRules:
-    """What is the same for all nodes: the default role system:node, whatever the stored one says."""
+    """Return the rules that all nodes have: those of the default role system:node, even if the stored role differs."""
     from kubeloop.apiserver.builtin.bootstrap.objects import default_roles
 
     return RoleRules(next(obj["rules"] for resource, obj in default_roles() if obj["metadata"]["name"] == "system:node"))

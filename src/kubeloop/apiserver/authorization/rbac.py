@@ -14,24 +14,25 @@ from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 GROUP = "rbac.authorization.k8s.io"
-#: Where service accounts' user names begin.
+#: Prefix of the user names of service accounts.
 ACCOUNT = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a binding names: a group, or a user (service accounts are users). ``text`` is how reasons show it."""
+    """A subject of a binding: a group, or a user (service accounts are users). ``text`` is its form in reasons."""
 
     name: str
     text: str
     is_group: bool = False
 
     def is_about(self, user: User) -> bool:
+        """Return whether the subject is the user or one of its groups."""
         return self.name in user.groups if self.is_group else self.name == user.name
 
 
-class Binding:
-    """Who gets which role. ``namespace`` empty: everywhere."""
+class SubjectBinding:
+    """A binding for one subject. ``namespace`` is empty for a ClusterRoleBinding."""
 
     __slots__ = ("_reason", "name", "namespace", "role_kind", "role_name", "subjects")
 
@@ -47,7 +48,7 @@ class Binding:
         self._reason = f"RBAC: allowed by {kind} {go_quoted(shown)} of {self.role_kind} {go_quoted(self.role_name)} to "
 
     def allows(self, user: User) -> Decision:
-        """The answer to a question that the role allows."""
+        """Return the decision for an access that the role of the binding allows."""
         return Decision(True, reason=self._reason + next(one.text for one in self.subjects if one.is_about(user)))
 
 
@@ -61,13 +62,13 @@ def _subject(subject: JSONObject, namespace: str) -> Subject | None:
 
 @dataclass(slots=True)
 class _Bindings:
-    """Those of one namespace, or of none."""
+    """The bindings of one namespace, or the ClusterRoleBindings."""
 
-    named: dict[str, Binding] = field(default_factory=dict)
-    of_users: dict[str, list[Binding]] = field(default_factory=dict)
-    of_groups: dict[str, list[Binding]] = field(default_factory=dict)
+    named: dict[str, SubjectBinding] = field(default_factory=dict)
+    of_users: dict[str, list[SubjectBinding]] = field(default_factory=dict)
+    of_groups: dict[str, list[SubjectBinding]] = field(default_factory=dict)
 
-    def put(self, name: str, binding: Binding | None) -> None:
+    def put(self, name: str, binding: SubjectBinding | None) -> None:
         before = self.named.pop(name, None)
         if before is not None:
             for where, key in self._places(before):
@@ -80,12 +81,12 @@ class _Bindings:
                 where.setdefault(key, []).append(binding)
                 where[key].sort(key=lambda one: one.name)
 
-    def _places(self, binding: Binding) -> list[tuple[dict[str, list[Binding]], str]]:
+    def _places(self, binding: SubjectBinding) -> list[tuple[dict[str, list[SubjectBinding]], str]]:
         different = dict.fromkeys((one.name, one.is_group) for one in binding.subjects)
         return [(self.of_groups if group else self.of_users, key) for key, group in different]
 
-    def about(self, user: User) -> Iterator[Binding]:
-        """Some may come twice."""
+    def about(self, user: User) -> Iterator[SubjectBinding]:
+        """Yield the bindings of a user. A binding may occur twice."""
         yield from self.of_users.get(user.name, ())
         of_groups = self.of_groups
         for group in user.groups:
@@ -94,16 +95,16 @@ class _Bindings:
 
 
 class RoleIndex:
-    """Guarantees: a question costs what the bindings of its user cost, however many others there are."""
+    """An index of roles and bindings. A lookup costs as much as the user has bindings, however many others there are."""
 
     def __init__(self) -> None:
-        #: Grows with every change.
+        #: Increases with every change.
         self.revision = 0
         self._bindings: dict[str, _Bindings] = {"": _Bindings()}
         self._roles: dict[tuple[str, str], RoleRules] = {}
 
     def put_role(self, namespace: str, name: str, obj: JSONObject | None) -> None:
-        """A Role, or, with no ``namespace``, a ClusterRole; ``obj`` None: it is gone."""
+        """Store a Role, or a ClusterRole if ``namespace`` is empty; ``obj`` None: remove it."""
         self.revision += 1
         if obj is None:
             self._roles.pop((namespace, name), None)
@@ -111,38 +112,41 @@ class RoleIndex:
             self._roles[namespace, name] = RoleRules(obj.get("rules") or [])
 
     def put_binding(self, namespace: str, name: str, obj: JSONObject | None) -> None:
+        """Store a RoleBinding, or a ClusterRoleBinding if ``namespace`` is empty; ``obj`` None: remove it."""
         self.revision += 1
         bindings = self._bindings.setdefault(namespace, _Bindings())
-        bindings.put(name, None if obj is None else Binding(namespace, obj))
+        bindings.put(name, None if obj is None else SubjectBinding(namespace, obj))
         if namespace and not bindings.named:
             del self._bindings[namespace]
 
     def has_bindings(self, namespace: str) -> bool:
+        """Return whether a namespace has RoleBindings."""
         return namespace in self._bindings
 
-    def bindings_in(self, user: User, namespace: str) -> Iterator[Binding]:
-        """Those about ``user`` of one namespace, or, if it is empty, those that count everywhere; some of them twice."""
+    def bindings_in(self, user: User, namespace: str) -> Iterator[SubjectBinding]:
+        """Yield the RoleBindings of ``user`` in a namespace; if it is empty, the ClusterRoleBindings. A binding may occur twice."""
         if namespace in self._bindings:
             yield from self._bindings[namespace].about(user)
 
-    def bindings(self, user: User, namespace: str) -> Iterator[Binding]:
-        """Those about ``user`` that count in ``namespace``, some of them twice."""
+    def bindings(self, user: User, namespace: str) -> Iterator[SubjectBinding]:
+        """Yield all bindings of ``user`` that apply in ``namespace``. A binding may occur twice."""
         yield from self.bindings_in(user, "")
         if namespace:
             yield from self.bindings_in(user, namespace)
 
     def role(self, kind: str, name: str, namespace: str) -> RoleRules | None:
+        """Return the rules of a Role or ClusterRole, or None."""
         return self._roles.get(("" if kind == "ClusterRole" else namespace, name))
 
 
 def missing(kind: str, name: str) -> str:
-    """That a binding names a role that is not there."""
+    """Return the error text for a binding whose role does not exist."""
     return f"{kind.lower()}.{GROUP} {go_quoted(name)} not found"
 
 
-#: Users, or users in namespaces, of whom that is kept; the ones asked about least recently go.
+#: Maximum cached (user, namespace) pairs; the least recently used ones are dropped.
 _MOST = 2048
-#: Characters of a user's name and groups, each group counted as some more, beyond which nothing is kept: reviews may name any user.
+#: Maximum characters of name and groups of a cached user, because reviews may name any user.
 _LONGEST = 4096
 _OF_A_GROUP = 64
 
@@ -150,9 +154,11 @@ _Key = tuple[str, tuple[str, ...], str]
 
 
 class _Held:
+    """The resolved rules of one user in one namespace."""
+
     __slots__ = ("_by_resource", "_paths", "faults")
 
-    def __init__(self, user: User, index: RoleIndex, bindings: Iterable[Binding]) -> None:
+    def __init__(self, user: User, index: RoleIndex, bindings: Iterable[SubjectBinding]) -> None:
         self._by_resource: dict[str, list[tuple[ResourceRule, Decision]]] = {}
         self._paths: list[tuple[PathRule, Decision]] = []
         self.faults: list[str] = []
@@ -177,7 +183,7 @@ class _Held:
 
 
 class UserRules:
-    """Answers from what is kept, bounded in users and in bytes. A user who asked before costs some microseconds, others more."""
+    """A cache of resolved rules per user, limited in users and bytes. A cached decision costs some microseconds."""
 
     def __init__(self, index: RoleIndex) -> None:
         self._index = index
@@ -185,7 +191,7 @@ class UserRules:
         self._revision = -1
 
     def decide(self, access: Access) -> tuple[Decision, list[str]]:
-        """And, where nothing allows it, what was not found."""
+        """Return the decision, and if nothing allows the access, error texts about missing roles."""
         everywhere = self._of(access.user, "")
         found = everywhere.decide(access)
         if found is not None:
@@ -214,7 +220,7 @@ class UserRules:
 
 
 class RoleAuthorizer:
-    """Allows what a role allows that is bound to the user, one of his groups, or his service account; never denies."""
+    """Allows what the roles of the user, its groups or its service account allow. It never denies."""
 
     def __init__(self, index: RoleIndex) -> None:
         self.index = index
@@ -235,12 +241,11 @@ class RoleAuthorizer:
                 found.paths.append({name: rule[name] for name in ("verbs", "nonResourceURLs") if rule.get(name)})
         return found
 
-    def held(self, user: User, namespace: str) -> tuple[list[JSONObject], list[Binding]]:
-        """The rules of all roles that ``user`` has in ``namespace``, in order of the bindings' names; and bindings of roles that are not
-        there."""
+    def held(self, user: User, namespace: str) -> tuple[list[JSONObject], list[SubjectBinding]]:
+        """Return the rules of all roles that ``user`` has in ``namespace``, ordered by binding, and the bindings whose role is missing."""
         rules: list[JSONObject] = []
-        lost: list[Binding] = []
-        different: dict[int, Binding] = {id(one): one for one in self.index.bindings(user, namespace)}
+        lost: list[SubjectBinding] = []
+        different: dict[int, SubjectBinding] = {id(one): one for one in self.index.bindings(user, namespace)}
         for binding in sorted(different.values(), key=lambda one: (bool(one.namespace), one.name)):
             role = self.index.role(binding.role_kind, binding.role_name, binding.namespace)
             if role is None:
@@ -250,4 +255,4 @@ class RoleAuthorizer:
         return rules, lost
 
     async def prepare(self, user: User) -> None:
-        """Everything is in memory."""
+        """Do nothing: all roles are in memory."""

@@ -1,4 +1,4 @@
-"""A role's rules, made ready for questions: by resource, so that a question looks at few of them.
+"""Rules of roles: an index by resource for fast decisions, and the comparison of rules for escalation checks.
 
 Source: k8s.io/kubernetes pkg/apis/rbac/v1/evaluation_helpers.go.
 """
@@ -13,14 +13,13 @@ from kubeloop.endpoints.access import Access
 from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
-# Whether somebody holds what he wants to grant, and how what he lacks is told.
-#
+# Comparison of rules: which rules are not covered, and their text in errors.
 # Source: k8s.io/component-helpers auth/rbac/validation (Covers), k8s.io/kubernetes pkg/registry/rbac/validation/policy_compact.go,
 # pkg/apis/rbac/v1/evaluation_helpers.go (CompactString).
 
 
 class SingleRule(msgspec.Struct, frozen=True):
-    """A rule broken down: one verb, on one resource (of one name, if ``name`` is not None) or on one path."""
+    """The smallest part of a rule: one verb on one resource (with one name, if ``name`` is not None) or on one path."""
 
     verb: str
     group: str = ""
@@ -29,7 +28,7 @@ class SingleRule(msgspec.Struct, frozen=True):
     path: str | None = None
 
     def is_in(self, rule: JSONObject) -> bool:
-        """Whether ``rule`` gives it."""
+        """Return whether ``rule`` covers it."""
         if not _names(rule, "verbs", self.verb):
             return False
         named = rule.get("resourceNames") or ()
@@ -42,6 +41,7 @@ class SingleRule(msgspec.Struct, frozen=True):
         return "*" in resources or self.resource in resources or ("/" in self.resource and f"*/{sub}" in resources)
 
     def as_rule(self) -> JSONObject:
+        """Return it as a PolicyRule."""
         if self.path is not None:
             return {"verbs": [self.verb], "nonResourceURLs": [self.path]}
         rule: JSONObject = {"verbs": [self.verb], "apiGroups": [self.group], "resources": [self.resource]}
@@ -57,7 +57,8 @@ def _covers(path: str, wanted: str) -> bool:
     return path == wanted or (path.endswith("*") and wanted.startswith(path.rstrip("*")))
 
 
-def broken_down(rules: Sequence[JSONObject]) -> Iterator[SingleRule]:
+def split_rules(rules: Sequence[JSONObject]) -> Iterator[SingleRule]:
+    """Yield the smallest parts of rules."""
     for rule in rules:
         verbs = rule.get("verbs") or ()
         for group in rule.get("apiGroups") or ():
@@ -70,13 +71,13 @@ def broken_down(rules: Sequence[JSONObject]) -> Iterator[SingleRule]:
                 yield SingleRule(verb, path=path)
 
 
-def lacking(held: Sequence[JSONObject], wanted: Sequence[JSONObject]) -> list[SingleRule]:
-    """What of ``wanted`` no single rule of ``held`` gives."""
-    return [right for right in broken_down(wanted) if not any(right.is_in(rule) for rule in held)]
+def missing_rules(held: Sequence[JSONObject], wanted: Sequence[JSONObject]) -> list[SingleRule]:
+    """Return the parts of ``wanted`` that no rule of ``held`` covers."""
+    return [right for right in split_rules(wanted) if not any(right.is_in(rule) for rule in held)]
 
 
-def told(rights: Sequence[SingleRule]) -> str:
-    """One line for each resource or path, sorted."""
+def describe_rules(rights: Sequence[SingleRule]) -> str:
+    """Return one line per resource or path, sorted, for an error text."""
     verbs: dict[tuple[str, str, str | None], list[str]] = {}
     lines = set()
     for right in rights:
@@ -91,7 +92,7 @@ def told(rights: Sequence[SingleRule]) -> str:
 
 
 def quoted_list(texts: Sequence[str]) -> str:
-    """As Go's ``%q`` shows a slice."""
+    """Format strings as Go prints a slice with ``%q``."""
     return f"[{' '.join(map(go_quoted, texts))}]"
 
 
@@ -100,7 +101,7 @@ def _some(values: Iterable[str], *, everything: bool) -> frozenset[str] | None:
 
 
 class ResourceRule:
-    """What a rule says besides resources. Every request comes here: what is None stands for everything."""
+    """The parts of a rule besides resources. None means everything, so that most checks are one comparison."""
 
     __slots__ = ("_groups", "_names", "_verbs")
 
@@ -111,6 +112,7 @@ class ResourceRule:
         self._names = _some(names, everything=not names)
 
     def allows(self, access: Access) -> bool:
+        """Return whether the rule allows an access to its resource."""
         verbs, groups, names = self._verbs, self._groups, self._names
         return (
             (verbs is None or access.verb in verbs)
@@ -120,6 +122,8 @@ class ResourceRule:
 
 
 class PathRule:
+    """A rule for non-resource URLs."""
+
     __slots__ = ("_paths", "_prefixes", "_verbs")
 
     def __init__(self, rule: JSONObject) -> None:
@@ -129,19 +133,20 @@ class PathRule:
         self._prefixes = tuple(path.rstrip("*") for path in paths if path.endswith("*"))
 
     def allows(self, access: Access) -> bool:
+        """Return whether the rule allows an access."""
         if self._verbs is not None and access.verb not in self._verbs:
             return False
         return access.path in self._paths or access.path.startswith(self._prefixes)
 
 
 class RoleRules:
-    """The rules of one role. ``source`` is what the role says, shared: do not change it."""
+    """The rules of one role. ``source`` has the original rules; it is shared and read-only."""
 
     __slots__ = ("by_resource", "paths", "source")
 
     def __init__(self, rules: list[JSONObject]) -> None:
         self.source = rules
-        #: As rules name them: ``pods``, ``pods/log``, ``*/scale``, ``*``.
+        #: Resource as in rules (``pods``, ``pods/log``, ``*/scale``, ``*``) -> rules.
         self.by_resource: dict[str, list[ResourceRule]] = {}
         self.paths: list[PathRule] = []
         for rule in rules:
@@ -152,13 +157,14 @@ class RoleRules:
                 self.by_resource.setdefault(resource, []).append(ready)
 
     def allow(self, access: Access) -> bool:
+        """Return whether a rule allows an access."""
         if not access.is_resource:
             return any(rule.allows(access) for rule in self.paths)
         return any(rule.allows(access) for name in names_of(access) for rule in self.by_resource.get(name, ()))
 
 
 def names_of(access: Access) -> tuple[str, ...]:
-    """As what a rule may name the resource of ``access``."""
+    """Return the names by which a rule may refer to the resource of ``access``."""
     sub = access.subresource
     return (f"{access.resource}/{sub}", "*", f"*/{sub}") if sub else (access.resource, "*")
 

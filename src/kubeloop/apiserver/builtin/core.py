@@ -26,12 +26,12 @@ _IMMUTABLE_EVENT_FIELDS = (
     *("action", "related", "reportingController", "reportingInstance"),
 )
 
-#: What Go's type holds where a document says nothing.
+#: Empty values of Go's type, for fields that are absent.
 _EMPTY_EVENT_FIELDS = {"count": 0, **dict.fromkeys(("reason", "message", "type", "action", "reportingController", "reportingInstance"), "")}
 
 
 class EventStrategy(BuiltinStrategy):
-    """Both groups; the rules speak of core's names, which is what upstream's internal type has."""
+    """Strategy of Events of both groups. The rules use the field names of the core group, as upstream's internal type does."""
 
     metadata_checks_on_update = ()
 
@@ -64,7 +64,7 @@ class EventStrategy(BuiltinStrategy):
 
 
 def _core_event(obj: JSONObject, group: str) -> Errors:
-    """What both groups ask of an event; one with an eventTime must say more."""
+    """Validate the rules of both groups. An event with an eventTime must have further fields."""
     event = convert_event(obj, "v1") if group else obj
     namespace, about = event["metadata"].get("namespace", ""), (event.get("involvedObject") or {}).get("namespace", "")
     if event.get("eventTime") is None:
@@ -103,7 +103,7 @@ def _event_series(event: JSONObject) -> Errors:
 
 
 def _new_event(event: JSONObject) -> Errors:
-    """events.k8s.io no longer takes what the core group has replaced."""
+    """Check that a new event of events.k8s.io does not set the deprecated fields of the core group."""
     yield from _event_series(event)
     if event.get("eventTime") is None:
         yield required("eventTime")
@@ -120,6 +120,8 @@ def _new_event(event: JSONObject) -> Errors:
 
 
 class LeaseStrategy(BuiltinStrategy):
+    """Strategy of Leases."""
+
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_lease_spec(obj["spec"]))
 
@@ -142,7 +144,7 @@ _NOT_QUALIFIED = "name is neither a standard finalizer name nor is it fully qual
 
 
 class NamespaceStrategy(BuiltinStrategy):
-    """``spec.finalizers`` hold a namespace until its content is gone; only the subresource finalize changes them."""
+    """Strategy of Namespaces. ``spec.finalizers`` keep a namespace until it is empty; only the subresource finalize changes them."""
 
     metadata_checks_on_update = ("create", "update")
 
@@ -157,7 +159,7 @@ class NamespaceStrategy(BuiltinStrategy):
         spec = obj.setdefault("spec", {})
         if "kubernetes" not in (spec.get("finalizers") or ()):
             spec["finalizers"] = [*(spec.get("finalizers") or ()), "kubernetes"]
-        # A generated name is known only now.
+        # A generated name is known only here.
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"].get("name", "")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -205,7 +207,7 @@ _MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"
 
 
 def _frozen(obj: JSONObject, old: JSONObject, *names: str) -> Errors:
-    """What ``immutable`` forbids, for ever."""
+    """Check that the fields are unchanged if ``immutable`` is set."""
     if not old.get("immutable"):
         return
     if not obj.get("immutable"):
@@ -216,11 +218,13 @@ def _frozen(obj: JSONObject, old: JSONObject, *names: str) -> Errors:
 
 
 def _utf8_size(value: str) -> int:
-    """Bytes of a base64 value after decoding."""
+    """Return the size of a base64 value in decoded bytes."""
     return len(value) * 3 // 4 - value.count("=", -2)
 
 
 class ConfigMapStrategy(BuiltinStrategy):
+    """Strategy of ConfigMaps."""
+
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -239,10 +243,12 @@ def _config_map(obj: JSONObject) -> Errors:
     for key in binary:
         yield from each(f"binaryData[{key}]", key, config_key(key))
     if sum(len(value.encode()) for value in data.values()) + sum(map(_utf8_size, binary.values())) > _LIMIT:
-        yield too_long("[]", _LIMIT)  # how upstream prints the path of a whole object
+        yield too_long("[]", _LIMIT)  # Upstream prints the path of a whole object this way.
 
 
 class SecretStrategy(BuiltinStrategy):
+    """Strategy of Secrets."""
+
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -288,7 +294,7 @@ def _json_key(data: JSONObject, key: str) -> Errors:
 
 
 def _not_an_object(text: bytes) -> str:
-    """What Go says of text that should be a JSON object; without the text itself, for it is a secret."""
+    """Return Go's message about text that is not a JSON object, without the text, which is secret."""
     if fault := json_fault(text):
         return fault
     found = json.loads(text)
@@ -299,6 +305,8 @@ def _not_an_object(text: bytes) -> str:
 
 
 class ServiceAccountStrategy(BuiltinStrategy):
+    """Strategy of ServiceAccounts."""
+
     metadata_checks_on_update = ("update", "create")
 
     def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
@@ -318,6 +326,6 @@ class ServiceAccountStrategy(BuiltinStrategy):
 
 
 def _names_only(obj: JSONObject) -> None:
-    """References to secrets keep nothing but names."""
+    """Reduce references to secrets to their names."""
     if obj.get("secrets"):
         obj["secrets"] = [{"name": one["name"]} if one.get("name") else {} for one in obj["secrets"]]

@@ -16,11 +16,13 @@ from kubeloop.types import JSONObject
 _LARGEST_PRECEDENCE = 10_000
 _METHODS = ("ByNamespace", "ByUser")
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
-#: Of each kind of subject, the field that describes it.
+#: Kind of a subject -> the field that describes it.
 _SUBJECTS = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
 
 
 class FlowSchemaStrategy(BuiltinStrategy):
+    """Strategy of FlowSchemas."""
+
     metadata_checks_on_update = ("create",)
     metadata_checks_on_status = ()
     status_keeps_metadata = True
@@ -41,7 +43,7 @@ class FlowSchemaStrategy(BuiltinStrategy):
 
 
 def conditions_of(obj: JSONObject) -> Errors:
-    """Types of conditions are given, and differ."""
+    """Check that conditions have types and that these are unique."""
     known: set[str] = set()
     for at, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
         kind = condition.get("type", "")
@@ -177,12 +179,14 @@ def _resources(path: str, rule: JSONObject) -> Errors:
 
 
 _MOST_QUEUES = 10_000_000
-#: Bits of the hash that deals hands of queues (shufflesharding.MaxHashBits).
+#: Bits of the hash for shuffle sharding (shufflesharding.MaxHashBits).
 _HASH_BITS = 60
 _OLD_ANNOTATION = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 
 
 class PriorityLevelStrategy(BuiltinStrategy):
+    """Strategy of PriorityLevelConfigurations."""
+
     metadata_checks_on_update = ("create",)
     metadata_checks_on_status = ()
     status_keeps_metadata = True
@@ -202,7 +206,7 @@ class PriorityLevelStrategy(BuiltinStrategy):
 
 
 def _fixed_level(name: str, spec: JSONObject) -> Errors:
-    """What Kubernetes relies on stays as it is, but for the numbers of the exempt level."""
+    """Check that the mandatory levels are unchanged, except for the numbers of the exempt level."""
     fixed = mandatory("prioritylevelconfigurations").get(name)
     if fixed is None:
         return

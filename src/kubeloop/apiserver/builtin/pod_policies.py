@@ -1,4 +1,4 @@
-"""PriorityClasses, RuntimeClasses and PodDisruptionBudgets. Source: pkg/apis/{scheduling,node,policy}."""
+"""Strategies of PriorityClasses, RuntimeClasses and PodDisruptionBudgets. Source: pkg/apis/{scheduling,node,policy}."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _SYSTEM = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_0
 
 
 class PriorityClassStrategy(BuiltinStrategy):
+    """Strategy of PriorityClasses."""
+
     def counts_for_generation(self, obj: JSONObject) -> object:
-        return None  # it is 1 and stays so
+        return None  # the generation is always 1
 
     def deletion_fault(self, name: str) -> str:
         return "this is a system priority class and cannot be deleted" if name in _SYSTEM else ""
@@ -56,7 +58,7 @@ def _not_of_the_system(name: str, value: int, default: bool) -> str:
 
 
 class DisruptionBudgetStrategy(BuiltinStrategy):
-    """Upstream checks no more of the metadata than what is checked for all kinds."""
+    """Strategy of PodDisruptionBudgets, whose metadata has no rules beyond those of all kinds."""
 
     metadata_checks_on_update = ()
     metadata_checks_on_status = ()
@@ -92,6 +94,8 @@ def _spec(spec: JSONObject, *, any_value: bool) -> Iterator[FieldError]:
 
 
 class RuntimeClassStrategy(BuiltinStrategy):
+    """Strategy of RuntimeClasses."""
+
     metadata_checks_on_update = ("create", "update")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -129,6 +133,6 @@ def _tolerations(path: str, found: list[JSONObject]) -> Errors:
 
 
 def _shown(toleration: JSONObject) -> JSONObject:
-    """As Go prints it."""
+    """Format a toleration as Go does."""
     shown: JSONObject = {name: toleration.get(name.lower(), "") for name in ("Key", "Operator", "Value", "Effect")}
     return {**shown, "TolerationSeconds": toleration.get("tolerationSeconds")}

@@ -1,8 +1,4 @@
-"""How objects of a custom resource are pruned, defaulted and validated: by the structural schema of their version.
-
-CEL rules (``x-kubernetes-validations``) are evaluated last, when the schema itself found nothing that they could stumble over.
-Source: apiextensions-apiserver registry/customresource.
-"""
+"""Strategies of CustomResourceDefinitions and of custom resources."""
 
 from __future__ import annotations
 
@@ -44,13 +40,13 @@ from kubeloop.types import JSONObject
 if TYPE_CHECKING:
     from kubeloop.apiserver.crd.rules import Rules
 
-# The strategy of customresourcedefinitions.apiextensions.k8s.io. Source: apiextensions-apiserver registry/customresourcedefinition.
+# CustomResourceDefinitions. Source: apiextensions-apiserver registry/customresourcedefinition.
 
 
 class DefinitionStrategy(Strategy):
-    """Definitions: their status is the server's; group and plural never change; deletion first removes the instances.
+    """Strategy of CustomResourceDefinitions. Only the server writes the status. Group and plural are immutable.
 
-    Refused although Kubernetes does it: conversion webhooks (Forbidden, with the way out).
+    A deletion first deletes the instances.
     """
 
     has_generation = True
@@ -92,9 +88,9 @@ class DefinitionStrategy(Strategy):
         return list(texts)
 
     def begin_deletion(self, obj: JSONObject) -> None:
-        """On the first DELETE: from then on a finalizer holds the definition while instances exist.
+        """Begin the deletion: a finalizer keeps the definition while instances exist.
 
-        Upstream marks definitions in a way of their own: no deletionGracePeriodSeconds, and the generation stays.
+        Unlike for other kinds, upstream sets no deletionGracePeriodSeconds and leaves the generation unchanged.
         """
         metadata = obj["metadata"]
         metadata["deletionTimestamp"] = format_time(self._clock.wall())
@@ -105,10 +101,10 @@ class DefinitionStrategy(Strategy):
         set_condition(obj, "Terminating", "True", "InstanceDeletionPending", message, self._clock.wall())
 
 
-# How objects of a custom resource are pruned, defaulted and validated: by the structural schema of their version.
+# Custom resources: the structural schema of a version prunes, defaults and validates its objects. CEL rules (``x-kubernetes-validations``)
+# are evaluated last, if the schema reports no error that would make them fail.
 #
-# CEL rules (``x-kubernetes-validations``) are evaluated last, when the schema itself found nothing that they could stumble over. Source:
-# apiextensions-apiserver registry/customresource.
+# Source: apiextensions-apiserver registry/customresource.
 
 
 _COMPARABLE: Final = msgspec.json.Encoder(order="sorted")
@@ -118,9 +114,9 @@ _STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
 
 
 class CustomStrategy(Strategy):
-    """One version of a custom resource.
+    """Strategy of one version of a custom resource.
 
-    ``generation`` grows with every change outside of metadata (and, with a status subresource, outside of status).
+    ``generation`` increases with every change outside of metadata (and outside of status, if there is a status subresource).
     """
 
     has_generation = True
@@ -135,13 +131,14 @@ class CustomStrategy(Strategy):
         terminating: bool = False,
         schemas: Mapping[str, TypeSchema] | None = None,
     ) -> None:
-        """
+        """Parse the schemas.
+
         Args:
-            version: The version, as the definition has it.
+            version: The version, as in the definition.
             resource: Group and resource of the definition.
-            kind: Kind of the objects; empty: any.
-            terminating: The definition is being deleted: no object may be created.
-            schemas: Schemas of all versions of the definition, by version; None or empty: this version is the only one.
+            kind: Kind of the objects; empty accepts any kind.
+            terminating: The definition is being deleted, so no object may be created.
+            schemas: Schemas of all versions of the definition by name; None or empty if this version is the only one.
         """
         self._resource = resource
         self._kind = kind
@@ -157,10 +154,10 @@ class CustomStrategy(Strategy):
         self._status_schema = self.schema.properties.get("status")
 
     def conform(self, obj: JSONObject) -> list[str]:
-        """Prune a decoded body in place; returns the paths of the fields that went (``spec.ports[0].junk``), sorted.
+        """Prune a decoded body in place. Return the paths of the removed fields (``spec.ports[0].junk``), sorted.
 
         Raises:
-            DecodeError: metadata of an embedded resource cannot be read.
+            DecodeError: The metadata of an embedded resource is invalid.
         """
         schema = self._schema_of(obj)
         if schema is None:
@@ -170,7 +167,7 @@ class CustomStrategy(Strategy):
         return sorted(unknown + coerce_metadata(obj, schema))
 
     def _schema_of(self, obj: JSONObject) -> TypeSchema | None:
-        """As what the object says it is: nothing is known in a version that is not defined; another kind is left alone."""
+        """Return the schema for the apiVersion and kind in the object; None for a version without a schema or another kind."""
         group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
         if self._kind and (group, obj.get("kind")) != (self._resource.group, self._kind):
             return None
@@ -202,7 +199,7 @@ class CustomStrategy(Strategy):
         return faults
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
-        """Everything but the status stays, metadata too; managedFields and resourceVersion are the request's."""
+        """Keep all but the status, also the metadata; managedFields and resourceVersion are those of the request."""
         has_status, status = "status" in obj, obj.get("status")
         given = obj.get("metadata") or {}
         obj.clear()
@@ -231,9 +228,11 @@ class CustomStrategy(Strategy):
         return [] if self._rules is None else self._rules.check(obj, old, faults, context.warnings)
 
     def counts_for_generation(self, obj: JSONObject) -> object:
-        """Everything outside of metadata; the status only where it has no subresource of its own."""
+        """Return the parts of an object whose change increases the generation: all but metadata, and the status without a subresource for
+        it.
+        """
         counting = {name: value for name, value in obj.items() if name != "metadata" and not (name == "status" and self.has_status)}
-        # As text, in which 1.0 is not 1: to upstream a number that is sent with another Go type has changed.
+        # As text, in which 1.0 differs from 1: upstream sees a change when a number has another Go type.
         return _COMPARABLE.encode(counting)
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
@@ -243,7 +242,7 @@ class CustomStrategy(Strategy):
         return {name: _as_text(_read(obj, path)) for name, path in self._selectable.items()}
 
     def _list_faults(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        """Duplicates that were there before are let through, as upstream does."""
+        """Return errors of duplicate list items. As upstream, duplicates that existed before are accepted."""
         faults = check_lists(obj, self.schema)
         return faults if faults and not check_lists(old, self.schema) else []
 
@@ -251,7 +250,7 @@ class CustomStrategy(Strategy):
 def _rules(schema: TypeSchema) -> Rules | None:
     if not has_rules(schema):
         return None
-    # CEL takes a while to load, and most definitions have no rules.
+    # Imported late: CEL takes time to load, and most definitions have no rules.
     from kubeloop.apiserver.crd.rules import Rules
 
     return Rules(schema)

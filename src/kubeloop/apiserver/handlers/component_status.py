@@ -1,6 +1,6 @@
 """ComponentStatuses, which are computed at each request and never stored. Source: pkg/registry/core/componentstatus.
 
-Scheduler and controller manager report their health themselves if they run beside this server; else they are probed at upstream's ports.
+Scheduler and controller manager report their health directly if they run beside this server; else the server probes upstream's ports.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kubeloop.timing import TimeLimit
 from kubeloop.types import JSONObject
 
 _STORAGE = "etcd-0"
-#: Where upstream looks for the components that are not part of the server.
+#: Ports at which upstream probes the components outside the server.
 _PORTS = {"controller-manager": 10257, "scheduler": 10259}
-#: Seconds for a probe, and bytes of its answer that are shown.
+#: Timeout of a probe in seconds, and maximum bytes of its response in the status.
 _TIMEOUT, _SHOWN = 20.0, 10_000
-#: What upstream calls the resource when one is not found.
+#: Name of the resource in upstream's NotFound errors.
 _SINGULAR = GroupResource("", "componentstatus")
 
 
@@ -43,7 +43,7 @@ async def list_(scope: RequestScope) -> Answer:
 
 
 async def get(scope: RequestScope) -> Answer:
-    """Raises NotFound."""
+    """Return one ComponentStatus. Raises NotFound."""
     name = scope.info.name
     for one in await _components(scope):
         if one["metadata"]["name"] == name:
@@ -63,7 +63,7 @@ def _status(name: str, fault: str) -> JSONObject:
 
 
 async def _fault(scope: RequestScope, name: str, port: int) -> str:
-    """Return what is wrong with a component; "" if it is healthy."""
+    """Return the error of a component; "" if it is healthy."""
     own = scope.services.components.get(name)
     if own is not None:
         return own()

@@ -75,7 +75,7 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     if info.rest:
         raise api_errors.no_such_resource()
     verb = info.verb
-    if verb == "watch" and method != "GET":  # of the deprecated paths, /api/v1/watch/pods, which watch whatever the method
+    if verb == "watch" and method != "GET":  # for the deprecated paths (/api/v1/watch/pods), which watch for any method
         raise api_errors.method_not_allowed()
     if info.name_in_path:
         if not {"get", "update", "patch", "delete"} & set(resource.verbs):
@@ -133,7 +133,7 @@ async def _patch_without_name(scope: RequestScope) -> Answer:
 
 
 def check_name_in_path(info: RequestInfo) -> None:
-    """Raises BadRequest for names that could be no part of a key in storage (path.IsValidPathSegmentName upstream)."""
+    """Raises BadRequest for names that cannot be part of a storage key (upstream's path.IsValidPathSegmentName)."""
     name = info.name
     if not info.name_in_path or not (name in (".", "..") or "%" in name or "/" in name):
         return
@@ -167,12 +167,12 @@ def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) ->
 
 
 def _across_namespaces(resource: ServedResource, info: RequestInfo) -> bool:
-    """Without a namespace, a namespaced resource can only be listed and watched; creating reviews names no namespace either."""
+    """Return whether a request for a namespaced resource names no namespace. Only list, watch and reviews may do that."""
     return resource.namespaced and not info.namespace and info.verb not in ("list", "watch")
 
 
 def _is_namespace_itself(resource: ServedResource, info: RequestInfo) -> bool:
-    """``/namespaces/x`` names the namespace twice: as the place and as the object."""
+    """Return whether the path is ``/namespaces/x``, where x is both namespace and name."""
     return resource.gvr.resource == "namespaces" and not resource.gvr.group and info.namespace == info.name
 
 

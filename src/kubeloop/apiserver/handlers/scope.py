@@ -17,7 +17,7 @@ from kubeloop.apiserver.handlers.rendering import Renderer
 from kubeloop.apiserver.ownership import manager_of
 from kubeloop.apiserver.registry.decoding import BODY_LIMIT, Decoded
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.registry.options import WriteOptions
+from kubeloop.apiserver.registry.options import WriteParameters
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import View, WriteRequest
@@ -161,7 +161,7 @@ class RequestScope:
         except BodyTooLarge as fault:
             raise too_large(fault.limit) from None
 
-    def manager(self, options: WriteOptions) -> str:
+    def manager(self, options: WriteParameters) -> str:
         """Return the field manager of what the request writes."""
         return manager_of(options.field_manager, self.request.header("User-Agent"))
 
@@ -209,7 +209,7 @@ class RequestScope:
             name_in_path=info.name if info.name_in_path else "",
         )
 
-    def accept_problems(self, decoded: Decoded, options: WriteOptions, kind: str) -> None:
+    def accept_problems(self, decoded: Decoded, options: WriteParameters, kind: str) -> None:
         """Store the body for messages; unknown and repeated fields become an error (Strict), warnings (Warn) or nothing (Ignore).
 
         Raises:

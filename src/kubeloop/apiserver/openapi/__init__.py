@@ -1,6 +1,6 @@
-"""OpenAPI documents, versions 2 and 3, of everything that the server serves.
+"""OpenAPI documents, versions 2 and 3, of all resources of the server.
 
-What makes them is imported when the first is asked for: many servers are never asked, and all are to start fast.
+The modules that create them are imported with the first request: many servers never get one, and start faster without them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kubeloop.apiserver.aggregation.api_services import Table
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
@@ -20,21 +20,25 @@ if TYPE_CHECKING:
 
 
 class OpenAPI:
-    """``/openapi/v2`` and ``/openapi/v3``; always as the registry is now, and ``table``, which holds what other servers serve.
+    """Handles ``/openapi/v2`` and ``/openapi/v3``. The documents follow the registry, and ``table`` with the resources of other servers.
 
-    ``descriptions`` are the texts of built-in kinds; None: our own short ones.
+    ``descriptions`` are the texts of built-in kinds; None uses kubeloop's own short ones.
     """
 
     def __init__(
-        self, registry: Registry, clock: Clock, table: Table | None = None, descriptions: Mapping[str, Mapping[str, str]] | None = None
+        self,
+        registry: Registry,
+        clock: Clock,
+        table: ApiServiceTable | None = None,
+        descriptions: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self._registry = registry
-        self._table = table or Table()
+        self._table = table or ApiServiceTable()
         self._clock = clock
         self._descriptions = descriptions
 
     def answer(self, request: Request) -> Answer | None:
-        """None when the path is no OpenAPI document."""
+        """Return the response; None if the path is not an OpenAPI document."""
         return self._handler.answer(request) if request.path.startswith("/openapi/") else None
 
     @cached_property

@@ -1,6 +1,8 @@
-"""/openapi/v2 as protobuf, the only form of it that kubectl asks for: to check a manifest of kind List, or of a kind that is not served.
+"""OpenAPI documents as protobuf, version 2 and 3. kubectl requests version 2 only in this form, to check a manifest of kind List or of an
+unknown kind.
 
-Source: openapiv2/OpenAPIv2.proto of github.com/google/gnostic-models, whose field numbers these are. What it holds as YAML is JSON here.
+Source: openapiv2/OpenAPIv2.proto of github.com/google/gnostic-models (for the field numbers). Where it contains YAML, the content is JSON
+here.
 """
 
 from __future__ import annotations
@@ -13,21 +15,21 @@ import msgspec
 
 from kubeloop.codec.protobuf.wire import EncodeError, varint
 
-#: Stands in a table for all extensions: fields whose names begin with ``x-``.
+#: Key in a table for all extensions: fields whose names begin with ``x-``.
 EXTENSION: Final = "x-*"
 
-#: By message: JSON name to field number and type. A type is a scalar, a message, [type] for many, or {message} for a map: a message whose
-#: entries (name 1, value 2) are its field of the number behind the slash.
+#: Message -> JSON name -> field number and type. A type is a scalar, a message, [type] for a repeated field, or {message}/number for a map:
+#: a message with that number as the field of its entries (name 1, value 2).
 Messages = Mapping[str, Mapping[str, tuple[int, str]]]
-#: By message that holds one of several: what makes its content.
+#: Message with a oneof -> function that encodes its content.
 Choices = Mapping[str, Callable[[Any], bytes]]
 
 
 class Form:
-    """Writes JSON trees as the messages of one table.
+    """Encodes JSON trees as the messages of one table.
 
     Raises
-        EncodeError: a tree holds what its message has no place for.
+        EncodeError: A tree has a field that its message lacks.
     """
 
     def __init__(self, messages: Messages, choices: Choices) -> None:
@@ -35,6 +37,7 @@ class Form:
         self._choices = choices
 
     def message(self, name: str, tree: Mapping[str, Any]) -> bytes:
+        """Encode a tree as the fields of a message."""
         fields = self._messages[name]
         out = []
         for key, value in tree.items():
@@ -50,6 +53,7 @@ class Form:
         return b"".join(data for _, data in out)
 
     def field(self, number: int, kind: str, value: Any) -> bytes:
+        """Encode one field."""
         if kind[0] == "[":
             return b"".join(self.field(number, kind[1:-1], one) for one in value)
         if kind[0] == "{":
@@ -68,7 +72,7 @@ _SCALAR_TYPES: Final = frozenset({"string", "bool", "int", "double"})
 
 
 def scalar(number: int, kind: str, value: Any) -> bytes:
-    """Also a zero, as a message that holds one of several needs it."""
+    """Encode a scalar, also zero, which a message with a oneof needs."""
     if kind == "string":
         return string(number, value)
     if kind == "double":
@@ -77,19 +81,22 @@ def scalar(number: int, kind: str, value: Any) -> bytes:
 
 
 def block(number: int, data: bytes) -> bytes:
+    """Encode a field of bytes."""
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def string(number: int, text: str) -> bytes:
+    """Encode a field of text."""
     return block(number, text.encode())
 
 
 def anything(value: Any) -> bytes:
+    """Encode a value of any type as JSON."""
     return block(2, msgspec.json.encode(value) + b"\n")
 
 
 V2_MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-#: As kube-apiserver names it in its answer.
+#: The Content-Type of kube-apiserver's response.
 V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 _EXTENSION = EXTENSION
@@ -104,7 +111,7 @@ _V2_SCALARS = {
 
 
 def _numbered(names: str, types: Mapping[str, str], start: int = 1) -> dict[str, tuple[int, str]]:
-    """Consecutive numbers; a type that is not given is the scalar of that name, or a string."""
+    """Return a table with consecutive numbers. A field without a type is the scalar of that name, or a string."""
     return {name: (number, types.get(name) or _V2_SCALARS.get(name, "string")) for number, name in enumerate(names.split(), start)}
 
 
@@ -155,10 +162,10 @@ _NON_BODY = {"header": (1, "Header"), "formData": (2, "Query"), "query": (3, "Qu
 
 
 def encode_v2(document: Mapping[str, Any]) -> bytes:
-    """``document``, a JSON tree of OpenAPI v2.
+    """Encode a JSON tree of OpenAPI v2.
 
     Raises:
-        EncodeError: it holds what the form has no place for.
+        EncodeError: The tree has a field that its message lacks.
     """
     return _V2_FORM.message("Document", document)
 
@@ -184,7 +191,7 @@ def _requirement(value: Mapping[str, Any]) -> bytes:
     return b"".join(block(1, string(1, key) + block(2, _V2_FORM.field(1, "[string]", one))) for key, one in value.items())
 
 
-#: Messages that hold one of several.
+#: Messages with a oneof.
 _V2_FORM: Form = Form(
     _V2_MESSAGES,
     {
@@ -201,19 +208,19 @@ _V2_FORM: Form = Form(
 )
 
 
-# Documents of OpenAPI v3 as protobuf, which Go clients may ask for.
+# Documents of OpenAPI v3, which Go clients may request.
 #
-# Source: openapiv3/OpenAPIv3.proto of github.com/google/gnostic-models, whose field numbers these are; of messages that no document of an
-# API server holds (links, callbacks, examples, servers) there is none.
+# Source: openapiv3/OpenAPIv3.proto of github.com/google/gnostic-models (for the field numbers). Messages that no document of an API server
+# contains (links, callbacks, examples, servers) are left out.
 
 
 V3_MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
-#: As kube-apiserver names it in its answer.
+#: The Content-Type of kube-apiserver's response.
 V3_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 
 
 def _row(fields: str) -> dict[str, tuple[int, str]]:
-    """``name number type`` for each field, separated by commas."""
+    """Parse ``name number type`` for each field, separated by commas."""
     return {name: (int(number), kind) for name, number, kind in (field.split() for field in fields.split(","))}
 
 
@@ -253,10 +260,10 @@ _V3_MESSAGES: Messages = {
 
 
 def encode_v3(document: Mapping[str, Any]) -> bytes:
-    """``document``, a JSON tree of OpenAPI v3.
+    """Encode a JSON tree of OpenAPI v3.
 
     Raises:
-        EncodeError: it holds what the form has no place for.
+        EncodeError: The tree has a field that its message lacks.
     """
     return _V3_FORM.message("Document", document)
 
@@ -266,7 +273,7 @@ def _or_reference(message: str, value: Mapping[str, Any]) -> bytes:
 
 
 def _default(value: Any) -> bytes:
-    """Objects and lists have no place in it: nothing is said of them, as upstream."""
+    """Encode a default. Objects and lists have no field for it and are left out, as upstream does."""
     if isinstance(value, bool):
         return scalar(2, "bool", value)
     if isinstance(value, int | float):
@@ -278,7 +285,7 @@ def _paths(value: Mapping[str, Any]) -> bytes:
     return b"".join(block(1, scalar(1, "string", path) + _V3_FORM.field(2, "PathItem", item)) for path, item in value.items())
 
 
-#: Messages that hold one of several, and the one that is a map of its own.
+#: Messages with a oneof, and the message that is a map itself.
 _V3_FORM: Form = Form(
     _V3_MESSAGES,
     {

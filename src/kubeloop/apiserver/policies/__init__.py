@@ -1,6 +1,6 @@
-"""The admission policies of a server put together: the plug-ins that evaluate them, and what keeps them at hand.
+"""The admission policies of a server: the two plug-ins that evaluate them, and the caches of policies and bindings.
 
-What evaluates is imported when a policy is bound: most servers have none, and all are to start fast.
+The modules that evaluate policies are imported for the first binding: most servers have none, and start faster without them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def _resource(name: str) -> GroupVersionResource:
 
 
 class Policies:
-    """``mutating`` and ``validating`` are plug-ins of admission. ``stop`` when no request is left.
+    """The admission policies of a server: ``mutating`` and ``validating`` are its two plug-ins. Call ``stop`` after the last request.
 
     Guarantees
-        A policy counts for requests that begin when the writes of it and its binding have been answered.
+        A policy applies to every request that begins after the writes of the policy and its binding have returned.
     """
 
     def __init__(self, registry: Registry, objects: Objects, cache: WatchCache, authorizer: Authorizer) -> None:
@@ -46,12 +46,14 @@ class Policies:
         for name in _NAMES:
             resource = registry.get(_resource(name))
             if resource is not None:
-                objects.follow(resource.storage_prefix, cache.reached)
+                objects.on_write(resource.storage_prefix, cache.reached)
 
     def bindings(self, name: str) -> CachedList:
+        """Return a local copy of the bindings of one kind."""
         return CachedList(_resource(name), self.registry, self.objects, self.cache)
 
     def stop(self) -> None:
+        """End the subscriptions."""
         for one in self.kept:
             one.stop()
 
@@ -66,7 +68,7 @@ class _Mutating:
             await self._plugin.mutate(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
     @cached_property
     def _plugin(self) -> Plugin:
@@ -86,7 +88,7 @@ class _Validating:
         self._bindings = policies.bindings("validatingadmissionpolicybindings")
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         if await self._bindings.of():

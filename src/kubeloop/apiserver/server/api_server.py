@@ -29,7 +29,7 @@ from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.policies import Policies
 from kubeloop.apiserver.policies.params import ParamAuthorization
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.registry.options import DeleteOptions
+from kubeloop.apiserver.registry.options import DeleteParameters
 from kubeloop.apiserver.registry.registry import Change
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
@@ -225,7 +225,7 @@ class ApiServer:
             "/metrics/slis": self.metrics.levels_of_service,
         }
         self._paths = NonResourcePaths(actions)
-        pipeline = Pipeline(services, self.operation, self._paths, self._aggregator.behind)
+        pipeline = Pipeline(services, self.operation, self._paths, self._aggregator.route_to_backend)
         wrap = self.options.wrap
         self.handler: Handler = wrap(pipeline.handle) if wrap else pipeline.handle
         self._listener = (
@@ -374,6 +374,6 @@ class ApiServer:
     async def _delete_instance(self, resource: ServedResource, namespace: str, name: str) -> None:
         write = WriteRequest(resource, namespace, name, SYSTEM)
         try:
-            await self.deleter.delete(write, DeleteOptions())
+            await self.deleter.delete(write, DeleteParameters())
         except NotFound:
             return

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-from kubeloop.apiserver.authorization.rbac_rules import lacking
+from kubeloop.apiserver.authorization.rbac_rules import missing_rules
 from kubeloop.apiserver.builtin import strategies
 from kubeloop.apiserver.builtin.bootstrap.objects import (
     API_SERVICES_GROUP,
@@ -78,15 +78,14 @@ def _served(info: ResourceInfo, strategy_source: Callable[[], Strategy], schemas
     )
 
 
-# Objects that exist stay as they are, changed or not; only default
-# roles and bindings get back the rules and subjects that they lack.
+# Existing objects do not change, except that default roles and bindings get missing rules and subjects back.
 
 
 # The ServiceCIDR for the server's --service-cluster-ip-range. Source: pkg/controlplane/controller/defaultservicecidr.
 
 
 def default_service_cidr(cidr: str, now: str) -> JSONObject:
-    """``now``: RFC 3339."""
+    """Return the ServiceCIDR ``kubernetes``. ``now`` is in RFC 3339."""
     message = "Kubernetes default Service CIDR is ready"
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": now, "reason": "", "message": message}
     return {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr]}, "status": {"conditions": [ready]}}
@@ -101,6 +100,7 @@ _AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 
 
 def is_left_alone(existing: JSONObject) -> bool:
+    """Return whether the annotation of a role or binding excludes it from reconciliation."""
     return (existing["metadata"].get("annotations") or {}).get(_AUTOUPDATE) == "false"
 
 
@@ -119,7 +119,7 @@ def reconciled(existing: JSONObject, default: JSONObject) -> JSONObject:
     if "roleRef" in default:
         _add(result, "subjects", [one for one in default.get("subjects") or () if one not in (existing.get("subjects") or ())])
         return result
-    rights = lacking(existing.get("rules") or (), default.get("rules") or ())
+    rights = missing_rules(existing.get("rules") or (), default.get("rules") or ())
     _add(result, "rules", [right.as_rule() for right in rights])
     selectors = _selectors(default)
     if not selectors:
@@ -149,9 +149,9 @@ _STATUS_MANAGERS = {
 
 
 async def provide(registry: Registry, objects: Objects, owners: Owners, clock: Clock, service_cidr: str) -> None:
-    """The objects are known to be valid and complete, and written as they are: neither defaulted, nor admitted, nor validated."""
+    """Write the objects of Kubernetes' own components. They are valid and complete, so they skip defaulting, admission and validation."""
     now = timestamp(clock.wall())
-    async with asyncio.TaskGroup() as writes:  # storage may gather writes that come together
+    async with asyncio.TaskGroup() as writes:  # storage combines concurrent writes
         for gvr, obj in _objects(registry, now, service_cidr):
             resource = registry.get(gvr)
             if resource is not None:
@@ -161,14 +161,14 @@ async def provide(registry: Registry, objects: Objects, owners: Owners, clock: C
 
 
 def _owned(owners: Owners, resource: ServedResource, obj: JSONObject) -> JSONObject:
-    """``obj`` with the managers that it has upstream."""
+    """Return ``obj`` with the managedFields that it has upstream."""
     scope = owners.scope(resource, "")
     applier = _STATUS_MANAGERS.get(resource.gvr.resource)
     status = obj.pop("status", None) if applier else None
     owners.updated(scope, scope.empty, obj, _MANAGERS.get(resource.gvr.group, SERVER))
     if applier is None or status is None:
         return obj
-    # An apply configuration leaves out empty strings; the stored condition has them all the same.
+    # The apply configuration has no empty strings, but the stored condition has them.
     conditions = [{key: value for key, value in condition.items() if value != ""} for condition in status["conditions"]]
     config = {
         "kind": obj["kind"],
@@ -276,7 +276,7 @@ async def _create(registry: Registry, writer: Writer, gvr: GroupVersionResource,
         return
     name = obj["metadata"]["name"]
     if await writer.objects.get(resource, namespace, name) is not None:
-        return  # of an earlier run
+        return  # from an earlier run
     obj = {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}
     write = WriteRequest(resource, namespace, name, SYSTEM, manager=SERVER)
     await writer.create(write, obj)
@@ -308,11 +308,11 @@ async def _write(resource: ServedResource, writer: Writer, obj: JSONObject) -> N
         fill_new(obj["metadata"], writer.clock.wall())
         scope = writer.owners.scope(resource, "")
         writer.owners.updated(scope, scope.empty, obj, SERVER)
-    else:  # of an earlier run: the same object, at another port
+    else:  # from an earlier run: the same object with another port
         obj["metadata"] = dict(current.obj["metadata"])
         if obj == current.obj:
             return
     try:
         await objects.write(resource, obj, expected=current.revision if current else 0)
     except PreconditionFailed:
-        return  # another writer was faster
+        return  # a concurrent write was first

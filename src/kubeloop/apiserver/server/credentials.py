@@ -15,19 +15,19 @@ from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.pki.watched import WatchedFile
 from kubeloop.serving.listener import RotatingContext, server_context
 
-#: By this name (SNI) clients get the certificate of the own authority where flags name another one for all others. kube-apiserver's own.
+#: Server name (SNI) with which clients get the certificate of the server's authority even if flags name another one, as in kube-apiserver.
 LOOPBACK_NAME: Final = "apiserver-loopback-client"
 _NAMES: Final = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 _DAYS: Final = 365
-#: The own certificate is made anew after so many seconds, long before it ends.
+#: Seconds after which the server issues its certificate again, long before it expires.
 _RENEWED: Final = 90 * 24 * 3600
 
 
 class ServingCertificates:
-    """Makes TLS contexts, and again when a file has changed or the own certificate is due.
+    """Builds TLS contexts, and again when a file changes or the certificate is due for renewal.
 
     Raises:
-        ConfigError: the files that flags name hold no certificate with its key.
+        ConfigError: The files of the flags contain no certificate with its key.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ServingCertificates:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For a listener, for as long as it lasts."""
+        """Return a TLS context for a listener. It stays current while the listener runs."""
         return self._rotating.context
 
     def _mark(self) -> Hashable:
@@ -92,9 +92,17 @@ contexts:
 def kubeconfig_text(
     server: str, authority: bytes, user: IssuedCertificate, name: str = "kubeloop-admin", *, server_name: str = ""
 ) -> bytes:
-    """Return a kubeconfig as YAML. ``server_name`` is the TLS server name (SNI); empty: the address of the server.
+    """Return a kubeconfig as YAML with embedded certificates. It contains a private key: write it only with ``pki.files.write_secret``.
 
-    It holds a private key: write it with ``pki.files.write_secret`` only.
+    Args:
+        server: URL of the server.
+        authority: The certificate that clients must trust, PEM.
+        user: The client certificate with its key.
+        name: Name of the user entry.
+        server_name: TLS server name (SNI); empty: the address of the server.
+
+    Returns:
+        The file.
     """
     text = _TEMPLATE.format(
         server=server,

@@ -31,7 +31,7 @@ _STARTED = time.time()
 
 
 class Metrics:
-    """Answers scrapes. Whether somebody may is for authorization to say, as of any path."""
+    """Serves ``/metrics``. Authorization decides who may read it, as for any path."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Metrics:
         self._tasks = tasks
 
     async def answer(self, _: Request) -> Answer:
-        """``/metrics``, whatever the method, as upstream."""
+        """Return ``/metrics``, for any method as upstream."""
         out = Exposition()
         self._of_requests(out)
         self._of_flow_control(out)
@@ -77,7 +77,7 @@ class Metrics:
         return _page(out)
 
     async def levels_of_service(self, _: Request) -> Answer:
-        """``/metrics/slis``."""
+        """Return ``/metrics/slis``."""
         out = Exposition()
         self._of_health(out)
         return _page(out)

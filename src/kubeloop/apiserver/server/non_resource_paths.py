@@ -22,12 +22,12 @@ from kubeloop.version import VERSION
 
 _TEXT: Final = "text/plain; charset=utf-8"
 
-#: The Kubernetes release whose behaviour this server has.
+#: The Kubernetes release that this server follows.
 KUBERNETES: Final = (1, 36, 3)
 
 
 class Health:
-    """Named checks, each true while all is well; ``/healthz/NAME`` runs one."""
+    """Named health checks, each of which returns True if it passes. ``/healthz/NAME`` runs one check."""
 
     ENDPOINTS = ("healthz", "livez", "readyz")
 
@@ -37,12 +37,12 @@ class Health:
         self.add("ping", lambda: True)
 
     def add(self, name: str, check: Callable[[], bool], *endpoints: str) -> None:
-        """``endpoints`` that run it; none: all."""
+        """Add a check to ``endpoints``; none: all endpoints."""
         for one in endpoints or self.ENDPOINTS:
             self._checks[one][name] = check
 
     def add_tasks(self, tasks: Supervisor) -> None:
-        """Add a check to ``/readyz`` for each name of background tasks, as they are started."""
+        """Add a check to ``/readyz`` for each background task when it starts."""
         self._tasks.append(tasks)
 
     def _checks_of(self, endpoint: str) -> dict[str, Callable[[], bool]]:
@@ -52,13 +52,13 @@ class Health:
         return self._checks[endpoint] | names
 
     def results(self) -> Iterator[tuple[str, str, bool]]:
-        """Endpoint, name and state of each check."""
+        """Yield endpoint, name and result of each check."""
         for endpoint in self._checks:
             for name, check in self._checks_of(endpoint).items():
                 yield endpoint, name, check()
 
     def answer(self, request: Request) -> Answer | None:
-        """``?verbose`` lists the checks, ``?exclude=NAME`` leaves one out. None for other paths."""
+        """Answer a health request; None for other paths. ``?verbose`` lists the checks, ``?exclude=NAME`` skips one."""
         endpoint, slash, name = request.path.removeprefix("/").partition("/")
         if endpoint not in self.ENDPOINTS:
             return None
@@ -87,10 +87,10 @@ class Health:
 
 
 class Version:
-    """``/version``."""
+    """Serves ``/version``."""
 
     def answer(self, request: Request) -> Answer | None:
-        """Raises MethodNotAllowed, NotAcceptable; None for other paths."""
+        """Answer a request for ``/version``; None for other paths. Raises MethodNotAllowed, NotAcceptable."""
         if request.path.startswith("/version/") and request.path.strip("/") != "version":
             raise api_errors.no_such_resource()
         if request.path.rstrip("/") != "/version":
@@ -102,7 +102,7 @@ class Version:
 
 
 def version() -> JSONObject:
-    """As ``kubectl version`` shows it; the build says that this is not Kubernetes' own."""
+    """Return the version document as ``kubectl version`` shows it. Its build information names kubeloop."""
     major, minor, patch = KUBERNETES
     return {
         "major": str(major),
@@ -137,7 +137,7 @@ _KEY_SET: Final = "application/jwk-set+json"
 
 
 class IssuerDocuments:
-    """Serves both documents. ``address``: ``host:port`` of the server."""
+    """Serves the OpenID configuration and the key set. ``address`` is ``host:port`` of the server."""
 
     def __init__(self, settings: TokenSettings, address: str) -> None:
         keys = [key.web_key() for key in settings.all_keys]
@@ -155,7 +155,7 @@ class IssuerDocuments:
         }
 
     def answer(self, request: Request) -> Answer | None:
-        """None for other paths.
+        """Answer a request for one of the documents; None for other paths.
 
         Raises:
             MethodNotAllowed, NotAcceptable

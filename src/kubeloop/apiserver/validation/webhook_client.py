@@ -1,4 +1,4 @@
-"""Where a webhook is said to be: ``clientConfig`` of webhook configurations. Source: k8s.io/apiserver pkg/util/webhook/validation.go."""
+"""Validates the ``clientConfig`` of webhooks. Source: k8s.io/apiserver pkg/util/webhook/validation.go."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from kubeloop.meta.names import dns1123_subdomain, in_range
 from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
-# URLs as Go's net/url reads them, with its words for what it cannot read. Source: net/url Parse of Go 1.26.
+# Parses URLs as Go's net/url does, with its error messages. Source: net/url Parse of Go 1.26.
 
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 _ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2}).{0,2}")
-#: In a host only what is no ASCII may be escaped.
+#: In a host only bytes outside of ASCII may be escaped.
 _HOST_ESCAPE: Final = re.compile(r"%(?!25)[0-7][0-9a-fA-F]")
 _NO_HOST: Final = re.compile(r"[\x00-\x20#/?@\\^`{|}\x7f]")
 _USER: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 
 
 class BadUrl(ValueError):
-    """Its text is that of Go's url.Error."""
+    """An invalid URL; its text is that of Go's url.Error."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoUrl:
-    """``host`` with its port; ``user`` None if none is given."""
+    """A parsed URL. ``host`` includes the port; ``user`` is None if there is none."""
 
     scheme: str
     host: str
@@ -42,7 +42,11 @@ class GoUrl:
 
 
 def parse_url(text: str) -> GoUrl:
-    """Raises BadUrl."""
+    """Parse a URL.
+
+    Raises:
+        BadUrl: The URL is invalid.
+    """
     url, _, fragment = text.partition("#")
     try:
         scheme, rest = _scheme(url)
@@ -97,7 +101,7 @@ def _host(scheme: str, host: str) -> str:
 
 
 def _literal(host: str) -> str:
-    """An IPv6 address in brackets, with a zone or not."""
+    """Parse an IPv6 address in brackets, with or without a zone."""
     end = host.rfind("]")
     if end < 0:
         raise BadUrl("missing ']' in host")
@@ -138,7 +142,7 @@ _FORM: Final = "; desired format: https://host[/path]"
 
 
 def client_config(path: str, config: JSONObject) -> Iterator[FieldError]:
-    """Exactly one of a URL and a service."""
+    """Check that a ``clientConfig`` has exactly one of a URL and a service, and validate it."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield required(path, "exactly one of url or service is required")
@@ -149,7 +153,7 @@ def client_config(path: str, config: JSONObject) -> Iterator[FieldError]:
 
 
 def webhook_url(path: str, url: str) -> Iterator[FieldError]:
-    """An https URL with a host, and nothing else but a path."""
+    """Validate an https URL with a host and an optional path, and nothing else."""
     try:
         parts = parse_url(url)
     except BadUrl as fault:
@@ -168,7 +172,8 @@ def webhook_url(path: str, url: str) -> Iterator[FieldError]:
 
 
 def webhook_service(path: str, service: JSONObject) -> Iterator[FieldError]:
-    # Upstream hands each over as the other.
+    # Upstream passes each in the place of the other.
+    """Validate a reference to a service."""
     for told, missing in (("name", "namespace"), ("namespace", "name")):
         if not service.get(missing):
             yield required(f"{path}.{told}")

@@ -30,7 +30,7 @@ VALIDATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "validat
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One webhook of a configuration. ``key`` tells it from all others."""
+    """One webhook of a configuration. ``key`` identifies it among all webhooks."""
 
     key: str
     name: str
@@ -48,7 +48,7 @@ class Hook:
 
 
 def hooks_of(configuration: JSONObject) -> list[Hook]:
-    """The webhooks of a stored configuration, defaulted and valid."""
+    """Return the webhooks of a stored configuration, which is defaulted and valid."""
     owner = configuration["metadata"]["name"]
     return [_hook(f"{owner}/{one['name']}/{place}", one) for place, one in enumerate(configuration.get("webhooks") or ())]
 
@@ -75,10 +75,10 @@ class Configurations:
     """All webhooks of one kind of configuration.
 
     Guarantees
-        ``hooks`` reflects every configuration that the watch cache has handed out; nothing is read again while none changes.
+        ``hooks`` includes every configuration that the watch cache has published. Storage is read again only after a change.
 
     Not guaranteed
-        That a configuration counts for the very next write: a moment may pass, as with Kubernetes.
+        That a configuration affects the very next write: as in Kubernetes, there is a short delay.
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
@@ -90,13 +90,14 @@ class Configurations:
         self._hooks: list[Hook] = []
 
     async def hooks(self) -> list[Hook]:
-        """In the order in which they are asked."""
+        """Return the webhooks in the order in which they are called."""
         subscription = self._subscription
         if subscription is None or subscription.waiting or subscription.ended:
             await self._read()
         return self._hooks
 
     def stop(self) -> None:
+        """End the subscription."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -105,20 +106,21 @@ class Configurations:
         resource = self._registry.get(self._gvr)
         if resource is None:
             raise LookupError(f"the registry does not serve {self._gvr}")
-        # Subscribed anew before the read, so that a change during it is read again.
+        # Subscribe before the read, so that a change during the read causes another read.
         self.stop()
         self._subscription = self._cache.subscribe(resource.storage_prefix)
         found = sorted(await self._objects.all(resource), key=lambda one: str(one["metadata"]["name"]))
         self._hooks = [hook for configuration in found for hook in hooks_of(configuration)]
 
 
-# The webhooks of a server put together: what asks them, and the plug-ins of admission that do.
-#
-# What asks is imported when there is somebody to be asked: most servers have no webhooks, and all are to start fast.
+# The plug-ins of admission that call webhooks.
 
 
 class Webhooks:
-    """``plugins`` are those of admission, in order; ``post`` asks any webhook. ``stop`` when no request is left."""
+    """The webhooks of a server: ``plugins`` are its two admission plug-ins, in order; ``post`` calls any webhook.
+
+    Call ``stop`` after the last request.
+    """
 
     def __init__(
         self,
@@ -141,6 +143,7 @@ class Webhooks:
 
     @property
     def caller(self) -> WebhookClient:
+        """The HTTP client for webhooks, created with the first call."""
         if self._caller is None:
             from kubeloop.apiserver.outbound.client import WebhookClient
             from kubeloop.apiserver.outbound.target import ServiceResolver
@@ -149,15 +152,17 @@ class Webhooks:
         return self._caller
 
     def asker(self, configurations: Configurations, *, mutating: bool) -> WebhookDispatcher:
+        """Return a dispatcher for one kind of configuration."""
         from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
 
         return WebhookDispatcher(configurations, self.registry, self.objects, self.caller, self.authorizer, self.clock, mutating=mutating)
 
     async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
-        """As ``WebhookClient.post``."""
+        """Send a review to a webhook and return the body of its response; see ``WebhookClient.post``."""
         return await self.caller.post(config, review, timeout=timeout)
 
     async def stop(self) -> None:
+        """End the subscriptions."""
         self._mutating.stop()
         self._validating.stop()
         if self._caller is not None:
@@ -174,7 +179,7 @@ class _Mutating:
             await self._plugin.mutate(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
     @cached_property
     def _plugin(self) -> Plugin:
@@ -189,7 +194,7 @@ class _Validating:
         self._configurations = configurations
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         if await self._configurations.hooks():

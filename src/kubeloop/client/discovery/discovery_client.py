@@ -116,7 +116,7 @@ def read_aggregated(answer: Response, found: list[ApiResource], failed: list[Fai
                 failed.append(Failure(at, "stale: the server behind it does not answer", again=True))
                 continue
             for one in version.resources or ():
-                # A resource with subresources only has no kind of its own.
+                # A resource that has only subresources has no kind.
                 if one.response_kind is None or not one.response_kind.kind:
                     continue
                 kind = one.response_kind
@@ -185,13 +185,13 @@ _AT_ONCE = 20
 
 
 async def discover(transport: Transport) -> Discovered:
-    """Ask for everything: two requests with aggregated discovery, one per group version without.
+    """Request all resources: two requests with aggregated discovery, else one request per group version.
 
-    A missing /api is tolerated (a server of extensions only), a missing /apis is an error.
+    A server without /api is accepted (it serves only extensions); a server without /apis is an error.
 
     Raises:
-        ApiError, TransportError: as the server answered.
-        DecodeError: an answer is no discovery document.
+        ApiError, TransportError: the server refused, or no response arrived.
+        DecodeError: a response is not a discovery document.
     """
     core, groups = await asyncio.gather(_core(transport), transport.request("GET", "/apis", accept=_AGGREGATED))
     found: list[ApiResource] = []
@@ -220,15 +220,15 @@ async def discover(transport: Transport) -> Discovered:
 
 
 async def discover_version(transport: Transport, version: GroupVersion) -> tuple[ApiResource, ...] | Failure:
-    """Ask for one group version, the older way.
+    """Request the resources of one group version with unaggregated discovery.
 
     Raises:
-        DecodeError: the answer is no discovery document.
+        DecodeError: the response is not a discovery document.
     """
     try:
         return tuple(read_version(await transport.request("GET", version.path), version))
     except ApiError as error:
-        # What is worth asking again: client-go discovery/cached/memory (isTransientError).
+        # Temporary errors, as in client-go discovery/cached/memory (isTransientError).
         code = error.status.code
         why = f"{error.status.reason}: {error.status.message}"
         return Failure(version, why, again=code >= 500 or code == 429, absent=isinstance(error, NotFound))

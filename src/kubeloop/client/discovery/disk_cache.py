@@ -40,22 +40,22 @@ class _File(msgspec.Struct):
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """KUBECACHEDIR, or ``~/.kube/cache``."""
+    """Return the folder of kubectl's cache: KUBECACHEDIR, or ``~/.kube/cache``."""
     named = (os.environ if environ is None else environ).get("KUBECACHEDIR")
     return Path(named) if named else Path.home() / ".kube" / "cache"
 
 
 def folder_of(server: str) -> str:
-    """A server's folder, as kubectl names it: ``127.0.0.1_6443``."""
+    """Return the name of a server's folder, as in kubectl's cache: ``127.0.0.1_6443``."""
     bare = re.sub(r"^https?://", "", server, flags=re.IGNORECASE)
     parts = _UNSAFE.sub("_", bare).split("/")
     return "/".join("_" if part == ".." else part for part in parts if part not in ("", "."))
 
 
 class DiscoveryFile:
-    """One server's file. Only its owner can read it; it is replaced whole, and what is damaged or too old is as if it was not there.
+    """The discovery file of one server. Only its owner can read it; it is replaced atomically. A damaged or old file counts as missing.
 
-    ``ttl`` in seconds. Nothing here raises for the sake of the cache: a folder that cannot be written is logged at DEBUG.
+    ``ttl`` is in seconds. No method raises because of the cache: a folder that cannot be written is logged at DEBUG.
     """
 
     def __init__(self, server: str, *, folder: Path | None = None, ttl: float = TTL) -> None:
@@ -67,7 +67,7 @@ class DiscoveryFile:
         return self._path
 
     def read(self, now: float) -> Discovered | None:
-        """``now`` in seconds since 1970."""
+        """Return the stored resources; None if the file is missing, damaged or too old. ``now`` is in seconds since 1970."""
         try:
             if now > self._path.stat().st_mtime + self._ttl:
                 return None
@@ -93,10 +93,10 @@ class DiscoveryFile:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Whole and readable by its owner only; folders that are missing are made for their owner only.
+    """Write a file atomically, readable by its owner only; create missing folders, accessible to their owner only.
 
     Raises:
-        OSError: it cannot be written; what was there is there still.
+        OSError: the file cannot be written; the old content is unchanged.
     """
     _make_private(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp creates with mode 0600
@@ -110,7 +110,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    """With all its parents that are missing, each for its owner only (``mkdir(parents=True)`` would leave parents to the umask)."""
+    """Create the folder and its missing parents, each for its owner only (``mkdir(parents=True)`` would leave parents to the umask)."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -125,12 +125,12 @@ _RATE = 0.1
 _BURST = 10
 
 
-class KeptDiscovery:
-    """What a server serves, as last learnt. Whoever waits for an answer shares it with all who wait.
+class CachedDiscovery:
+    """The cached resources of a server. Concurrent callers share one request.
 
     Guarantees
-        What was learnt from a file, or before something was missed, is asked again once; a group version that failed with an error that
-        may pass (429, 5xx, no answer) is asked again by each use that needs it, alone. Other failures are kept until ``forget``.
+        Resources from a file, or from before a lookup failed, are requested again once. A group version that failed temporarily (429,
+        5xx, no response) is requested again, alone, by each lookup that needs it. Other failures are cached until ``forget``.
     """
 
     def __init__(self, transport: Transport, clock: Clock, file: DiscoveryFile | None = None) -> None:
@@ -146,17 +146,17 @@ class KeptDiscovery:
 
     @property
     def fresh(self) -> bool:
-        """True when what is known was asked by this client, not read from a file."""
+        """True if this client requested the cached resources, False if they come from a file."""
         return self._answered > 0 and self._known is not None
 
     @property
     def begun(self) -> int:
-        """How often everything was asked so far, whether the answer has come or not."""
+        """The number of requests for all resources so far, including the running one."""
         return self._begun
 
     @property
     def answered(self) -> int:
-        """Which of these what is known answers; 0: none, it is from a file."""
+        """The number of the request whose response is cached; 0 if the cached resources come from a file."""
         return self._answered
 
     @property
@@ -164,7 +164,7 @@ class KeptDiscovery:
         return self._known
 
     async def current(self) -> Discovered:
-        """From memory, else from the file, else from the server.
+        """Return the resources from memory, else from the file, else from the server.
 
         Raises:
             ApiError, TransportError, DecodeError: as ``discover``.
@@ -177,13 +177,18 @@ class KeptDiscovery:
             return self._known
 
     async def renewed(self, missed: Discovered, found: Callable[[Discovered], object], version: GroupVersion | None = None) -> Discovered:
-        """What is known after ``found`` was None of ``missed``; that itself if there is nothing to be learnt now.
+        """Return newer resources after a lookup failed in ``missed``; return ``missed`` itself if a new request cannot help now.
 
-        It may answer what somebody else had asked before. ``version``: that of what was missed, if it is known.
+        The result may come from the request of another caller.
+
+        Args:
+            missed: The resources in which the lookup failed.
+            found: The lookup: returns None if the resources do not have what the caller needs.
+            version: The group version of the missing resource, if the caller knows it.
         """
         async with self._lock:
             if self._known is not None and self._known is not missed:
-                return self._known  # whoever waited here takes what the first one got
+                return self._known  # a concurrent call has requested it meanwhile
             failure = missed.failure(version) if version is not None else None
             if version is not None and failure is not None and failure.again:
                 self._known = missed.with_version(version, await discover_version(self._transport, version))
@@ -196,7 +201,7 @@ class KeptDiscovery:
             return self._known
 
     def forget(self) -> None:
-        """Ask the server anew next time, also where a file knows an answer."""
+        """Request the resources from the server at the next use, even if a file has them."""
         self._known = None
         self._read_files = False
 

@@ -25,10 +25,12 @@ _NAMED = 1000
 
 
 class Packing:
-    """What ``tar -x`` makes ``name`` of. Links stay links; of folders only empty ones are told, so that the modes of those there stay.
+    """A tar archive of a file or folder, from which ``tar -x`` creates ``name``.
+
+    Symbolic links stay links. The archive contains only empty folders, so that existing folders in the container keep their modes.
 
     Raises (while it is read)
-        CopyError: something cannot be read, or changes meanwhile.
+        CopyError: a file cannot be read, or changes meanwhile.
     """
 
     def __init__(self, source: Path, name: str) -> None:
@@ -40,7 +42,7 @@ class Packing:
         self._name = name
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The archive, in order. ``path``, ``done`` and ``size`` say where it is."""
+        """Yield the archive in order. ``path``, ``done`` and ``size`` show the progress."""
         walk = _walk(self._source, "")
         while (found := await _read(next, walk, None)) is not None:
             path, relative, status = found
@@ -79,7 +81,7 @@ _Found = tuple[Path, str, os.stat_result]
 
 
 def _walk(source: Path, relative: str) -> Iterator[_Found]:
-    """Each file, link and empty folder, in the order of names."""
+    """Yield each file, link and empty folder in the order of names."""
     left = [(source, relative)]
     while left:
         path, relative = left.pop()
@@ -91,7 +93,7 @@ def _walk(source: Path, relative: str) -> Iterator[_Found]:
 
 
 def _describe(path: Path, name: str, status: os.stat_result) -> tarfile.TarInfo | None:
-    """The header; None for what has no content that could be copied."""
+    """Return the header; None for a file without content to copy, such as a device."""
     info = tarfile.TarInfo(name)
     mode = status.st_mode
     info.mode, info.uid, info.gid, info.mtime = stat.S_IMODE(mode), status.st_uid, status.st_gid, int(status.st_mtime)
@@ -111,7 +113,7 @@ async def _opened(path: Path) -> IO[bytes]:
     try:
         return await result_of(opening)
     except asyncio.CancelledError:
-        # A thread cannot be stopped: the file is open in a moment, and nobody else would close it.
+        # A thread cannot be stopped: it will open the file soon, so this call has to close it.
         try:
             await wait_all(opening)
         finally:
@@ -121,14 +123,14 @@ async def _opened(path: Path) -> IO[bytes]:
 
 
 async def _read(call: Callable[..., Any], *args: Any) -> Any:
-    """What the disk says, asked in a thread."""
+    """Call a function of the file system in a thread."""
     try:
         return await asyncio.to_thread(call, *args)
     except OSError as error:
         raise CopyError(f"{error.filename or 'a file'}: {error.strerror or error}") from error
 
 
-# A tar archive from a container to files of this machine. What is in it is not trusted: nothing is written outside the destination.
+# Unpacks a tar archive from a container. Its content is not trusted: nothing is written outside the destination.
 #
 # Links are left out, as by kubectl: what one leads to could be written through by the next entry. Runs in a thread.
 
@@ -138,7 +140,7 @@ _HEADERS = 4 << 20
 
 
 class Source:
-    """The archive as ``tarfile`` reads it, in a thread; the bytes come from ``more``, in the loop."""
+    """An archive as a file object for ``tarfile``, which reads it in a thread; ``more`` returns the bytes in the event loop."""
 
     def __init__(self, more: Callable[[], Awaitable[bytes]], where: str) -> None:
         self.where = where
@@ -151,7 +153,7 @@ class Source:
         self._stopped = False
 
     def read(self, size: int) -> bytes:
-        """Called in the thread. Raises what ``more`` raises."""
+        """Return the next bytes; called in the thread. Raises the errors of ``more``."""
         if self.ended:
             return b""
         if self._stopped:
@@ -169,7 +171,7 @@ class Source:
         return data
 
     def stop(self) -> None:
-        """Called in the loop: reading raises from now on."""
+        """Make all further reads raise; called in the event loop."""
         self._stopped = True
         if self._waiting is not None:
             self._waiting.cancel()
@@ -181,7 +183,7 @@ class Source:
 
 
 class Unpacking:
-    """``run`` writes what is at ``source`` in the container to ``destination``."""
+    """Unpacks the archive of ``source`` (a path in the container) to ``destination``."""
 
     def __init__(self, feed: Source, source: str, destination: Path) -> None:
         self.files = 0
@@ -193,10 +195,10 @@ class Unpacking:
         self._destination = destination
 
     def run(self) -> None:
-        """Called in a thread.
+        """Unpack the archive; called in a thread.
 
         Raises:
-            CopyError: the archive is broken or not to be trusted, or a file cannot be written.
+            CopyError: the archive is damaged or leads outside the destination, or a file cannot be written.
         """
         try:
             self._feed.in_headers = _HEADERS
@@ -228,7 +230,7 @@ class Unpacking:
             self._skip(f"{member.name}: neither file, folder nor link")
 
     def _relative(self, name: str) -> str:
-        """The name under what was asked for; empty for that itself. Raises CopyError: it leads elsewhere."""
+        """Return a member's path below the requested one; empty for that one itself. Raises CopyError: it leads elsewhere."""
         normal = _normal(name)
         if (
             ".." in name.split("/")
@@ -241,7 +243,7 @@ class Unpacking:
         return normal[len(self._prefix) :].strip("/")
 
     def _folder(self, relative: str) -> Path:
-        """The folder, made with its parents. No link below the destination is followed."""
+        """Return a folder, created with its parents. It follows no link below the destination."""
         path = self._destination
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
         for part in relative.split("/") if relative else ():
@@ -285,7 +287,7 @@ class Unpacking:
         return os.fdopen(os.open(path, flags, (mode & 0o777) | 0o200), "wb")
 
     def _hard_link(self, relative: str, member: tarfile.TarInfo) -> None:
-        """A second name of a file that came before: its content, again."""
+        """Copy the content of an earlier file, of which this member is a second name."""
         first = self._destination / self._relative(member.linkname)
         if not relative or not first.resolve().is_relative_to(self._destination.resolve()) or not stat.S_ISREG(_mode(first)):
             self._skip(f"{member.name}: a link to {member.linkname}, which was not copied")
@@ -301,7 +303,7 @@ class Unpacking:
 
 
 def _normal(path: str) -> str:
-    """As tar names what is at ``path``: without what leads to the root or above."""
+    """Return a path as tar writes it: without leading parts that lead to the root or above."""
     normal = posixpath.normpath(path).lstrip("/")
     while normal == ".." or normal.startswith("../"):
         normal = normal[3:]

@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 from kubeloop.client.streams.errors import ForwardingError
-from kubeloop.client.streams.spdy_wire import OPEN_TIME, Running
+from kubeloop.client.streams.spdy_wire import OPEN_TIME, SpdySession
 from kubeloop.meta.errors import KubeloopError, TransportError
 from kubeloop.serving.spdy import ConnectionOver, SpdyStream, StreamReset
 from kubeloop.tasks import end_tasks
@@ -24,9 +24,17 @@ _LAST_WORDS = 1.0
 
 
 class PortStream:
-    """Bytes both ways. Read by one task, written by one."""
+    """A connection to a port of a pod: bytes in both directions. One task reads, one writes."""
 
-    def __init__(self, running: Running, data: SpdyStream, errors: SpdyStream, where: str) -> None:
+    def __init__(self, running: SpdySession, data: SpdyStream, errors: SpdyStream, where: str) -> None:
+        """``open_port`` creates it.
+
+        Args:
+            running: The SPDY connection.
+            data: The stream of data.
+            errors: The stream on which the node reports a failure.
+            where: Pod and port, for messages.
+        """
         self.where = where
         self._running = running
         self._data = data
@@ -36,10 +44,10 @@ class PortStream:
         self._listening = asyncio.ensure_future(self._listen())
 
     async def read(self) -> bytes:
-        """The next piece; empty when the pod's side has ended, or after ``give_up``.
+        """Return the next bytes; empty after the pod's end, or after ``give_up``.
 
         Raises:
-            ForwardingError: the pod's node could not connect, or lost the connection. TransportError: this side's connection broke.
+            ForwardingError: the node could not connect, or lost the connection. TransportError: the connection to the server was lost.
         """
         try:
             data = await self._data.read()
@@ -54,24 +62,24 @@ class PortStream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Returns when more may be sent. Raises as ``read``."""
+        """Send bytes; return when more can be sent. Raises the errors of ``read``."""
         try:
             await self._data.write(data)
         except (StreamReset, OSError, KubeloopError) as error:
             raise self._fault() from error
 
     async def write_eof(self) -> None:
-        """This side's end; the pod's may go on."""
+        """End the local side; the pod's side can continue."""
         with contextlib.suppress(StreamReset, OSError, KubeloopError):
             await self._data.close()
 
     def give_up(self) -> None:
-        """Neither side hears the other any more; a reader that waits is let go."""
+        """Reset both directions and release a waiting reader."""
         self._given_up = True
         self._running.connection.give_up(self._data, self._errors)
 
     async def finish(self) -> None:
-        """After the pod's end: give up what is still being sent, and hear whether the end was one.
+        """After the pod's end: discard unsent data, and check that the end was regular.
 
         Raises:
             ForwardingError: it was not.
@@ -83,7 +91,7 @@ class PortStream:
             raise self._fault()
 
     async def close(self) -> None:
-        """Give up what is left, at once."""
+        """Reset the streams at once."""
         self._listening.cancel()
         self.give_up()
         await end_tasks(self._listening, logger=_logger)
@@ -99,13 +107,22 @@ class PortStream:
                 self._said = (self._said + data)[:_ERROR]
 
 
-async def open_port(running: Running, numbers: itertools.count[int], port: int, where: str) -> PortStream:
-    """A new connection to ``port``. That the port is closed is told by the first read.
+async def open_port(running: SpdySession, numbers: itertools.count[int], port: int, where: str) -> PortStream:
+    """Open a connection to ``port``. If the port is closed, the first read raises.
+
+    Args:
+        running: The SPDY connection to the node.
+        numbers: Yields the number of the next connection.
+        port: The pod's port.
+        where: Pod and port, for messages.
+
+    Returns:
+        The connection.
 
     Raises:
-        ForwardingError: the pod's node takes no more connections. TransportError: the connection to it is over.
+        ForwardingError: the node accepts no more connections. TransportError: the connection to the node has ended.
     """
-    # The error stream comes first: it says what is wrong with the data stream.
+    # The error stream comes first: it reports failures of the data stream.
     names = {"port": str(port), "requestid": str(next(numbers))}
     errors: SpdyStream | None = None
     try:
@@ -130,7 +147,7 @@ _HIGH, _LOW = 64 * 1024, 16 * 1024
 
 
 class PortTransport(asyncio.Transport):
-    """As the transport of a socket: what it loses, its protocol is told with the error that ``PortStream`` raised."""
+    """A connection to a port of a pod as an asyncio transport, so that any protocol runs over it. Errors reach ``connection_lost``."""
 
     #: ``loop.start_tls`` asks for it.
     _start_tls_compatible = True
@@ -201,11 +218,11 @@ class PortTransport(asyncio.Transport):
 
     @property
     def is_over(self) -> bool:
-        """True when nothing of it is left."""
+        """Whether its tasks have ended."""
         return self.closed is not None and self.closed.done()
 
     def close(self) -> None:
-        """What was written is sent before."""
+        """Close the connection after written data was sent."""
         if not self._closing:
             self._closing = self._ends = True
             self._news.set()
@@ -270,7 +287,7 @@ class PortTransport(asyncio.Transport):
             self._break(error)
 
     def _break(self, error: Exception) -> None:
-        """A fault of the protocol, as of a callback that raises. It ends the connection, as with asyncio's own transports."""
+        """End the connection after an error of the protocol's callbacks, as asyncio's own transports do."""
         _logger.error("a connection to a pod's port failed (%s)", type(error).__name__, exc_info=error)
         self._lose(error)
 

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """``container`` is empty where the whole pod is meant."""
+class ContainerLocation:
+    """A pod or one of its containers; ``container`` is empty for the whole pod."""
 
     namespace: str
     pod: str
     container: str = ""
 
     def path(self, subresource: str) -> str:
-        """Raises ValueError: a name or namespace that would reach another path."""
+        """Return the path of a subresource. Raises ValueError: a name or namespace that would lead to another path."""
         return f"/api/v1/namespaces/{segment(self.namespace, 'namespace')}/pods/{segment(self.pod, 'name')}/{subresource}"
 
     def __str__(self) -> str:
@@ -51,19 +51,28 @@ _PHASES = {"Running": 0, "Unknown": 1, "Pending": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The pod, and the service that led to it, whose ports are not the pod's."""
+class TargetPod:
+    """The pod of a target, and the service that led to it, whose ports may differ from the pod's."""
 
     pod: Pod
     service: Service | None = None
 
 
-async def find_pod(client: Client, target: Target, namespace: str | None, timeout: float = POD_TIMEOUT) -> Found:
-    """The pod that ``target`` is, or the best one of its pods: assigned, running, ready, ready for longest, restarted least, oldest.
+async def find_pod(client: Client, target: Target, namespace: str | None, timeout: float = POD_TIMEOUT) -> TargetPod:
+    """Return the pod of a target; of several pods the best: assigned, running, ready, ready for longest, restarted least, oldest.
+
+    Args:
+        client: The client to read with.
+        target: A pod, or an object with pods.
+        namespace: None: the client's.
+        timeout: Seconds to wait for the first pod of an object.
+
+    Returns:
+        The pod and the service, if the target is one.
 
     Raises:
-        NotFound: there is no such object. StreamError: it selects no pods.
-        DeadlineError: none of its pods came into being within ``timeout`` seconds.
+        NotFound: the object does not exist. StreamError: it selects no pods.
+        DeadlineError: it had no pod within ``timeout`` seconds.
     """
     from kubeloop.api.core.v1 import Pod, Service
 
@@ -71,16 +80,25 @@ async def find_pod(client: Client, target: Target, namespace: str | None, timeou
     if isinstance(found, Pod):
         if not found.metadata.namespace or not found.metadata.name:
             raise ValueError(f"{_shown(found)} is no pod that was read from a server: it has no name, or no namespace")
-        return Found(found)
+        return TargetPod(found)
     pods = await _pods_of(client, found, namespace) or [await _first_of(client, found, namespace, timeout)]
-    return Found(pods[0], found if isinstance(found, Service) else None)
+    return TargetPod(pods[0], found if isinstance(found, Service) else None)
 
 
 async def find_pods(client: Client, targets: Sequence[Target], label_selector: Labels | None, namespace: str | None) -> list[Pod]:
-    """All pods of each target, the best of each first, then those that ``labels`` select; each pod once.
+    """Return all pods of each target, the best first, then the pods with matching labels; each pod once.
+
+    Args:
+        client: The client to read with.
+        targets: Pods, or objects with pods.
+        label_selector: Labels of further pods.
+        namespace: None: the client's.
+
+    Returns:
+        The pods.
 
     Raises:
-        NotFound: there is no such object. StreamError: it selects no pods. ValueError: neither targets nor labels.
+        NotFound: an object does not exist. StreamError: it selects no pods. ValueError: neither targets nor labels.
     """
     from kubeloop.api.core.v1 import Pod
 
@@ -98,7 +116,7 @@ async def find_pods(client: Client, targets: Sequence[Target], label_selector: L
 
 
 def selector_of(found: Resource) -> Labels:
-    """Which pods belong to it. Raises StreamError: it has none."""
+    """Return the labels of an object's pods. Raises StreamError: it has no selector."""
     selector = getattr(getattr(found, "spec", None), "selector", None)
     if isinstance(selector, LabelSelector) and (selector.match_labels or selector.match_expressions):
         return selector
@@ -108,10 +126,10 @@ def selector_of(found: Resource) -> Labels:
 
 
 def container_of(pod: Pod, name: str | None) -> Container | EphemeralContainer:
-    """The container of that name; without one the pod's default one, which is the first if no annotation says otherwise.
+    """Return a container by name; without a name the pod's default container: from its annotation, else the first.
 
     Raises:
-        StreamError: there is none of that name.
+        StreamError: there is no container of that name.
     """
     spec = pod.spec
     wanted = name or (pod.metadata.annotations or {}).get(DEFAULT_CONTAINER, "")
@@ -129,11 +147,12 @@ def container_of(pod: Pod, name: str | None) -> Container | EphemeralContainer:
 
 
 def all_containers(pod: Pod) -> list[Container | EphemeralContainer]:
-    """In kubectl's order for logs: those that run first, first; ephemeral ones last."""
+    """Return the containers in kubectl's order for logs: in the order in which they run; ephemeral ones last."""
     return [*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers]
 
 
 def status_of(pod: Pod, container: str) -> ContainerStatus | None:
+    """Return the status of a container of any type; None if the pod has none yet."""
     status = pod.status
     for one in (*status.container_statuses, *status.init_container_statuses, *status.ephemeral_container_statuses):
         if one.name == container:
@@ -142,12 +161,13 @@ def status_of(pod: Pod, container: str) -> ContainerStatus | None:
 
 
 def check_running(pod: Pod, what: str) -> None:
-    """Raises StreamError: the pod has completed, so that nothing runs in it any more."""
+    """Raise StreamError if the pod has completed, so that it runs no process any more."""
     if pod.status.phase in ("Succeeded", "Failed"):
         raise StreamError(f"{what} is not possible in {_shown(pod)}: it has completed (phase {pod.status.phase})")
 
 
 def named(target: str) -> tuple[type[Resource], str]:
+    """Return kind and name of ``deploy/web`` and the like; a name alone means a pod."""
     from kubeloop.api.apps.v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
     from kubeloop.api.batch.v1 import Job
     from kubeloop.api.core.v1 import Pod, ReplicationController, Service
@@ -165,7 +185,7 @@ def named(target: str) -> tuple[type[Resource], str]:
 
 
 async def _pods_of(client: Client, found: Resource, namespace: str | None) -> list[Pod]:
-    """The best first."""
+    """Return an object's pods, the best first."""
     from kubeloop.api.core.v1 import Pod
 
     space = found.metadata.namespace or namespace or client.namespace
@@ -189,7 +209,7 @@ async def _first_of(client: Client, found: Resource, namespace: str | None, time
 
 
 def _rank(pod: Pod) -> tuple[bool, int, bool, bool, float, int, float]:
-    """The smaller the better."""
+    """Return the sort key of a pod; the best pod has the smallest."""
     ready = next((one for one in pod.status.conditions if one.type == "Ready" and one.status == "True"), None)
     since = _seconds(getattr(ready, "last_transition_time", None))
     restarts = max((one.restart_count for one in pod.status.container_statuses), default=0)
@@ -206,7 +226,7 @@ def _rank(pod: Pod) -> tuple[bool, int, bool, bool, float, int, float]:
 
 
 def _seconds(time: object) -> float:
-    """None is later than anything."""
+    """Return a time in seconds since 1970; None counts as later than any time."""
     return (time if isinstance(time, datetime) else _END_OF_TIME).timestamp()
 
 
@@ -236,15 +256,15 @@ _NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """``local`` 0 is any free port. ``remote`` is as the caller named it: a number, or a name."""
+class PortRequest:
+    """A port to forward. ``local`` 0 is any free port; ``remote`` is a number or a name, as the caller wrote it."""
 
     local: int
     remote: str
 
 
-def parse_port(spec: PortSpec) -> Wanted:
-    """Raises ValueError: it is none of those forms, or a number is no port. TypeError: neither a text nor a number."""
+def parse_port(spec: PortSpec) -> PortRequest:
+    """Parse a port as kubectl writes it. Raises ValueError: malformed or out of range. TypeError: neither text nor number."""
     if not isinstance(spec, str | int):
         raise TypeError(f'{described(spec)} is no port to forward; write 8080, "8080:80", ":80" or "8080:http"')
     local, colon, remote = str(spec).partition(":")
@@ -257,14 +277,14 @@ def parse_port(spec: PortSpec) -> Wanted:
     if not remote.isdecimal() and _NAME.fullmatch(remote) is None:
         raise ValueError(f'{spec!r}: "{remote}" is neither the number nor the name of a port')
     if not colon and not remote.isdecimal():
-        return Wanted(-1, remote)  # the number behind the name, once it is known
+        return PortRequest(-1, remote)  # the number behind the name, once it is known
     if local and not (local.isascii() and local.isdecimal() and _number(local) <= _LARGEST):
         raise ValueError(f"{spec!r}: the local port must be a number between 0 and {_LARGEST}")
-    return Wanted(int(local or 0), remote)
+    return PortRequest(int(local or 0), remote)
 
 
-def pod_port(found: Found, remote: str) -> int:
-    """The port of the pod that ``remote`` leads to.
+def pod_port(found: TargetPod, remote: str) -> int:
+    """Return the number of the pod's port for ``remote``.
 
     Raises:
         StreamError: the service or pod has no such port, or not for TCP.
@@ -314,5 +334,5 @@ def _check_tcp(ports: list[tuple[int, str | None]], wanted: int) -> None:
 
 
 def _number(text: str) -> int:
-    # More digits are no port, and int() refuses thousands of them with an error of its own.
+    # More digits are no port, and int() refuses thousands of digits with another error.
     return int(text) if len(text) < 8 else _LARGEST + 1

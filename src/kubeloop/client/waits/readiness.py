@@ -14,17 +14,17 @@ from kubeloop.meta import WaitFailed
 
 
 class Rollout(NamedTuple):
-    """``text`` is the line that kubectl prints."""
+    """The progress of a rollout. ``text`` is the line that kubectl prints."""
 
     text: str
     done: bool
 
 
 def rollout_of(tree: Tree) -> Rollout:
-    """Where the rollout of an object stands.
+    """Return the progress of an object's rollout.
 
     Raises:
-        WaitFailed: it exceeded its progress deadline. ValueError: its kind has no rollouts, or its update strategy none to watch.
+        WaitFailed: the rollout exceeded its progress deadline. ValueError: the kind, or its update strategy, has no rollouts.
     """
     kind = str(tree.get("kind", ""))
     read = _ROLLOUT_KINDS.get(kind)
@@ -34,7 +34,7 @@ def rollout_of(tree: Tree) -> Rollout:
 
 
 def has_rollout(tree: Tree) -> bool:
-    """Whether ``rollout_of`` can say something: the kind has rollouts, and they do not wait for somebody to delete pods."""
+    """Whether ``rollout_of`` supports the object: its kind has rollouts, and they do not wait for a user who deletes pods."""
     kind = tree.get("kind")
     return kind in _ROLLOUT_KINDS and (kind == "Deployment" or _strategy(tree) == "RollingUpdate")
 
@@ -120,13 +120,13 @@ def is_ready(tree: Tree) -> bool:
     """Whether the object is ready.
 
     Raises:
-        WaitFailed: it failed, and nothing but a change of it can help.
+        WaitFailed: it has failed and cannot become ready without a change.
     """
-    return not what_is_missing(tree)
+    return not missing_for_readiness(tree)
 
 
-def what_is_missing(tree: Tree) -> str:
-    """What keeps an object from being ready, for a person; "" if nothing does.
+def missing_for_readiness(tree: Tree) -> str:
+    """Return the reason why an object is not ready, as text; empty if it is ready.
 
     Raises:
         WaitFailed: as ``is_ready``.
@@ -207,7 +207,7 @@ def _signing_request(tree: Tree) -> str:
             raise WaitFailed(f"{_named(tree)}: {describe_condition(tree, name)}")
     if below(tree, "status").get("certificate"):
         return ""
-    return "its signer has issued no certificate yet" if status_of(tree, "Approved") == "True" else "nobody has approved it yet"
+    return "its signer has issued no certificate yet" if status_of(tree, "Approved") == "True" else "it is not approved yet"
 
 
 def _named(tree: Tree) -> str:

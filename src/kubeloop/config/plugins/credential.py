@@ -133,6 +133,11 @@ class ExecRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A client's request to a plugin. ``cluster`` is the target, without credentials; None unless the kubeconfig sets
     ``provideClusterInfo``.
 
+    >>> ExecRequest.from_environment({})
+    Traceback (most recent call last):
+        ...
+    ConfigError: ...
+
     ``settings`` are the plugin's settings in the kubeconfig's cluster entry. ``interactive``: a person can be asked on stdin.
     """
 

@@ -193,7 +193,14 @@ class _StillRunning(Exception):
 
 
 class Caller:
-    """Calls handlers of one controller. ``errors`` counts failed calls, including abandoned handlers."""
+    """Calls the handlers of one controller. ``errors`` counts failed calls, including abandoned handlers.
+
+    Args:
+        controller: The controller whose methods are called.
+        name: Its name, for logs.
+        clock: Clock of time limits and back-off.
+        events: Records abandoned handlers.
+    """
 
     def __init__(self, controller: object, name: str, clock: Clock, events: EventRecorder) -> None:
         self.errors = 0

@@ -33,18 +33,27 @@ def unique_identity() -> str:
 
 @dataclass(frozen=True, slots=True)
 class LeaseConfig:
-    """One Lease and one candidate for it. Times are in seconds; the defaults are client-go's.
+    """The Lease of an election, and one candidate for it. Times are in seconds; the defaults are client-go's.
 
-    ``identity``: must differ between candidates, or all of those who share it lead at the same time.
-    ``lease_duration``: how long others wait for a sign of life before they take over; whole seconds.
-    ``renew_deadline``: after this time without a renewal the leader gives up, by its own clock. The difference to ``lease_duration`` is
-    what the clocks may differ in speed, and the time that running work has to end before another leader begins.
-    ``retry_period``: between renewals, and between tries of those who do not lead (these stretched by up to 1.2 times itself).
-    ``release_on_stop``: give the Lease back on a graceful stop, so that the next one need not wait.
-    ``labels``: put on the Lease. ``coordinated``: the server chooses among LeaseCandidates; see ``LeaseCandidate``.
+    Args:
+        name: Name of the Lease.
+        namespace: Its namespace.
+        identity: Must differ between candidates, or all that share it lead at the same time. Default: ``unique_identity()``.
+        lease_duration: Seconds without a renewal after which another candidate takes over; whole seconds.
+        renew_deadline: Seconds without a successful renewal after which the leader stops, by its own clock. The difference to
+            ``lease_duration`` covers clocks of different speed, and is the time that work has to end before another leader begins.
+        retry_period: Seconds between renewals, and between the tries of other candidates (times 1 to 2.2 for those).
+        release_on_stop: Release the Lease on a graceful stop, so that the next leader need not wait.
+        labels: Labels of the Lease.
+        coordinated: The server chooses among LeaseCandidates; see ``LeaseCandidate``.
 
     Raises:
-        ConfigError: these times cannot keep two from leading, or a name cannot be one (behaviour I120).
+        ConfigError: these times do not exclude two leaders, or a name is invalid (behaviour I120).
+
+    Example:
+        >>> config = LeaseConfig("my-operator", "ops", lease_duration=30, renew_deadline=20)
+        >>> str(config), config.request_timeout
+        ('ops/my-operator', 10.0)
     """
 
     name: str
@@ -95,10 +104,15 @@ class LeaseConfig:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """The leader, and the beginning of its term. An empty ``holder``: no leader, take the lease at once.
+    """The content of a Lease: its holder and term. An empty ``holder`` means that the lease is free.
 
-    ``acquired`` and ``renewed`` are the holder's time of day: for people, and to see that something changed; never compared with a clock
-    here. ``duration`` in seconds. ``preferred``, ``strategy``: of coordinated election.
+    ``acquired`` and ``renewed`` are times of the holder's machine: for people, and to detect changes; they are never compared with a local
+    clock. ``duration`` is in seconds. ``preferred`` and ``strategy`` belong to coordinated election.
+
+    Example:
+        >>> record = LeaseRecord(holder="replica-1", duration=15, transitions=3)
+        >>> LeaseRecord.of(record.spec()).holder
+        'replica-1'
     """
 
     holder: str = ""
@@ -195,7 +209,18 @@ def released(record: LeaseRecord, wall: datetime) -> LeaseRecord:
 
 
 def after_read(seen: LeaseObservation, identity: str, duration: int, now: float, wall: datetime) -> LeaseWrite | LeaseHeld:
-    """What to do about the record that was read. ``now`` is from before the read: late is safe here, early is not."""
+    """Return what a candidate does after it has read the Lease.
+
+    Args:
+        seen: The record, and when it last changed.
+        identity: The candidate.
+        duration: Lease duration in seconds.
+        now: Monotonic time before the read: an expiry that is found too late is safe, one that is found too early is not.
+        wall: Time of day, for the record.
+
+    Returns:
+        The record to write, or that another candidate holds the lease.
+    """
     record = seen.record
     if record.holder == identity:
         return LeaseWrite(renewed(record, duration, wall), renewal=True)
@@ -207,8 +232,20 @@ def after_read(seen: LeaseObservation, identity: str, duration: int, now: float,
 def after_coordinated_read(
     seen: LeaseObservation, identity: str, duration: int, now: float, wall: datetime
 ) -> LeaseWrite | LeaseHeld | LeaseRefused:
-    """As ``after_read`` where the server chooses the holder: only what it gave us may be renewed, and only until it prefers another
-    (behaviour I130)."""
+    """Return what a candidate does after it has read the Lease, if the server chooses the holder.
+
+    A holder renews only a lease that the server assigned to it, and only until the server prefers another candidate (behaviour I130).
+
+    Args:
+        seen: As of ``after_read``.
+        identity: As of ``after_read``.
+        duration: As of ``after_read``.
+        now: As of ``after_read``.
+        wall: As of ``after_read``.
+
+    Returns:
+        As ``after_read``; or that the server prefers another candidate.
+    """
     record = seen.record
     if record.holder != identity:
         return LeaseHeld(record.holder) if record.holder else LeaseRefused("the server has not chosen a holder yet")
@@ -280,14 +317,30 @@ _ASKED = Unstructured.of("coordination.k8s.io/v1beta1", "LeaseCandidate")
 
 
 class LeaseCandidate:
-    """Stands for the Lease of ``config``, with these versions of the program; of several, ``OldestEmulationVersion`` takes the oldest.
+    """Announces this process as a candidate of a coordinated election, in which the server chooses the leader by version.
 
     Guarantees
-        A question of the server (``spec.pingTime`` later than ``spec.renewTime``) is answered by renewing at the next look, within
-        ``look`` seconds. Without questions it renews every five minutes.
+        A ping of the server (``spec.pingTime`` later than ``spec.renewTime``) is answered by a renewal within ``look`` seconds. Without
+        pings
+        it renews every five minutes.
 
-    Run it beside an elector with ``LeaseConfig(..., coordinated=True)``, until cancelled. The object stays, as client-go's does: the server
-    deletes candidates that no longer renew.
+    Run it beside an elector with ``LeaseConfig(..., coordinated=True)``, until it is cancelled. The object stays, as client-go's does: the
+    server deletes candidates that are not renewed.
+
+    Args:
+        client: The client of the cluster.
+        config: The Lease of the election.
+        binary_version: Version of the program.
+        emulation_version: Version that the program emulates. Empty: ``binary_version``.
+        strategy: How the server chooses; ``OldestEmulationVersion`` prefers the oldest version.
+        look: Seconds between two checks for pings.
+        clock: Clock of the delays. None: the client's.
+
+    Example:
+        >>> config = LeaseConfig("my-operator", client.namespace, coordinated=True)
+        >>> candidate = asyncio.create_task(LeaseCandidate(client, config, binary_version="1.4.0").run())
+        >>> candidate.cancel()
+        True
     """
 
     def __init__(

@@ -46,7 +46,9 @@ class _Series:
 
 
 class SeriesCorrelator:
-    """Two occurrences are isomorphic if they agree in type, reason, action, object and related object; versions and messages do not count.
+    """Combines repeated occurrences into series.
+
+    Two occurrences are the same event if type, reason, action, object and related object agree; versions and messages do not count.
 
     Guarantees
         The first of them is created, the second starts a series with count 2 and is written once; later ones are counted here. A series is
@@ -54,8 +56,15 @@ class SeriesCorrelator:
         seconds after its last occurrence; it is over then, and the next occurrence is another event. At most ``capacity`` events are
         remembered; a dropped series is written first.
 
-    Differs from client-go: that takes an object with another resourceVersion for another object, and finishes series when a timer of
+    Differs from client-go: that treats an object with another resourceVersion as another object, and finishes series when a timer of
     6 min passes, so up to 12 min after their last occurrence.
+
+    Args:
+        clock: Clock of the intervals.
+        finish: Seconds without an occurrence after which a series is over.
+        refresh: Seconds between two writes of a series.
+        capacity: Number of remembered events.
+        name: Returns the name of a new event for the name of its object.
     """
 
     def __init__(
@@ -260,9 +269,13 @@ class EventSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CoreEvents:
-    """Events of core/v1: similar ones are combined, the same again is a count, too many about one object are dropped (``limits``).
+    """Sink for events of core/v1: similar events are combined, repeated ones counted, and too many about one object dropped (``limits``).
 
-    ``client`` None is that of the recorder.
+    ``client`` None: the recorder's client.
+
+    Example:
+        >>> from kubeloop import EventRecorder
+        >>> recorder = EventRecorder(client, "my-operator", sinks=[CoreEvents(limits=EventLimits(burst=5))])
     """
 
     client: Client | None = None
@@ -278,9 +291,13 @@ class CoreEvents:
 
 @dataclass(frozen=True, slots=True)
 class SeriesEvents:
-    """Events of events.k8s.io/v1: repetition is a series, written when it starts, each 30 min and when it is over.
+    """Sink for events of events.k8s.io/v1: repetition is a series, written when it starts, each 30 min and when it is over.
 
-    ``client`` None is that of the recorder.
+    ``client`` None: the recorder's client.
+
+    Example:
+        >>> from kubeloop import EventRecorder
+        >>> recorder = EventRecorder(client, "my-operator", sinks=[SeriesEvents()])
     """
 
     client: Client | None = None

@@ -165,17 +165,30 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """Addresses (``host:port``, ``:port`` is every interface), each served only if it is given.
+    """HTTP endpoints of a manager: probes, metrics and debug pages. An endpoint is served only if its address is given.
 
-    ``health``: /healthz and /readyz, plain and open to all, as the kubelet wants them.
-    ``metrics``: /metrics in Prometheus' text. ``debug``: /debug/, see docs/manager.md.
-    ``healthz``, ``readyz``: checks of the program's own, by name, beside those of the manager.
-    ``registry``: whose metrics are shown too; None: prometheus_client's default one.
-    ``certificate``: serve metrics and debug over TLS. ``access``: who may see them; None: everybody.
-    ``debug_beyond_loopback``: let ``debug`` listen where other machines reach it. It shows object names and stacks: set ``access`` too.
+    Args:
+        health: Address (``host:port``; ``:port`` is every interface) of /healthz and /readyz, plain and open to all, as the kubelet
+            expects.
+        metrics: Address of /metrics in Prometheus' text format.
+        debug: Address of /debug/, see docs/manager.md.
+        healthz: Name -> check of the program, in addition to the manager's.
+        readyz: Name -> check of the program, in addition to the manager's.
+        registry: Registry whose metrics are shown too. None: prometheus_client's default one.
+        certificate: Serve metrics and debug over TLS. None: plain HTTP.
+        access: Who may see metrics and debug. None: everyone.
+        debug_beyond_loopback: Let other machines reach ``debug``. It shows object names and stacks: set ``access`` too.
 
     Raises:
-        ConfigError: an address that is none; debug beyond loopback without leave; credentials that would pass in clear. Names the option.
+        ConfigError: an invalid address; ``debug`` beyond loopback without ``debug_beyond_loopback``; credentials without TLS. The text
+            names
+            the option.
+
+    Example:
+        >>> endpoints = Endpoints(health="127.0.0.1:0")
+        >>> async with Manager(client, endpoints=endpoints) as manager:
+        ...     print(manager.urls["health"])
+        http://127.0.0.1:...
     """
 
     health: str = ""

@@ -17,6 +17,7 @@ from kubeloop.controller.errors import ManagerError
 from kubeloop.controller.manager.clusters import ManagedCluster
 from kubeloop.controller.runner.runnable import Runnable
 from kubeloop.controller.runner.runner import Runner
+from kubeloop.meta import KubeloopError
 from kubeloop.meta.repr import counted
 from kubeloop.meta.signals import on_signal
 from kubeloop.tasks import end_tasks, wait_within
@@ -114,6 +115,42 @@ async def connect(entries: Iterable[GroupEntry]) -> None:
         with log_context(cluster=entry.cluster.name):
             await entry.runnable.connect(entry.cluster.surroundings)
         entry.connected = True
+
+
+async def wait_synced(
+    clusters: Iterable[ManagedCluster], entries: Iterable[GroupEntry], explained: Iterable[GroupEntry], clock: Clock, timeout: float
+) -> None:
+    """Return when the caches of all clusters are synced, and each runnable says that it is.
+
+    Args:
+        clusters: The clusters.
+        entries: The runnables to wait for.
+        explained: Runnables that add advice to the error of a cache, such as missing permissions.
+        clock: Clock of the time limit.
+        timeout: Seconds for all of them together.
+
+    Raises:
+        DeadlineError: not in time; the text names what has not synced. Errors of ``Informers.wait_synced``: at once.
+    """
+    deadline = clock.now() + timeout
+    for cluster in clusters:
+        try:
+            await cluster.informers.wait_synced(timeout=max(deadline - clock.now(), 0.0))
+        except KubeloopError as error:
+            for entry in explained:
+                if isinstance(entry.runnable, Runner):
+                    entry.runnable.explain(error)
+            raise
+    for entry in entries:
+        await entry.runnable.synced(max(deadline - clock.now(), 0.0))
+
+
+def failure_of(entry: GroupEntry, *, stopping: bool) -> BaseException | None:
+    """Return the error with which the task of a runnable ended; None: it returned, or was cancelled by a stop."""
+    assert entry.task is not None
+    if not entry.task.cancelled():
+        return entry.task.exception()
+    return None if stopping else ManagerError(f'controller "{entry.runnable.name}" ended: something that it waited for was cancelled')
 
 
 def log_start(log: logging.Logger, entries: Sequence[GroupEntry]) -> None:

@@ -26,10 +26,15 @@ _FLUSH = 1.0
 
 
 class Leadership:
-    """One term at most: a process that has lost the lease ends, and stands again as a new process.
+    """One term of leadership at most: a process that has lost the lease ends, and becomes a candidate again as a new process.
 
-    ``lead`` is awaited once this process leads; records logged from there on carry ``lease_transitions``. ``lost`` is called in the moment
-    in which the lease is lost, ``failed`` when ``lead`` raised.
+    Args:
+        client: Client of the cluster that holds the Lease.
+        config: The Lease, and this candidate.
+        clock: Clock of renewals.
+        lead: Awaited once this process leads; log records of its tasks carry ``lease_transitions``.
+        lost: Called as soon as the lease is lost.
+        failed: Called if ``lead`` raised.
     """
 
     def __init__(

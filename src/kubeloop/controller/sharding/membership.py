@@ -54,15 +54,26 @@ def by_namespace(key: ObjectKey) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShardConfig:
-    """One group of replicas, and this one's part in it. Times in seconds, as ``LeaseConfig`` has them.
+    """A group of replicas that share keys, and this replica's part in it. Times are in seconds, as in ``LeaseConfig``.
 
-    ``group``: the same for all replicas of a program, and unique in ``namespace``. Each replica has a Lease there with the label
-    ``shards.kubeloop.dev/group``, named after group and identity.
-    ``by``: what decides where a key belongs; must be the same function in all replicas. With ``by_namespace`` objects of one namespace stay
-    together.
+    Args:
+        group: Name of the group; the same for all replicas of a program, and unique in ``namespace``. Each replica has a Lease there with
+            the
+            label ``shards.kubeloop.dev/group``, named after group and identity.
+        namespace: Namespace of the leases.
+        identity: Must differ between replicas. Default: ``unique_identity()``.
+        lease_duration: As of ``LeaseConfig``.
+        renew_deadline: As of ``LeaseConfig``.
+        retry_period: As of ``LeaseConfig``.
+        by: Returns the text that decides which replica gets a key; the same function in all replicas. With ``by_namespace`` the objects of
+            one namespace stay together.
 
     Raises:
         ConfigError: as ``LeaseConfig``, or a group that cannot be a label and the beginning of a name.
+
+    Example:
+        >>> from kubeloop import Manager
+        >>> manager = Manager(client, sharding=ShardConfig("my-operator", client.namespace, by=by_namespace))
     """
 
     group: str

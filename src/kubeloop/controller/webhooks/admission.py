@@ -119,7 +119,12 @@ class HookVerdict:
 
 @dataclass(slots=True)
 class Answered:
-    """A review with its answer, as bytes; and what metrics count."""
+    """An AdmissionReview with its response, as bytes, and the HTTP status for metrics. ``panic``: the hook raised an unexpected error.
+
+    Example:
+        >>> Answered(body=b"{}", code=200).panic
+        False
+    """
 
     body: bytes
     code: int

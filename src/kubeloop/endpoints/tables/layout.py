@@ -88,13 +88,13 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a custom resource's Table.
 
     ``value`` returns the cell of an object; its second argument is the time in seconds since the epoch, for ages.
 
     Example:
-        >>> column = Column("Size", "integer", "", "Number of parts.", 0, lambda obj, now: obj["spec"]["size"])
+        >>> column = TableColumn("Size", "integer", "", "Number of parts.", 0, lambda obj, now: obj["spec"]["size"])
         >>> column.value({"spec": {"size": 3}}, 0.0)
         3
     """

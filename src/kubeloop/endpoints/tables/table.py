@@ -8,7 +8,7 @@ from typing import Any, Final
 from kubeloop.endpoints.encoding import in_declared_order, sorted_keys
 from kubeloop.endpoints.tables.core import CORE
 from kubeloop.endpoints.tables.groups import GROUPS
-from kubeloop.endpoints.tables.layout import PLAIN, Column, Layout
+from kubeloop.endpoints.tables.layout import PLAIN, Layout, TableColumn
 from kubeloop.endpoints.tables.workloads import AUTOSCALING, PODS, WORKLOADS
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.types import JSONObject
@@ -77,7 +77,7 @@ def has_tables(resource: str, subresource: str, verbs: Sequence[str]) -> bool:
     return (resource, subresource) not in _WITHOUT_TABLES and tuple(verbs) != ("create",)
 
 
-#: Column definitions and rows.
+#: TableColumn definitions and rows.
 _Parts = tuple[list[JSONObject], list[JSONObject] | None]
 
 _LAYOUTS: Final[dict[str, Layout]] = {"pods": PODS, **CORE, **WORKLOADS, **AUTOSCALING, **GROUPS}
@@ -89,7 +89,7 @@ def table(
     metadata: JSONObject,
     *,
     now: float,
-    columns: Sequence[Column] | None = None,
+    columns: Sequence[TableColumn] | None = None,
     include: str = "",
     headers: bool = True,
 ) -> JSONObject:
@@ -127,7 +127,7 @@ def _builtin(resource: GroupResource, objects: Iterable[JSONObject], now: float,
     return [header.definition() for header in layout.headers], None if layout is PLAIN and not rows else rows
 
 
-def _custom(columns: Sequence[Column], objects: Iterable[JSONObject], now: float, include: str) -> _Parts:
+def _custom(columns: Sequence[TableColumn], objects: Iterable[JSONObject], now: float, include: str) -> _Parts:
     rows = [_row([column.value(obj, now) for column in columns], obj, include, None) for obj in objects]
     if include == "Object":
         for row in rows:

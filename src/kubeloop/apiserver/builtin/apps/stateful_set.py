@@ -1,4 +1,7 @@
-"""StatefulSets and ControllerRevisions. Source: pkg/apis/apps/validation, pkg/registry/apps/{statefulset,controllerrevision}."""
+"""Strategies of StatefulSets and ControllerRevisions.
+
+Source: pkg/apis/apps/validation, pkg/registry/apps/{statefulset,controllerrevision}.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,8 @@ _IMMUTABLE_MESSAGE = (
 
 
 class StatefulSetStrategy(TemplateStrategy):
+    """Strategy of StatefulSets."""
+
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return dns1123_label(name, prefix)
 
@@ -71,7 +76,7 @@ class StatefulSetStrategy(TemplateStrategy):
 
 
 def _warnings(spec: JSONObject, claims: str) -> Iterator[str]:
-    """``claims``: what upstream adds to the path of a claim's template."""
+    """Yield warnings about a spec. ``claims`` is what upstream adds to the path of a claim template."""
     for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
         yield from claim_warnings(f"spec.volumeClaimTemplates[{at}]{claims}", claim.get("spec") or {})
     if (spec.get("revisionHistoryLimit") or 0) < 0:
@@ -79,7 +84,7 @@ def _warnings(spec: JSONObject, claims: str) -> Iterator[str]:
 
 
 def _drop_max_unavailable(obj: JSONObject, old: JSONObject | None) -> None:
-    """The feature MaxUnavailableStatefulSet is off by default: the field goes unless it is there already."""
+    """Drop ``maxUnavailable`` unless it was set before: the feature gate MaxUnavailableStatefulSet is off by default."""
     rolling = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate")
     before = ((((old or {}).get("spec") or {}).get("updateStrategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable")
     if rolling is not None and before is None:
@@ -137,7 +142,7 @@ def _template(spec: JSONObject, options: PodOptions) -> Errors:
     if faults:
         yield invalid("spec.selector", selector, "")
     else:
-        # The controller sets these; claims become volumes of their names.
+        # The controller sets these: claims become volumes with their names.
         pod = {name: value for name, value in (template.get("spec") or {}).items() if name not in ("subdomain", "hostname")}
         claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
         if claims:
@@ -151,7 +156,7 @@ def _template(spec: JSONObject, options: PodOptions) -> Errors:
 
 
 def _again(template: JSONObject, options: PodOptions) -> Errors:
-    """Upstream checks the template's metadata twice for StatefulSets, and clients see each fault twice."""
+    """Validate the template's metadata once more: upstream does so for StatefulSets, and clients see each error twice."""
     metadata = template.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     yield from labels("spec.template.labels", metadata.get("labels"))
@@ -169,6 +174,8 @@ def _status(status: JSONObject) -> Errors:
 
 
 class ControllerRevisionStrategy(BuiltinStrategy):
+    """Strategy of ControllerRevisions, whose data is immutable."""
+
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:

@@ -33,6 +33,8 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class DaemonSetStrategy(TemplateStrategy):
+    """Strategy of DaemonSets."""
+
     def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
         _set_template_generation(obj, max(_template_generation(obj), 1))
@@ -117,6 +119,8 @@ def _daemon_set_status(status: JSONObject) -> Errors:
 
 
 class ReplicationControllerStrategy(TemplateStrategy):
+    """Strategy of ReplicationControllers."""
+
     warns_about_name = True
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
@@ -162,6 +166,8 @@ def _controller_status(status: JSONObject) -> Errors:
 
 
 class PodTemplateStrategy(BuiltinStrategy):
+    """Strategy of PodTemplates."""
+
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(pod_template("template", obj.get("template") or {}, template_options(None)))
 
@@ -181,6 +187,8 @@ _TOO_MANY = "cannot be greater than status.replicas"
 
 
 class DeploymentStrategy(TemplateStrategy):
+    """Strategy of Deployments."""
+
     warns_about_name = True
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -192,7 +200,7 @@ class DeploymentStrategy(TemplateStrategy):
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
-        # Labels are the user's, a status update leaves them alone.
+        # Labels belong to the user, so a status update does not change them.
         if old["metadata"].get("labels"):
             obj["metadata"]["labels"] = copy.deepcopy(old["metadata"]["labels"])
         else:
@@ -250,6 +258,8 @@ def _deployment_status(status: JSONObject, old: JSONObject) -> Errors:
 
 
 class ReplicaSetStrategy(TemplateStrategy):
+    """Strategy of ReplicaSets."""
+
     warns_about_name = True
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:

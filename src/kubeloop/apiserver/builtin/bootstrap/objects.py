@@ -11,9 +11,9 @@ import msgspec
 
 from kubeloop.types import JSONObject
 
-# Kubernetes' default roles and bindings, as ``roles.json`` tells them in short.
+# Kubernetes' default roles and bindings, in the short form of ``roles.json``.
 #
-# Source: plugin/pkg/auth/authorizer/rbac/bootstrappolicy, as a fresh 1.36 server holds them while no controller aggregates roles.
+# Source: plugin/pkg/auth/authorizer/rbac/bootstrappolicy, as in a fresh 1.36 server without the controller that aggregates roles.
 
 
 ROLES_GROUP = "rbac.authorization.k8s.io"
@@ -23,7 +23,7 @@ _ROLE_ANNOTATIONS = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
 
 
 def default_roles() -> Iterator[tuple[str, JSONObject]]:
-    """Each with its resource, roles before what binds them; new trees at every call."""
+    """Yield the resource and the object of each default role and binding, roles first. The objects are new."""
     told = msgspec.json.decode((resources.files("kubeloop.apiserver.builtin.bootstrap") / "roles.json").read_bytes())
     for resource in ("clusterroles", "roles"):
         for row in told[resource]:
@@ -61,21 +61,21 @@ def _role_subject(kind: str, name: str, namespace: str = "") -> JSONObject:
     return {"kind": kind, "apiGroup": ROLES_GROUP, "name": name}
 
 
-# Kubernetes' suggested and mandatory priority levels and flow schemas. What they do here: ``flow``.
+# Kubernetes' suggested and mandatory priority levels and flow schemas; see ``flow`` for their use.
 #
-# Source: k8s.io/api flowcontrol bootstrap (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap), as a fresh 1.36 server holds them.
+# Source: k8s.io/api flowcontrol bootstrap (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap), as in a fresh 1.36 server.
 
 
 FLOW_CONTROL_GROUP = "flowcontrol.apiserver.k8s.io"
 
-#: What the server itself relies on: nobody may change the spec of these.
+#: Mandatory objects, on which the server relies: their spec is immutable.
 _MANDATORY = ("catch-all", "exempt")
 
 _FLOW_ANNOTATIONS = {"apf.kubernetes.io/autoupdate-spec": "true"}
 
 
 def default_flow_control(now: str) -> Iterator[tuple[str, JSONObject]]:
-    """Each with its resource; new trees at every call. ``now``: RFC 3339."""
+    """Yield the resource and the object of each default level and schema. The objects are new. ``now`` is in RFC 3339."""
     told = _flow_objects()
     for row in told["prioritylevelconfigurations"]:
         yield "prioritylevelconfigurations", {"metadata": _flow_metadata(row), "spec": row["spec"], "status": {}}
@@ -89,7 +89,7 @@ def default_flow_control(now: str) -> Iterator[tuple[str, JSONObject]]:
 
 @cache
 def mandatory(resource: str) -> Mapping[str, JSONObject]:
-    """Specs by name; shared, do not change them."""
+    """Return the specs of the mandatory objects by name. They are shared and must not be changed."""
     return {row["name"]: row["spec"] for row in _flow_objects()[resource] if row["name"] in _MANDATORY}
 
 
@@ -103,21 +103,21 @@ def _flow_metadata(row: JSONObject) -> JSONObject:
 
 
 def dangling(level: str, now: str, *, exists: bool) -> JSONObject:
-    """Return the condition of a FlowSchema that names the priority level ``level``; ``now``: RFC 3339."""
+    """Return the condition Dangling of a FlowSchema that names the priority level ``level``. ``now`` is in RFC 3339."""
     state, reason, why = ("False", "Found", "it exists") if exists else ("True", "NotFound", "there is no such object")
     link = "and" if exists else "but"
     message = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" {link} {why}'
     return {"type": "Dangling", "status": state, "lastTransitionTime": now, "reason": reason, "message": message}
 
 
-# An APIService for each group and version of Kubernetes' own that the server serves by itself; see ``aggregation`` for all others.
+# An APIService for each group and version that the server serves itself; see ``aggregation`` for all others.
 #
-# Source: pkg/controlplane/apiserver/aggregator.go (priorities), as a fresh 1.36 server holds them.
+# Source: pkg/controlplane/apiserver/aggregator.go (priorities), as in a fresh 1.36 server.
 
 
 API_SERVICES_GROUP = "apiregistration.k8s.io"
 
-#: Of the group, as clients order them.
+#: Priority of each group, by which clients order groups.
 _GROUP_PRIORITY = {
     "": 18000,
     "apps": 17800,
@@ -140,21 +140,22 @@ _GROUP_PRIORITY = {
     "resource.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
 }
-#: Of the version within its group, where it is not 15.
+#: Priority of versions within their group that is not 15.
 _VERSION_PRIORITY = {("", "v1"): 1, ("autoscaling", "v2"): 30, ("flowcontrol.apiserver.k8s.io", "v1"): 21, ("resource.k8s.io", "v1"): 21}
 
 
 def group_priority(group: str) -> int | None:
-    """None: no group of Kubernetes' own."""
+    """Return the priority of a group; None for a group that is not Kubernetes' own."""
     return _GROUP_PRIORITY.get(group)
 
 
 def version_priority(group: str, version: str) -> int:
+    """Return the priority of a version within its group."""
     return _VERSION_PRIORITY.get((group, version), 15)
 
 
 def local_api_services(served: Iterable[tuple[str, str]], now: str) -> Iterator[JSONObject]:
-    """One for each (group, version) that has a priority; the aggregation API itself has none. ``now``: RFC 3339."""
+    """Yield an APIService for each (group, version) with a priority; the aggregation API has none. ``now`` is in RFC 3339."""
     for group, version in sorted(set(served), key=lambda one: (one[1], one[0])):
         priority = _GROUP_PRIORITY.get(group)
         if priority is None:
@@ -173,6 +174,6 @@ def local_api_services(served: Iterable[tuple[str, str]], now: str) -> Iterator[
 
 
 def available(now: str) -> JSONObject:
-    """The condition of an API that the server serves by itself. ``now``: RFC 3339."""
+    """Return the condition Available of an API that the server serves itself. ``now`` is in RFC 3339."""
     message = "Local APIServices are always available"
     return {"type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local", "message": message}

@@ -16,7 +16,7 @@ from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, re
 from kubeloop.meta.names import c_identifier, label_value, qualified_name
 from kubeloop.types import JSONObject
 
-#: Of a domain, of an identifier, and of the two with a slash between them.
+#: Maximum length of a domain, of an identifier, and of both with a slash between them.
 DOMAIN, IDENTIFIER = 63, 32
 QUALIFIED = DOMAIN + 1 + IDENTIFIER
 _POOL = 253
@@ -25,10 +25,12 @@ _NO_REQUEST = "must be the name of a request in the claim or the name of a reque
 
 
 def driver_name(path: str, name: str) -> Errors:
+    """Validate the name of a driver."""
     return csi_driver_name(path, name)
 
 
 def pool_name(path: str, name: str) -> Errors:
+    """Validate the name of a pool."""
     if not name:
         yield required(path)
         return
@@ -39,6 +41,7 @@ def pool_name(path: str, name: str) -> Errors:
 
 
 def class_name(path: str, name: str) -> Errors:
+    """Validate the name of a device class."""
     if not name:
         yield required(path)
     else:
@@ -46,6 +49,7 @@ def class_name(path: str, name: str) -> Errors:
 
 
 def share_id(path: str, value: str) -> Errors:
+    """Validate the ID of a share."""
     if fault := _uuid_fault(value):
         yield invalid(path, value, f"error validating uid: {fault}")
     elif len(value) != 36 or value != value.lower():
@@ -54,7 +58,7 @@ def share_id(path: str, value: str) -> Errors:
 
 
 def _uuid_fault(value: str) -> str:
-    """What the library of upstream says of a text; it reads four forms."""
+    """Return the message of upstream's UUID library, which accepts four formats; empty for a valid UUID."""
     match len(value):
         case 36:
             bare = value
@@ -74,7 +78,7 @@ def _uuid_fault(value: str) -> str:
 
 
 def domain_qualified_name(path: str, name: str) -> Errors:
-    """An identifier, with a domain before it or without. One with several slashes is not looked at."""
+    """Validate an identifier with or without a domain. A name with several slashes is not checked."""
     domain, *rest = name.split("/")
     if not rest:
         yield from _identifier(path, name)
@@ -90,6 +94,7 @@ def domain_qualified_name(path: str, name: str) -> Errors:
 
 
 def fully_qualified_name(path: str, name: str) -> Errors:
+    """Validate an identifier with a domain."""
     yield from domain_qualified_name(path, name)
     if "/" not in name:
         yield invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash")
@@ -102,7 +107,7 @@ def _identifier(path: str, name: str) -> Errors:
 
 
 class Requests:
-    """The names of a claim's requests, and of the alternatives of each."""
+    """The names of a claim's requests, and of the alternatives (subrequests) of each."""
 
     def __init__(self, devices: Mapping[str, Any]) -> None:
         self._names: dict[str, set[str]] = {}
@@ -115,7 +120,7 @@ class Requests:
         return alternatives is not None and (not below or below[0] in alternatives)
 
     def check(self, path: str, name: str) -> Errors:
-        """A reference to one of them."""
+        """Check that a reference names one of them."""
         parts = name.split("/")
         if len(parts) > 2:
             yield invalid(path, name, _NO_REQUEST)
@@ -126,7 +131,7 @@ class Requests:
             yield invalid(path, name, _NO_REQUEST)
 
 
-# Lists and maps of limited size, checked item by item; one that is too large is not looked into.
+# Lists and maps of limited size, whose items are validated one by one. The items of a list that is too long are not validated.
 #
 # Source: pkg/apis/resource/validation validateSlice, validateSet, validateMap.
 
@@ -135,6 +140,17 @@ Check = Callable[[str, Any], Iterable[FieldError]]
 
 
 def items(path: str, found: list[Any] | None, most: int | None, check: Check) -> Errors:
+    """Validate each item of a list.
+
+    Args:
+        path: Path of the list.
+        found: The items; None is an empty list.
+        most: Maximum number of items; None for no limit.
+        check: Validates one item.
+
+    Returns:
+        The errors.
+    """
     found = found or []
     if most is not None and len(found) > most:
         yield too_many(path, len(found), most)
@@ -151,7 +167,19 @@ def unique(
     key: Callable[[Any], Hashable],
     shown: Callable[[Hashable], Any] = lambda one: one,
 ) -> Errors:
-    """Items of which no two have the same key; ``shown`` is how messages print a key."""
+    """Validate each item of a list, and that keys are unique.
+
+    Args:
+        path: Path of the list.
+        found: The items; None is an empty list.
+        most: Maximum number of items; None for no limit.
+        check: Validates one item.
+        key: Returns the key of an item.
+        shown: Converts a key for messages.
+
+    Returns:
+        The errors.
+    """
     found = found or []
     yield from items(path, found, most, check)
     if most is not None and len(found) > most:
@@ -165,7 +193,19 @@ def unique(
 
 
 def mapping(path: str, found: Mapping[str, Any] | None, most: int | None, key_length: int, check_key: Check, check: Check) -> Errors:
-    """A key that is longer than ``key_length`` bytes is shortened in paths."""
+    """Validate each entry of a map.
+
+    Args:
+        path: Path of the map.
+        found: The entries; None is an empty map.
+        most: Maximum number of entries; None for no limit.
+        key_length: Maximum bytes of a key in paths; longer keys are shortened.
+        check_key: Validates a key.
+        check: Validates a value.
+
+    Returns:
+        The errors.
+    """
     found = found or {}
     if most is not None and len(found) > most:
         yield too_many(path, len(found), most)
@@ -176,15 +216,17 @@ def mapping(path: str, found: Mapping[str, Any] | None, most: int | None, key_le
 
 
 def nothing(_path: str, _value: Any) -> Errors:
-    """Whatever the type allows."""
+    """Accept any value: a check without errors."""
     return iter(())
 
 
 def itself(value: Hashable) -> Hashable:
+    """Return the value: the key of items that are their own keys."""
     return value
 
 
 def named(value: dict[str, Any]) -> Hashable:
+    """Return the name of an item: the key of named items."""
     name: str = value.get("name", "")
     return name
 
@@ -201,6 +243,7 @@ _MOST_CONDITIONS = 4
 
 
 def configuration(path: str, config: JSONObject, *, stored: bool = False) -> Errors:
+    """Validate the opaque configuration of a driver."""
     opaque = config.get("opaque")
     if opaque is None:
         yield required(f"{path}.opaque")
@@ -210,7 +253,7 @@ def configuration(path: str, config: JSONObject, *, stored: bool = False) -> Err
 
 
 def raw_object(path: str, value: Any, *, stored: bool = False) -> Errors:
-    """An object of any content and limited size; what is ``stored`` already may be larger."""
+    """Validate an object of any content and limited size. An object that is ``stored`` already may be larger."""
     if value is None:
         yield required(path)
     elif not stored and len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()) > _LONGEST:
@@ -220,11 +263,12 @@ def raw_object(path: str, value: Any, *, stored: bool = False) -> Errors:
 
 
 def label_name(path: str, name: str) -> Errors:
+    """Validate a label key."""
     return each(path, name, qualified_name(name))
 
 
 def binding_conditions(path: str, holder: JSONObject) -> Errors:
-    """Both lists or none, without anything twice."""
+    """Check that both lists of binding conditions are set or none, and that they have no duplicates."""
     wanted, failures = holder.get("bindingConditions") or [], holder.get("bindingFailureConditions") or []
     for field, found in (("bindingConditions", wanted), ("bindingFailureConditions", failures)):
         yield from items(f"{path}.{field}", found, _MOST_CONDITIONS, label_name)
@@ -254,6 +298,7 @@ _EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 
 def taint(path: str, found: JSONObject) -> Errors:
+    """Validate the taint of a device."""
     value, effect = found.get("value", ""), found.get("effect", "")
     yield from label_name(f"{path}.key", found.get("key", ""))
     yield from each(f"{path}.value", value, label_value(value))
@@ -264,6 +309,7 @@ def taint(path: str, found: JSONObject) -> Errors:
 
 
 def toleration(path: str, found: JSONObject) -> Errors:
+    """Validate a toleration of device taints."""
     value, operator = found.get("value", ""), found.get("operator", "")
     if found.get("key"):
         yield from label_name(f"{path}.key", found["key"])

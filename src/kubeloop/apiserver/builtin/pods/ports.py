@@ -12,6 +12,7 @@ from kubeloop.types import JSONObject
 
 
 def port_number_or_name(path: str, port: object) -> Errors:
+    """Validate a port number or the name of a port."""
     if isinstance(port, str):
         yield from each(path, port, port_name(port))
     else:
@@ -20,6 +21,7 @@ def port_number_or_name(path: str, port: object) -> Errors:
 
 
 def probes(path: str, container: JSONObject, grace: int | None) -> Errors:
+    """Validate the probes of a container. ``grace`` is the termination grace period of the pod in seconds."""
     for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe, here = container.get(kind), f"{path}.{kind}"
         if probe is None:
@@ -44,7 +46,17 @@ def _probe(path: str, probe: JSONObject, grace: int | None) -> Errors:
 
 
 def handler(path: str, found: JSONObject, grace: int | None, kinds: tuple[str, ...]) -> Errors:
-    """Exactly one of ``kinds``."""
+    """Validate a handler, which must have exactly one action.
+
+    Args:
+        path: Path of the handler.
+        found: The handler.
+        grace: Termination grace period of the pod in seconds; None if it is not set.
+        kinds: Names of the allowed actions.
+
+    Returns:
+        The errors.
+    """
     given = [kind for kind in kinds if found.get(kind) is not None]
     if not given:
         yield required(path, "must specify a handler type")
@@ -80,6 +92,7 @@ def _http_get(path: str, action: JSONObject) -> Errors:
 
 
 def lifecycle(path: str, found: JSONObject, grace: int | None) -> Errors:
+    """Validate lifecycle hooks."""
     for name in ("postStart", "preStop"):
         if found.get(name) is not None:
             yield from handler(f"{path}.{name}", found[name], grace, ("exec", "httpGet", "tcpSocket", "sleep"))
@@ -89,6 +102,7 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 def container_ports(path: str, ports: list[JSONObject]) -> Errors:
+    """Validate the ports of a container."""
     names: set[str] = set()
     for at, port in enumerate(ports):
         here = f"{path}[{at}]"
@@ -111,7 +125,7 @@ def container_ports(path: str, ports: list[JSONObject]) -> Errors:
 
 
 def host_port_conflicts(path: str, containers: list[JSONObject], *, first: int = 0) -> Errors:
-    """``first``: what upstream counts from when it looks at one container by itself."""
+    """Check that no two containers use the same host port. ``first`` is the index of the first container in messages."""
     taken: set[str] = set()
     for at, container in enumerate(containers):
         for port_at, port in enumerate(container.get("ports") or ()):
@@ -124,7 +138,7 @@ def host_port_conflicts(path: str, containers: list[JSONObject], *, first: int =
 
 
 def host_network_ports(path: str, spec: JSONObject, *, is_pod: bool) -> Errors:
-    """With the host's network a container's port is the host's; a template may leave it to the pod's defaults."""
+    """Check that host ports equal container ports in the network of the host. A template may leave them to the defaults of pods."""
     if not spec.get("hostNetwork"):
         return
     for at, container in enumerate(spec.get("containers") or ()):

@@ -12,7 +12,7 @@ from kubeloop.apiserver.validation.formats import label_name_field, subdomain_fi
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.types import JSONObject
 
-#: Kinds of volumes with a Secret: where its name stands.
+#: Kind of volume with a Secret -> path of the Secret's name.
 _SECRETS = {
     "azureFile": ("secretName",),
     "secret": ("secretName",),
@@ -28,12 +28,13 @@ _SECRETS = {
 
 
 def containers(spec: JSONObject) -> Iterator[JSONObject]:
+    """Yield init, regular and ephemeral containers."""
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         yield from spec.get(kind) or ()
 
 
 def environment_names(container: JSONObject, *, key: str = "secretKeyRef", whole: str = "secretRef") -> Iterator[tuple[str, str]]:
-    """Names, with that of the variable; empty for those of which all keys are taken."""
+    """Yield the variable and the name of each Secret (or ConfigMap) in the environment. The variable is empty if all keys are used."""
     for source in container.get("envFrom") or ():
         if source.get(whole) is not None:
             yield "", source[whole].get("name", "")
@@ -44,6 +45,7 @@ def environment_names(container: JSONObject, *, key: str = "secretKeyRef", whole
 
 
 def secret_names(spec: JSONObject) -> Iterator[str]:
+    """Yield the names of the Secrets that a pod uses."""
     for reference in spec.get("imagePullSecrets") or ():
         yield reference.get("name", "")
     for container in containers(spec):
@@ -61,6 +63,7 @@ def secret_names(spec: JSONObject) -> Iterator[str]:
 
 
 def config_map_names(spec: JSONObject) -> Iterator[str]:
+    """Yield the names of the ConfigMaps that a pod uses."""
     for container in containers(spec):
         yield from (name for _, name in environment_names(container, key="configMapKeyRef", whole="configMapRef"))
     for volume in spec.get("volumes") or ():
@@ -75,10 +78,12 @@ MIRROR = "kubernetes.io/config.mirror"
 
 
 def claim_names(spec: JSONObject) -> set[str]:
+    """Return the names of a pod's resource claims."""
     return {claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")}
 
 
 def resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | None) -> Errors:
+    """Validate the resource claims of a pod. ``metadata`` is None for templates."""
     seen: set[str] = set()
     for at, claim in enumerate(claims):
         here, name = f"{path}[{at}]", claim.get("name", "")

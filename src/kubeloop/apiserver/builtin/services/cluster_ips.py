@@ -1,4 +1,4 @@
-"""Cluster IPs and IP families of a service, alone and against an old state.
+"""Validates cluster IPs and IP families of Services, and the kinds ServiceCIDR and IPAddress.
 
 Source: ValidateServiceClusterIPsRelatedFields, validateUpgradeDowngradeClusterIPs, validateUpgradeDowngradeIPFamilies.
 """
@@ -31,6 +31,8 @@ _ONE_OF_EACH = "may specify no more than one IP for each IP family, i.e 192.168.
 
 
 class ServiceCIDRStrategy(BuiltinStrategy):
+    """Strategy of ServiceCIDRs."""
+
     status_keeps_metadata = True
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -55,7 +57,7 @@ def _ranges(cidrs: list[str]) -> Errors:
 
 
 def _range_changes(cidrs: list[str], old: list[str]) -> Errors:
-    """Only a range of the other family may be added."""
+    """Check that an update adds at most a range of the other IP family."""
     if len(cidrs) == len(old):
         for at, (value, before) in enumerate(zip(cidrs, old, strict=True)):
             if value != before:
@@ -69,6 +71,8 @@ def _range_changes(cidrs: list[str], old: list[str]) -> Errors:
 
 
 class IPAddressStrategy(BuiltinStrategy):
+    """Strategy of IPAddresses."""
+
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return canonical_ip(name)
 
@@ -82,7 +86,7 @@ class IPAddressStrategy(BuiltinStrategy):
 
 
 def _shown(parent: JSONObject | None) -> JSONObject | None:
-    """As Go prints it."""
+    """Format the parent reference as Go does."""
     if parent is None:
         return None
     return {name: parent.get(name.lower(), "") for name in ("Group", "Resource", "Namespace", "Name")}
@@ -108,10 +112,12 @@ _FIXED = "may not change once set"
 
 
 def family_of(address: str) -> str:
+    """Return IPv4 or IPv6."""
     return "IPv6" if ":" in address else "IPv4"
 
 
 def cluster_ips(service: JSONObject, old: JSONObject | None) -> Errors:
+    """Validate cluster IPs and IP families of a Service."""
     if kind_of(service) == "ExternalName":
         return
     spec = service["spec"]
@@ -153,6 +159,7 @@ def _addresses(ips: list[str], known: list[str]) -> Errors:
 
 
 def cluster_ip_changes(service: JSONObject, old: JSONObject) -> Errors:
+    """Validate changes of the cluster IPs."""
     if "ExternalName" in (kind_of(service), kind_of(old)) or (is_headless(service) and is_headless(old)):
         return
     new, before = service["spec"].get("clusterIPs") or [], old["spec"].get("clusterIPs") or []
@@ -178,6 +185,7 @@ def _single(service: JSONObject, what: str) -> Errors:
 
 
 def family_changes(service: JSONObject, old: JSONObject) -> Errors:
+    """Validate changes of the IP families."""
     if "ExternalName" in (kind_of(service), kind_of(old)) or is_headless(service) or is_headless(old):
         return
     new, before = service["spec"].get("ipFamilies") or [], old["spec"].get("ipFamilies") or []
@@ -197,14 +205,14 @@ def family_changes(service: JSONObject, old: JSONObject) -> Errors:
         yield invalid(path, ips, _FIXED)
 
 
-# IP families of a service as a cluster with IPv4 alone gives them. Source: initIPFamilyFields, normalizeClusterIPs.
+# IP families of a Service in a cluster with IPv4 only. Source: initIPFamilyFields, normalizeClusterIPs.
 
 
 _POLICY_FIELD = "spec.ipFamilyPolicy"
 
 
 def settle_cluster_ips(service: JSONObject, old: JSONObject | None) -> None:
-    """``clusterIP`` and the first of ``clusterIPs`` are one field; clients of old know only the former."""
+    """Make ``clusterIP`` and the first of ``clusterIPs`` equal; old clients know only the first field."""
     spec = service["spec"]
     first, ips = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     if old is None:
@@ -222,7 +230,7 @@ def settle_cluster_ips(service: JSONObject, old: JSONObject | None) -> None:
 
 
 def settle_families(service: JSONObject, old: JSONObject | None) -> list[FieldError]:
-    """Fill in policy and families; what is returned refuses the service."""
+    """Set the defaults of policy and families. Return errors that reject the Service."""
     if kind_of(service) == "ExternalName":
         return []
     spec = service["spec"]
@@ -238,7 +246,7 @@ def settle_families(service: JSONObject, old: JSONObject | None) -> list[FieldEr
     if selectorless:
         families = spec["ipFamilies"] = spec.get("ipFamilies") or ["IPv4"]
         if len(families) < 2 and spec["ipFamilyPolicy"] != "SingleStack":
-            # Endpoints of such services are not ours, so they may have both families whatever the cluster has.
+            # Endpoints of such Services are managed elsewhere, so any families are valid.
             families.append("IPv6" if families[0] == "IPv4" else "IPv4")
         return []
     if spec["ipFamilyPolicy"] == "RequireDualStack":

@@ -20,7 +20,7 @@ from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, 
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, port_number, qualified_name
 from kubeloop.types import JSONObject
 
-# What a service may say. Source: validateService in pkg/apis/core/validation.
+# Validation of the spec. Source: validateService in pkg/apis/core/validation.
 
 
 _HINTS, _MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
@@ -29,6 +29,7 @@ _KINDS = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
 def service_spec(service: JSONObject, old: JSONObject | None) -> Errors:
+    """Validate the spec of a Service. ``old`` is None for a new one."""
     spec, annotations = service["spec"], service["metadata"].get("annotations") or {}
     if _MODE in annotations and _HINTS in annotations and annotations[_MODE] != annotations[_HINTS]:
         yield invalid(f"metadata.annotations[{_MODE}]", annotations[_MODE], f"must match annotations[{_HINTS}] when both are specified")
@@ -116,7 +117,7 @@ def _affinity(spec: JSONObject) -> Errors:
 
 
 def endpoint_ip(address: str) -> list[str]:
-    """Addresses that no traffic should be sent to. Source: ValidateEndpointIP."""
+    """Return why an address cannot be an endpoint; empty if it can. Source: ValidateEndpointIP."""
     found = sloppy_ip(address)
     if found is None:
         return []
@@ -182,6 +183,7 @@ def _load_balancer(spec: JSONObject, kind: str) -> Errors:
 
 
 def load_balancer_class(service: JSONObject, old: JSONObject | None = None) -> Errors:
+    """Validate the load balancer class."""
     found, path = service["spec"].get("loadBalancerClass"), "spec.loadBalancerClass"
     balanced = kind_of(service) == "LoadBalancer"
     if old is not None and balanced and kind_of(old) == "LoadBalancer" and found != old["spec"].get("loadBalancerClass"):
@@ -226,12 +228,12 @@ def _traffic(spec: JSONObject, kind: str) -> Errors:
         yield from one_of("spec.trafficDistribution", spec["trafficDistribution"], known)
 
 
-#: Types whose services may have node ports, be they given none.
+#: Types of Services that may have node ports.
 _WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 
 
 class ServiceStrategy(BuiltinStrategy):
-    """Addresses and ports are there when a service is validated: ``ServiceAddresses`` gave them."""
+    """Strategy of Services. ``ServiceAddresses`` allocates addresses and ports before the validation."""
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return dns1123_label(name, prefix)
@@ -262,6 +264,17 @@ class ServiceStrategy(BuiltinStrategy):
 
 
 def load_balancer_status(path: str, status: JSONObject, before: list[JSONObject], *, balanced: bool) -> Errors:
+    """Validate the load balancer status.
+
+    Args:
+        path: Path of the status.
+        status: The status.
+        before: Ingress points of the stored status, which are accepted.
+        balanced: The Service has the type LoadBalancer.
+
+    Returns:
+        The errors.
+    """
     ingresses = status.get("ingress") or []
     if ingresses and not balanced:
         yield forbidden(f"{path}.ingress", "may only be used when `spec.type` is 'LoadBalancer'")
@@ -285,7 +298,7 @@ def load_balancer_status(path: str, status: JSONObject, before: list[JSONObject]
 
 
 def _drop_of_other_kinds(obj: JSONObject, old: JSONObject) -> None:
-    """What the old type needed and the new one does not goes, unless the client changed it too."""
+    """Drop the fields of the old type that the new type does not have, unless the client changed them too."""
     new, before = obj["spec"], old["spec"]
 
     def drop(*names: str) -> None:
@@ -298,7 +311,7 @@ def _drop_of_other_kinds(obj: JSONObject, old: JSONObject) -> None:
             drop("clusterIP", "clusterIPs")
         drop("ipFamilies", "ipFamilyPolicy")
         if new.get("internalTrafficPolicy") in ("Cluster", "Local"):
-            del new["internalTrafficPolicy"]  # upstream shows it of no service of that type
+            del new["internalTrafficPolicy"]  # Upstream shows it for no Service of that type.
     if kind_of(old) in _WITH_NODE_PORTS and kind_of(obj) not in _WITH_NODE_PORTS and set(node_ports(old)).issuperset(node_ports(obj)):
         for port in new.get("ports") or ():
             port.pop("nodePort", None)

@@ -1,4 +1,4 @@
-"""Persistent volumes. Source: ValidatePersistentVolume, ValidatePersistentVolumeUpdate, pkg/registry/core/persistentvolume."""
+"""Strategy of PersistentVolumes. Source: ValidatePersistentVolume, ValidatePersistentVolumeUpdate, pkg/registry/core/persistentvolume."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubeloop.meta.names import dns1123_label, in_range
 from kubeloop.schema.internal_values import internal_value
 from kubeloop.types import JSONObject
 
-# Where the data of a persistent volume is. Source: validate*PersistentVolumeSource; most plug-ins no longer work but are checked.
+# Sources of persistent volumes. Source: validate*PersistentVolumeSource; most plug-ins no longer work but are validated.
 
 
 Check = Callable[[str, JSONObject], Errors]
@@ -31,7 +31,7 @@ _ISCSI_LIMIT = 64
 
 
 def volume_source(path: str, spec: JSONObject, volume_name: str) -> Errors:
-    """Exactly one source. A flexVolume beside another goes unnoticed upstream."""
+    """Validate the source, of which there must be exactly one. Upstream ignores a second one beside a flexVolume."""
     met = 0
     for name, check in _SOURCES.items():
         source = spec.get(name)
@@ -170,7 +170,7 @@ _OLD_PLUGINS = {
 
 
 class VolumeStrategy(BuiltinStrategy):
-    """``status.lastPhaseTransitionTime`` follows the phase, unless the writer of a status says when that was."""
+    """Strategy of PersistentVolumes. It sets ``status.lastPhaseTransitionTime`` with the phase, unless the writer sets the time."""
 
     metadata_checks_on_update = ("create", "create")
 
@@ -183,7 +183,7 @@ class VolumeStrategy(BuiltinStrategy):
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         affinity = (old["spec"].get("nodeAffinity") or {}).get("required")
         any_value = affinity is not None and bool(list(node_selector("", affinity, False)))
-        # Upstream checks the whole twice, and each fault is told twice.
+        # Upstream validates the whole object twice, and reports each error twice.
         spec = list(_spec(obj, any_value=any_value))
         return [*spec, *spec, *_changes(obj["spec"], old["spec"], part_at(context.sent, "spec"))]
 
@@ -232,7 +232,7 @@ def _spec(obj: JSONObject, *, any_value: bool) -> Errors:
 
 
 def inline_volume(path: str, spec: JSONObject) -> Errors:
-    """The spec of a volume that is told in full where it is attached, instead of by name."""
+    """Validate the inline volume spec of a VolumeAttachment."""
     context = "in the context of inline volumes"
     if spec.get("claimRef") is not None:
         yield forbidden(f"{path}.claimRef", f"may not be specified {context}")
@@ -276,7 +276,7 @@ def _affinity(path: str, affinity: JSONObject, any_value: bool) -> Errors:
 def _changes(spec: JSONObject, old: JSONObject, sent: Any) -> Errors:
     sources, before = ({name: one[name] for name in SOURCES if one.get(name) is not None} for one in (spec, old))
     if "csi" in sources and "csi" in before and before["csi"].get("controllerExpandSecretRef") is None:
-        # Volumes made before expansion needed a secret may get one.
+        # A volume from before expansion secrets existed may get one.
         sources["csi"] = {name: value for name, value in sources["csi"].items() if name != "controllerExpandSecretRef"}
     if sources != before:
         text = f"spec.persistentvolumesource is immutable after creation\n{difference(_STRUCT, before, sources, sent)}"
@@ -304,7 +304,7 @@ _GA_LABELS = {
 
 
 def _same_nodes(new: Any, old: Any) -> bool:
-    """Whether both affinities mean the same nodes: a label may get its present name (and, by a slip of upstream's, none)."""
+    """Return whether two affinities select the same nodes: a label may get its current name (and, by an upstream fault, none)."""
     if isinstance(new, list) and isinstance(old, list):
         return len(new) == len(old) and all(map(_same_nodes, new, old))
     if not isinstance(new, dict) or not isinstance(old, dict):

@@ -36,7 +36,7 @@ async def _patch_status(scope: RequestScope) -> Answer:
 
 
 class FinalizeStrategy(Strategy):
-    """As the namespace's own strategy, except that ``spec.finalizers`` may change and status may not."""
+    """The strategy of namespaces, except that ``spec.finalizers`` may change and status may not."""
 
     def __init__(self, base: Strategy) -> None:
         self._base = base
@@ -56,6 +56,7 @@ class FinalizeStrategy(Strategy):
 
 
 async def finalize(scope: RequestScope) -> Answer:
+    """Replace the finalizers of a namespace."""
     options = write_options(scope.request, "UpdateOptions")
     resource = scope.resource
     decoded = decode_object(await scope.body(), media_type_of(scope.request.header("Content-Type")), resource)
@@ -72,7 +73,7 @@ async def finalize(scope: RequestScope) -> Answer:
     return scope.services.renderer.object(resource, scope.accepted, scope.request, outcome.obj, stored=outcome.stored)
 
 
-#: By subresource ("resource/subresource" where only one resource has it), then by verb.
+#: Subresource ("resource/subresource" if only one resource has it) -> verb -> handler.
 _HANDLERS: dict[str, dict[str, Handler]] = {
     "status": {"get": verbs.get, "update": _update_status, "patch": _patch_status},
     "scale": {"get": scale.get, "update": scale.update, "patch": scale.patch},
@@ -87,7 +88,7 @@ _HANDLERS: dict[str, dict[str, Handler]] = {
 
 
 def handlers_of(resource: str, subresource: str) -> dict[str, Handler] | None:
-    """Handlers by verb; None for a subresource that this server does not implement."""
+    """Return verb -> handler; None if the server does not implement the subresource."""
     return _HANDLERS.get(f"{resource}/{subresource}") or _HANDLERS.get(subresource)
 
 

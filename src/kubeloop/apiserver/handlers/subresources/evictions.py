@@ -13,7 +13,7 @@ from kubeloop.apiserver.handlers.subresources.pods import PODS, admit, pod_of, p
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.object_meta import metadata_of, timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
-from kubeloop.apiserver.registry.options import DeleteOptions, check_delete_options, write_options
+from kubeloop.apiserver.registry.options import DeleteParameters, check_delete_options, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.endpoints import api_errors
@@ -31,18 +31,18 @@ from kubeloop.types import JSONObject
 
 
 _BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
-#: As upstream names them where it forbids.
+#: Name of the resource in upstream's Forbidden errors.
 _FORBIDDEN = GroupResource("policy", "poddisruptionbudget")
 _MOST_DISRUPTED = 2000
-#: Seconds after which a client that came too early may ask again.
+#: Retry-After in seconds.
 _RETRY = 10
 
 
 async def budget_of(scope: RequestScope, pod: JSONObject) -> StoredObject | None:
-    """The budget whose selector matches the pod.
+    """Return the disruption budget that matches a pod, or None.
 
     Raises:
-        ApiError: there is more than one; 500, as upstream.
+        ApiError: Several budgets match; 500 as upstream.
     """
     objects, resource = scope.services.objects, served(scope, _BUDGETS)
     prefix = objects.prefix(resource, scope.namespace)
@@ -58,17 +58,18 @@ def _matches(budget: JSONObject, pod: JSONObject) -> bool:
     try:
         selector = selector_from((budget.get("spec") or {}).get("selector"))
     except ValueError:
-        return False  # stored by a server that let it pass
+        return False  # an older server stored an invalid selector
     return selector.matches(pod["metadata"].get("labels"))
 
 
 def is_ready(pod: JSONObject) -> bool:
+    """Return whether the condition Ready of a pod is true."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def may_lose_unready(budget: JSONObject) -> bool:
-    """Whether pods that are not ready may go without being counted."""
+    """Return whether pods that are not ready may be evicted without counting as disruption."""
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}
@@ -77,10 +78,17 @@ def may_lose_unready(budget: JSONObject) -> bool:
 
 
 async def take_from_budget(scope: RequestScope, budget: StoredObject, pod: str, *, dry_run: bool) -> None:
-    """Count one more disruption, in competition with whoever else writes the budget.
+    """Count one more disruption in the status of a budget, with retries after concurrent writes.
+
+    Args:
+        scope: The request.
+        budget: The budget.
+        pod: Name of the pod.
+        dry_run: Only check the budget.
 
     Raises:
-        TooManyRequests: none is allowed now. Forbidden: the budget's status makes no sense.
+        TooManyRequests: The budget allows no disruption now.
+        Forbidden: The status of the budget is inconsistent.
     """
     objects, resource = scope.services.objects, served(scope, _BUDGETS)
     name = budget.obj["metadata"]["name"]
@@ -133,7 +141,7 @@ def _why_none(name: str, status: JSONObject) -> str:
     said: JSONObject = next((one for one in conditions if one.get("type") == "DisruptionAllowed" and one.get("status") == "False"), {})
     message, reason = said.get("message", ""), said.get("reason", "")
     if message and reason == "SyncFailed":
-        # The numbers are not to be trusted then.
+        # The status is outdated then.
         return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
     needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
     if has <= needs:
@@ -144,7 +152,7 @@ def _why_none(name: str, status: JSONObject) -> str:
 
 
 def too_many(name: str) -> Exception:
-    """The budget's controller has not caught up yet."""
+    """Return the error while the disruption controller has not processed the budget yet."""
     return _refused(f"The disruption budget {name} is still being processed by the server.", retry=_RETRY)
 
 
@@ -172,7 +180,7 @@ async def evict(scope: RequestScope) -> Answer:
         raise api_errors.invalid(EVICTION.group_kind, name, [error])
     dry_run = _dry_run(given.get("dryRun") or [], scope.request.query.get("dryRun", []))
     preconditions = given.get("preconditions") or {}
-    options = DeleteOptions(
+    options = DeleteParameters(
         grace_period=given.get("gracePeriodSeconds"),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
@@ -186,7 +194,7 @@ async def evict(scope: RequestScope) -> Answer:
 
 
 def _dry_run(of_body: list[str], of_request: list[str]) -> list[str]:
-    """Upstream compares them word by word."""
+    """Return the dryRun values of body and query; upstream requires that they are equal."""
     if of_body and of_request and of_body != of_request:
         shown = (f"[{' '.join(one)}]" for one in (of_request, of_body))
         raise api_errors.internal(f"Non-matching dry-run options in request and content: {' and '.join(shown)}")
@@ -194,9 +202,9 @@ def _dry_run(of_body: list[str], of_request: list[str]) -> list[str]:
 
 
 class _Eviction:
-    """One pod's way out."""
+    """The eviction of one pod."""
 
-    def __init__(self, scope: RequestScope, name: str, options: DeleteOptions, dry_run: list[str]) -> None:
+    def __init__(self, scope: RequestScope, name: str, options: DeleteParameters, dry_run: list[str]) -> None:
         self._scope = scope
         self._resource: ServedResource = served(scope, PODS)
         self._name = name
@@ -204,6 +212,7 @@ class _Eviction:
         self._dry_run = dry_run
 
     async def run(self) -> None:
+        """Delete the pod within its disruption budget."""
         asked = self._options
         while True:
             pod = await pod_of(self._scope, self._resource, self._name)
@@ -213,7 +222,7 @@ class _Eviction:
             if asked.resource_version is not None or _has_gone(pod.obj):
                 return await self._delete(asked)
             try:
-                # A pod that became ready meanwhile would need a budget.
+                # A pod that has become ready meanwhile counts against the budget.
                 return await self._delete(replace(asked, resource_version=metadata["resourceVersion"]))
             except Conflict:
                 again = await pod_of(self._scope, self._resource, self._name)
@@ -229,7 +238,7 @@ class _Eviction:
             await take_from_budget(self._scope, budget, self._name, dry_run=asked.dry_run)
             return await self._delete(asked)
         try:
-            # Only as long as it is not ready does it cost the budget nothing.
+            # The pod does not count against the budget only while it is not ready.
             await self._delete(replace(asked, resource_version=pod["metadata"]["resourceVersion"]))
         except Conflict:
             if asked.resource_version is None:
@@ -237,21 +246,21 @@ class _Eviction:
             raise
         return None
 
-    async def _delete(self, options: DeleteOptions) -> None:
+    async def _delete(self, options: DeleteParameters) -> None:
         if not options.dry_run:
             version = await self._announce(options)
             if options.resource_version is not None:
                 options = replace(options, resource_version=version)
         check_delete_options(options, self._dry_run)
         deleter = self._scope.services.deleter
-        # Admission has been asked of the eviction, and is not asked again.
+        # Admission has checked the eviction and does not check the deletion again.
         await deleter.delete(self._scope.write(name=self._name, dry_run=options.dry_run), options, admit=False)
 
-    async def _announce(self, options: DeleteOptions) -> str:
-        """Set the pod's condition that tells why it goes; gives its version then.
+    async def _announce(self, options: DeleteParameters) -> str:
+        """Set the condition DisruptionTarget of the pod. Returns the new version of the pod.
 
         Raises:
-            Conflict: it is another pod, or another version of it, than ``options`` say.
+            Conflict: The preconditions in ``options`` do not match the pod.
         """
         scope = self._scope
         while True:
@@ -275,7 +284,7 @@ class _Eviction:
 
 
 def _ignores_budgets(pod: JSONObject) -> bool:
-    """Pods that are not serving anybody may always go."""
+    """Return whether a pod may always be evicted, because it is not running."""
     return (pod.get("status") or {}).get("phase") == "Pending" or _has_gone(pod)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Damaged, Journal, make
+from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Journal, StoreDamaged, make
 from kubeloop.meta.errors import ConfigError
 
 try:
@@ -23,14 +23,15 @@ _LOCK = "lock"
 
 
 def store_file(folder: Path) -> Path:
+    """Return the path of the database in a folder."""
     return folder / _FILE
 
 
 class Lock:
-    """Held from its making until ``release``, or the end of the process, however it ends.
+    """The exclusive lock of a folder, from the constructor until ``release`` or the end of the process.
 
     Raises
-        ConfigError: another process holds it (the text says which), or the folder cannot be made or written.
+        ConfigError: Another process has the lock (the text names it), or the folder cannot be created or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,7 +47,7 @@ class Lock:
                 f"{folder} cannot be used for a store: {fault.strerror}; name a folder on a local disk that you may write"
             ) from None
         try:
-            # flock, not fcntl's locks: those end when anything else in this process closes the file.
+            # flock, because a lock of fcntl ends when any other code in this process closes the file.
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(self._handle, 20).decode(errors="replace").strip()
@@ -58,15 +59,16 @@ class Lock:
         os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
+        """Release the lock."""
         os.close(self._handle)
 
 
 @contextmanager
 def fresh(folder: Path) -> Iterator[Path]:
-    """Where the file of a new store belongs, with the lock held. If the context fails, a folder that was made for it is gone again.
+    """Context manager for a new store: yields the path of its file, with the lock acquired. On an error a new folder is removed again.
 
     Raises:
-        ConfigError: as ``Lock``, or there is a store already.
+        ConfigError: As ``Lock``; or the folder has a store already.
     """
     made = not folder.exists()
     lock = Lock(folder)
@@ -85,18 +87,23 @@ def fresh(folder: Path) -> Iterator[Path]:
 
 
 def ensure_store(folder: Path, *, synced: bool = True) -> Path:
-    """The store's file, made if there is none. Call it with the lock held. ``synced`` False: without fsync.
+    """Return the file of a store; create it if there is none. The caller must have the lock.
+
+    Args:
+        folder: The folder of the store.
+        synced: False: do not call fsync.
 
     Raises:
-        Damaged: a store was here, and its file is gone or empty. OSError
+        StoreDamaged: The folder had a store whose file is missing or empty.
+        OSError: The folder cannot be written.
     """
     path = store_file(folder)
     if path.exists():
         if not path.stat().st_size:
-            raise Damaged(path, "it is empty")
+            raise StoreDamaged(path, "it is empty")
         return path
     if path.with_name(f"{_FILE}-wal").exists():
-        raise Damaged(path, f"it is missing, though {_FILE}-wal is there")
+        raise StoreDamaged(path, f"it is missing, though {_FILE}-wal is there")
     with new_file(path, synced=synced) as temporary:
         make(temporary, synced=synced)
     return path
@@ -104,7 +111,7 @@ def ensure_store(folder: Path, *, synced: bool = True) -> Path:
 
 @contextmanager
 def new_file(path: Path, *, synced: bool = True) -> Iterator[Path]:
-    """An empty file, mode 0600, to be filled within the context; then it is ``path``, on disk. Nothing stays if it fails."""
+    """Context manager: yields an empty file of mode 0600 to fill, and renames it to ``path`` at the end. On an error it is removed."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     temporary = Path(name)
@@ -129,12 +136,13 @@ def _sync(path: Path) -> None:
 
 
 def save(folder: Path, file: Path) -> int:
-    """Write the store in ``folder`` as it stands at one revision, and return that. A server may be at work in it.
+    """Write a snapshot of the store in ``folder`` at one revision, and return this revision. A server may be using the store.
 
-    ``file`` is replaced if it is there, has mode 0600, and is whole or not there at all.
+    An existing ``file`` is replaced atomically. Its mode is 0600.
 
     Raises:
-        ConfigError: no store there, or a damaged one. OSError: ``file`` cannot be written.
+        ConfigError: There is no store, or it is damaged.
+        OSError: ``file`` cannot be written.
     """
     store = store_file(folder)
     if not store.is_file():
@@ -147,7 +155,7 @@ def save(folder: Path, file: Path) -> int:
             with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
                 if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
                     raise ConfigError(f"{store} is no store of kubeloop; name another folder")
-                # From one read transaction, beside which a server goes on writing; and without the room that deletions left.
+                # VACUUM INTO reads in one transaction while a server continues to write, and leaves out free pages.
                 connection.execute("VACUUM INTO ?", (str(temporary),))
         except sqlite3.Error as fault:
             raise ConfigError(f"cannot save {store}: {fault}") from None
@@ -155,22 +163,26 @@ def save(folder: Path, file: Path) -> int:
 
 
 def restore(file: Path, folder: Path, *, bump: int = 0) -> int:
-    """Make a store of a snapshot in ``folder``, which must hold none, and return the revision at which it begins.
+    """Create a store from a snapshot in ``folder``, and return its first revision.
 
-    ``bump``: begin so many revisions later, without history, so that clients which have seen later ones than the snapshot's list anew.
+    Args:
+        file: The snapshot.
+        folder: A folder without a store.
+        bump: Number of revisions to skip, so that clients which have seen later revisions than that of the snapshot list again.
 
     Raises:
-        ConfigError: it is no snapshot, or damaged, or there is a store already. OSError: ``file`` or ``folder`` cannot be used.
+        ConfigError: ``file`` is no snapshot or damaged, or the folder has a store already.
+        OSError: ``file`` or ``folder`` cannot be used.
     """
     if not file.is_file():
-        raise ConfigError(f"{file}: no such file; name one that snapshot save wrote")
+        raise ConfigError(f"{file}: no such file; name the file of a snapshot (snapshot save)")
     with fresh(folder) as store, new_file(store) as temporary:
         shutil.copyfile(file, temporary)
         return _checked(temporary, file, bump)
 
 
 def _check_left(folder: Path, store: Path) -> None:
-    """What no server has open, a crash may have left: looked at as a server that starts would."""
+    """Check the write-ahead log that a crashed server may have left, as a server does at its start."""
     try:
         lock = Lock(folder)
     except ConfigError:
@@ -194,7 +206,7 @@ def _checked(store: Path, original: Path, bump: int = 0) -> int:
             return revision
         finally:
             ledger.close()
-    except Damaged as fault:
+    except StoreDamaged as fault:
         raise ConfigError(f"{original} is damaged: {fault.what}; use an older snapshot") from None
     except ConfigError as fault:
         raise ConfigError(str(fault).replace(str(store), str(original))) from None

@@ -68,21 +68,32 @@ _TRIES: Final = 20
 
 
 class ManagedCertificates:
-    """Makes certificates for ``names`` (DNS names and addresses), keeps them in the Secret ``namespace``/``name``, and renews them in time.
+    """Makes certificates, stores them in a Secret, and renews them in time.
 
     Guarantees
         Replicas agree: the first one makes or renews, by optimistic concurrency; all serve the Secret's certificate.
-        A new authority stands beside the old one in ``Serving.authorities`` before anything is served that it signed (``Lifetimes``).
-        While the Secret cannot be reached, the certificate from before is served.
+        A new authority is in ``Serving.authorities`` beside the old one before anything that it signed is served (``Lifetimes``).
+        While the Secret cannot be reached, the previous certificate is served.
 
     Not guaranteed
-        That a certificate is renewed while no replica runs for the last third of its life.
+        That a certificate is renewed if no replica runs during the last third of its life.
 
-    Needs the verbs get, list, watch, create and update on that Secret. A Secret that is there, empty, is filled. Keys are in the Secret and
+    Needs the verbs get, list, watch, create and update on that Secret. An empty Secret is filled. Keys are in the Secret and
     in memory only.
 
+    Args:
+        name: Name of the Secret.
+        namespace: Its namespace.
+        names: DNS names and addresses of the server.
+        lifetimes: Lifetimes of the certificates. None: the defaults of ``Lifetimes``.
+
     Raises:
-        ConfigError: from ``open``: the Secret holds something else, or cannot be read; or ``cryptography`` is not installed.
+        ConfigError: from ``open``: the Secret holds other content, or cannot be read; or ``cryptography`` is not installed.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import Service
+        >>> service = Service("ops", "foo-webhooks")
+        >>> certificates = ManagedCertificates("foo-webhooks", "ops", service.dns_names)
     """
 
     def __init__(self, name: str, namespace: str, names: Sequence[str], *, lifetimes: Lifetimes | None = None) -> None:
