@@ -10,7 +10,7 @@ TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 #: Characters that no field value may contain: RFC 9110, section 5.5, calls CR, LF and NUL invalid and dangerous.
 FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _HEX = b"0123456789abcdefABCDEF"
-#: Longer numbers are no size of anything, and Python's ``int`` refuses thousands of digits with an error of its own.
+#: Maximum digits of a size. Python's ``int`` refuses thousands of digits with an unrelated error.
 MAX_DIGITS = 16
 
 

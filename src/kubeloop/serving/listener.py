@@ -133,7 +133,7 @@ class Listener:
         await self._over(_GRACE)
 
     def _accepted(self) -> ServerConnection:
-        """For a connection that is to shake hands: asyncio calls this in a task of its own, which closes the connection when cancelled."""
+        """Return the protocol of a new connection. asyncio calls this in a separate task, whose cancellation closes the connection."""
         task = asyncio.current_task()
         if task is not None:
             self._accepting.add(task)
