@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from kubeloop.meta.status import Status, StatusCause
 
-#: The beginning of ``ApiError.request`` for Secrets, as ``kubeloop.transport.describe`` writes it.
+#: The beginning of ``ApiError.request`` for Secrets, as ``kubeloop.transport.round_tripper`` writes it.
 _OF_SECRETS = re.compile(r"(?:delete collection of|[\w-]+) secrets(?![\w.-])")
 # k8s.io/apimachinery pkg/util/validation/field (Error.ErrorBody), structured-merge-diff typed/helpers.go (expected ..., got ...).
 # An unquoted value, such as a struct, has no recognisable end: the rest of the message is left out too.
