@@ -93,7 +93,14 @@ class RequestMetrics:
         return series
 
     def ended(self, series: Series, status: int, seconds: float, size: int | None) -> None:
-        """Count a request at its end. ``size`` is None for a stream."""
+        """Count a request at its end.
+
+        Args:
+            series: The series of the request.
+            status: Status code.
+            seconds: Duration of the request.
+            size: Bytes of the response; None for a stream.
+        """
         series.codes[status] += 1
         durations = series.durations
         durations.counts[bisect_left(SECONDS, seconds)] += 1

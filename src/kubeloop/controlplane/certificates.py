@@ -39,6 +39,7 @@ def common_name(request: x509.CertificateSigningRequest) -> str:
 
 
 def check_client(_: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    """Check a request of the signer for API clients."""
     for usage in usages:
         if usage not in ("digital signature", "key encipherment", "client auth"):
             raise SigningRefused(f"invalid usage for client certificate: {usage}")
@@ -47,6 +48,7 @@ def check_client(_: x509.CertificateSigningRequest, usages: Collection[str]) -> 
 
 
 def check_kubelet_client(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    """Check a request of the signer for kubelets as clients."""
     _check_organization(request)
     names = alternative_names(request)
     for kind, what in (
@@ -62,6 +64,7 @@ def check_kubelet_client(request: x509.CertificateSigningRequest, usages: Collec
 
 
 def check_kubelet_serving(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    """Check a request of the signer for kubelets as servers."""
     _check_organization(request)
     names = alternative_names(request)
     if not names.get_values_for_type(x509.DNSName) and not names.get_values_for_type(x509.IPAddress):

@@ -51,6 +51,15 @@ class Autoregister:
     """Creates and deletes the APIServices of custom resources. It does not change APIServices that others created under the same name."""
 
     def __init__(self, registry: Registry, objects: Objects, owners: Owners, changes: WatchCache, clock: Clock) -> None:
+        """Create the controller. It does nothing before ``start``.
+
+        Args:
+            registry: The served resources.
+            objects: Objects over storage.
+            owners: Field managers of objects.
+            changes: The watch cache.
+            clock: The clock of the server.
+        """
         self._registry = registry
         self._objects = objects
         self._owners = owners
@@ -215,6 +224,17 @@ class Aggregator:
         identity: ProxyIdentity,
         reach: EgressPolicy,
     ) -> None:
+        """Create the aggregation layer. It does nothing before ``start``.
+
+        Args:
+            registry: The served resources.
+            objects: Objects over storage.
+            owners: Field managers of objects.
+            changes: The watch cache.
+            clock: The clock of the server.
+            identity: The client certificate for extension servers.
+            reach: Addresses to which the server may connect.
+        """
         self.table = ApiServiceTable()
         self._registry = registry
         self._objects = objects

@@ -123,6 +123,15 @@ class Probe:
     def __init__(
         self, service: RegisteredService, checks: AvailabilityChecker, write_status: StatusWriter, read: DocumentReader, clock: Clock
     ) -> None:
+        """Create the probe. It does nothing before ``start``.
+
+        Args:
+            service: The APIService.
+            checks: Checks its availability.
+            write_status: Writes the condition Available.
+            read: Reads discovery and OpenAPI documents.
+            clock: The clock of the server.
+        """
         self.service = service
         self._checks = checks
         self._write_status = write_status

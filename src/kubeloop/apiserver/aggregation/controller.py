@@ -64,6 +64,17 @@ class ApiServiceController:
         clock: Clock,
         backends: Callable[[], Backends],
     ) -> None:
+        """Create the controller. It does nothing before ``start``.
+
+        Args:
+            table: The table to maintain.
+            registry: The served resources.
+            objects: Objects over storage.
+            owners: Field managers of objects.
+            changes: The watch cache.
+            clock: The clock of the server.
+            backends: Returns the connections to extension servers.
+        """
         self._table = table
         self._registry = registry
         self._objects = objects

@@ -95,6 +95,14 @@ class AuditRecord:
     """Collects the data of a request, and creates an event at each stage that its rule does not omit."""
 
     def __init__(self, scope: RequestScope, logged: AuditDecision, sink: Sink, received: datetime) -> None:
+        """Create the record of a request.
+
+        Args:
+            scope: The request.
+            logged: How to log it.
+            sink: Receives the events.
+            received: Time at which the request came.
+        """
         self._scope = scope
         self._logged = logged
         self._sink = sink

@@ -115,6 +115,16 @@ class Authentication:
         own: bytes,
         tokens: Mapping[str, User],
     ) -> None:
+        """Build the authenticators.
+
+        Args:
+            options: Files and settings.
+            registry: The served resources.
+            writer: Writes the ConfigMap of ``publish``.
+            clock: The clock of the server.
+            own: The authority of the server, PEM.
+            tokens: Static tokens besides those of the token file.
+        """
         self.options = options
         self.accounts = options.accounts or TokenSettings()
         self.authorities = ClientAuthorities(own, options.client_ca, options.proxy_ca)

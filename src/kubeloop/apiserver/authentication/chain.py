@@ -187,6 +187,15 @@ class Authenticator:
         proxies: RequestHeaders = CONVENTIONAL,
         anonymous: bool = True,
     ) -> None:
+        """Create the chain.
+
+        Args:
+            tokens: Authenticators of bearer tokens, in order.
+            audiences: Audiences of the server.
+            authorities: Authorities of client certificates and front proxies; None: no client certificates.
+            proxies: Headers of front proxies.
+            anonymous: Serve requests without credentials.
+        """
         self._tokens = tokens
         self.audiences = audiences
         self._authorities = authorities

@@ -185,6 +185,14 @@ class AccountTokens:
     """
 
     def __init__(self, settings: TokenSettings, objects: BoundObjects, clock: Clock, legacy: LegacyTokens) -> None:
+        """Create the authenticator.
+
+        Args:
+            settings: Issuers, keys and audiences.
+            objects: Reads accounts and bound objects.
+            clock: The clock of the server.
+            legacy: Verifies legacy tokens.
+        """
         self._settings = settings
         self._objects = objects
         self._clock = clock

@@ -31,7 +31,14 @@ _BINDING = "changing status.allocation or status.reservedFor"
 
 
 def status_faults(authorizer: Authorizer, write: WriteRequest, obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    """Return errors for changes of a claim's status that the user has no right to make."""
+    """Return errors for changes of a claim's status that the user has no right to make.
+
+    Args:
+        authorizer: Decides about the additional rights.
+        write: The write of the status.
+        obj: The new claim.
+        old: The stored claim.
+    """
     new, before = obj.get("status") or {}, old.get("status") or {}
     if any((new.get(name) or None) != (before.get(name) or None) for name in ("allocation", "reservedFor")):
         why = _refused(authorizer, write, write.verb, "binding", "", "")

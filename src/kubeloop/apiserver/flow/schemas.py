@@ -38,6 +38,15 @@ class SchemaStatus:
     """
 
     def __init__(self, registry: Registry, objects: Objects, owners: Owners, cache: WatchCache, clock: Clock) -> None:
+        """Create the controller. It does nothing before ``start``.
+
+        Args:
+            registry: The served resources.
+            objects: Objects over storage.
+            owners: Field managers of objects.
+            cache: The watch cache.
+            clock: The clock of the server.
+        """
         self._registry = registry
         self._objects = objects
         self._owners = owners

@@ -85,7 +85,14 @@ class AuditEvents(Protocol):
         """Record the answer before it is encoded."""
 
     def event(self, stage: str, at: datetime | None = None, *, code: int = 0, message: str = "") -> None:
-        """Log the event of a stage. ``at`` None: the time at which the request came."""
+        """Log the event of a stage.
+
+        Args:
+            stage: The stage.
+            at: Time of the stage; None: the arrival of the request.
+            code: Status code of a stream, which has no recorded answer.
+            message: Message if there is no answer.
+        """
 
 
 @dataclass(slots=True)

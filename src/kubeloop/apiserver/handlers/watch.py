@@ -70,6 +70,16 @@ class Watcher:
         form: WatchForm,
         parts: WatchDependencies,
     ) -> None:
+        """Create the watch. It begins with the iteration over ``frames``.
+
+        Args:
+            resource: The resource.
+            namespace: Namespace; empty: all namespaces.
+            options: Options of the request.
+            selection: Label and field selectors.
+            form: Form of the events.
+            parts: Parts of the server that all watches share.
+        """
         self._resource = resource
         self._options = options
         self._selection = selection

@@ -75,14 +75,28 @@ class Strategy:
         return found or list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
 
     def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """Return all errors of an update with its metadata, in upstream's order. The store calls this method."""
+        """Return all errors of an update with its metadata, in upstream's order. The store calls this method.
+
+        Args:
+            context: The write request.
+            obj: The new object.
+            old: The stored object.
+            namespaced: The resource is namespaced.
+        """
         found = self._common_update(obj, old, namespaced)
         for check in self.metadata_checks_on_update:
             found += self._object_meta(obj, namespaced) if check == "create" else self._object_meta_update(obj, old)
         return found + self.validate_update(context, obj, old)
 
     def errors_on_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """Return all errors of an update of ``/status``. See ``errors_on_update``."""
+        """Return all errors of an update of ``/status``. See ``errors_on_update``.
+
+        Args:
+            context: The write request.
+            obj: The new object.
+            old: The stored object.
+            namespaced: The resource is namespaced.
+        """
         found = self._common_update(obj, old, namespaced)
         for check in self.metadata_checks_on_status:
             found += self._object_meta(obj, namespaced) if check == "create" else self._object_meta_update(obj, old)

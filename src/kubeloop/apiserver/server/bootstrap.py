@@ -142,7 +142,15 @@ _STATUS_MANAGERS = {
 
 
 async def provide(registry: Registry, objects: Objects, owners: Owners, clock: Clock, service_cidr: str) -> None:
-    """Write the objects of Kubernetes' own components. They are valid and complete, so they skip defaulting, admission and validation."""
+    """Write the objects of Kubernetes' own components. They are valid and complete, so they skip defaulting, admission and validation.
+
+    Args:
+        registry: The served resources.
+        objects: Objects over storage.
+        owners: Field managers of objects.
+        clock: The clock of the server.
+        service_cidr: Address range of services.
+    """
     now = timestamp(clock.wall())
     async with asyncio.TaskGroup() as writes:  # storage combines concurrent writes
         for gvr, obj in _objects(registry, now, service_cidr):

@@ -35,6 +35,15 @@ class Compactor:
     """
 
     def __init__(self, storage: Storage, cache: WatchCache, clock: Clock, interval: float = INTERVAL, revisions: int = 0) -> None:
+        """Create the compactor. It does nothing before ``start``.
+
+        Args:
+            storage: Storage to compact.
+            cache: The watch cache to trim.
+            clock: The clock of the server.
+            interval: Seconds of history to store.
+            revisions: Number of revisions to store; 0: any number.
+        """
         self._storage = storage
         self._cache = cache
         self._clock = clock

@@ -34,6 +34,14 @@ class ServingCertificates:
     def __init__(
         self, authority: CertificateAuthority, addresses: Sequence[str], options: AuthenticationOptions, clients: ClientAuthorities
     ) -> None:
+        """Issue the certificate and read the files of the flags.
+
+        Args:
+            authority: Issues the certificate of the server.
+            addresses: Addresses for which the certificate is valid.
+            options: Files with another certificate.
+            clients: Authorities of client certificates.
+        """
         self._authority = authority
         self._addresses = addresses
         self._clients = clients

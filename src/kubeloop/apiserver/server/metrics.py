@@ -45,6 +45,19 @@ class Metrics:
         objects: Objects,
         cache: WatchCache,
     ) -> None:
+        """Create the handler from the parts of the server whose counters it reads.
+
+        Args:
+            requests: Counters of requests.
+            admission: Counters of admission.
+            flow: Flow control.
+            in_flight: Requests in execution.
+            health: Health checks.
+            tasks: Background tasks.
+            registry: The served resources.
+            objects: Objects over storage.
+            cache: The watch cache.
+        """
         self._requests = requests
         self._admission = admission
         self._flow = flow

@@ -347,9 +347,31 @@ class MemoryStorage:
         return self._history.get(key, revision)
 
     async def range(self, start: str, end: str, *, revision: int = 0, limit: int = 0) -> Range:
+        """Read a range of keys. See ``Storage.range``.
+
+        Args:
+            start: First key.
+            end: First key after the range.
+            revision: Revision to read; 0: the current one.
+            limit: Maximum number of keys; 0: all.
+
+        Returns:
+            The keys, sorted.
+        """
         return self._history.range(start, end, revision, limit)
 
     async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> WriteOutcome:
+        """Write or delete a key if its ``mod_revision`` is ``expected``. See ``Storage.write``.
+
+        Args:
+            key: The key.
+            value: The new value; None deletes the key.
+            expected: The revision that the key must have; 0: the key must not exist.
+            lease: A lease whose end deletes the key; 0: none.
+
+        Returns:
+            Whether the write succeeded, the revision, and the current key.
+        """
         history = self._history
         current = history.newest(key)
         if (current.mod_revision if current else 0) != expected:
