@@ -183,7 +183,7 @@ _IN_TESTS = "testing waits for real servers and programs"
 CLOCKS = {
     "apiserver Admission._measured": _COST,
     "apiserver Backends.get_from": _BACKEND,
-    "apiserver proxied": _BACKEND,
+    "apiserver proxy_request": _BACKEND,
     "apiserver AuditLog._rotate": "the name of a rotated file",
     "apiserver Authenticator._of_certificate": _CERTIFICATE,
     "apiserver FlowControl.": "shares the time of the event loop, which is the machine's",

@@ -139,9 +139,9 @@ def _judge(
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
     """Return whether a rollout is complete: all pods are updated and available, and no old pod exists."""
-    wanted = 1 if deployment.spec.replicas is None else deployment.spec.replicas
+    desired = 1 if deployment.spec.replicas is None else deployment.spec.replicas
     counts = ((status.updated_replicas or 0), (status.replicas or 0), (status.available_replicas or 0))
-    return counts == (wanted, wanted, wanted) and (status.observed_generation or 0) >= deployment.metadata.generation
+    return counts == (desired, desired, desired) and (status.observed_generation or 0) >= deployment.metadata.generation
 
 
 def made_progress(old: DeploymentStatus, new: DeploymentStatus) -> bool:

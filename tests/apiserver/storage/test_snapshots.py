@@ -71,7 +71,7 @@ async def test_what_cannot_be_saved_or_restored_is_named_and_nothing_is_written(
     cases: list[tuple[Callable[[], int], str]] = [
         (lambda: save(tmp_path / "empty", tmp_path / "s"), r"/empty holds no store; name the folder that a server was given with --data"),
         (lambda: save(tmp_path / "a", tmp_path / "none" / "s"), r"cannot write .*/none/s: there is no folder .*/none"),
-        (lambda: restore(tmp_path / "none", tmp_path / "b"), r"/none: no such file; name one that snapshot save wrote"),
+        (lambda: restore(tmp_path / "none", tmp_path / "b"), r"/none: no such file; name the file of a snapshot \(snapshot save\)"),
         (lambda: restore(tmp_path / "other", tmp_path / "b"), r"/other is damaged: file is not a database; use an older snapshot"),
         (
             lambda: restore(tmp_path / "bad", tmp_path / "b"),

@@ -115,15 +115,15 @@ class Autoregister:
         """Create, update or delete the APIService of a version so that it matches the definitions."""
         resource = self._resource(_API_SERVICES)
         stored = await self._objects.get(resource, "", f"{version}.{group}")
-        wanted = (group, version) in self._desired()
+        desired = (group, version) in self._desired()
         if stored is None:
-            if wanted:
+            if desired:
                 await self._create(resource, group, version)
             return
         if not _is_managed(stored.obj):
             return
         with contextlib.suppress(PreconditionFailed):  # a concurrent write was first; its event starts another sync
-            if not wanted:
+            if not desired:
                 if not stored.obj["metadata"].get("finalizers"):
                     await self._objects.remove(stored)
             elif stored.obj["spec"] != _spec(group, version):
@@ -148,10 +148,10 @@ class Autoregister:
             await self._objects.write(resource, obj, expected=0)
 
     def _resource(self, gvr: GroupVersionResource) -> ServedResource:
-        found = self._registry.get(gvr)
-        if found is None:
+        result = self._registry.get(gvr)
+        if result is None:
             raise LookupError(f"the registry does not serve {gvr}")
-        return found
+        return result
 
 
 def _is_managed(obj: JSONObject) -> bool:

@@ -112,8 +112,8 @@ class Backends:
                 return status, received, bytes(body)
         except TimeoutError:
             raise BackendUnreachable("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
-        except FAULTS as fault:
-            raise BackendUnreachable(dial_fault(fault, place)) from None
+        except FAULTS as error:
+            raise BackendUnreachable(dial_fault(error, place)) from None
         finally:
             if wire is not None:
                 wire.abort()
@@ -165,10 +165,10 @@ def header_rewriter(user: User, place: Place, audit_id: str) -> Callable[[Lines]
     own = [("Audit-Id", audit_id)] if audit_id else []
 
     def rewrite(lines: Lines) -> Lines:
-        kept = [(name, _without_token(value) if name.lower() == "sec-websocket-protocol" else value) for name, value in lines]
-        kept = [(name, value) for name, value in kept if name.lower() != "host" and not name.lower().startswith("x-remote-")]
-        kept = [(name, value) for name, value in kept if not (own and name.lower() == "audit-id")]
-        return [("Host", place.authority), *kept, *own, *identity_headers(user)]
+        stored = [(name, _without_token(value) if name.lower() == "sec-websocket-protocol" else value) for name, value in lines]
+        stored = [(name, value) for name, value in stored if name.lower() != "host" and not name.lower().startswith("x-remote-")]
+        stored = [(name, value) for name, value in stored if not (own and name.lower() == "audit-id")]
+        return [("Host", place.authority), *stored, *own, *identity_headers(user)]
 
     return rewrite
 
@@ -213,10 +213,10 @@ async def proxy_request(
         return _refused("service unavailable")
     try:
         place = await backends.place(service)
-    except NotCallable as fault:
-        return text(f"{fault}\n", 500)
-    except CallFailed as fault:
-        _LOG.warning("service of %s: %s", service.name, fault)
+    except NotCallable as error:
+        return text(f"{error}\n", 500)
+    except CallFailed as error:
+        _LOG.warning("service of %s: %s", service.name, error)
         return _refused("service unavailable")
     query = encoded([(name, value) for name, values in request.query.items() for value in values])
     place = replace(place, path=quote(request.path, safe=SAFE, errors="surrogateescape"), query=query)
@@ -238,5 +238,5 @@ async def proxy_request(
     return answer
 
 
-def _refused(why: str) -> Answer:
-    return text(f"{why}\n", 503)
+def _refused(reason: str) -> Answer:
+    return text(f"{reason}\n", 503)

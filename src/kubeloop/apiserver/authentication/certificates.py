@@ -67,14 +67,14 @@ def presented(der: bytes) -> PresentedCertificate:
             groups.append(value)
         elif attribute.oid == _UID:
             uids.append(value)
-    fault = ""
+    error = ""
     if len(uids) > 1:
-        fault = f"expected 1 UID, but found multiple: [{' '.join(uids)}]"
+        error = f"expected 1 UID, but found multiple: [{' '.join(uids)}]"
     elif uids == [""]:
-        fault = "UID cannot be an empty string"
+        error = "UID cannot be an empty string"
     begins, ends = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     fingerprint = hashlib.sha256(der).hexdigest()
-    return PresentedCertificate(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, fault)
+    return PresentedCertificate(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, error)
 
 
 def named(certificate: Mapping[str, Any]) -> User:
@@ -146,8 +146,8 @@ class _File:
         try:
             pem = self._file.read()
             bundle = _bundle(pem, f"{self._file.flag} {self._file.path}")
-        except ConfigError as fault:
-            _LOG.warning("%s; what was read before stays in force", fault)
+        except ConfigError as error:
+            _LOG.warning("%s; what was read before stays in force", error)
             return False
         _LOG.info("%s %s was read again", self._file.flag, self._file.path)
         self.pem, self.bundle = pem, bundle
@@ -210,8 +210,8 @@ class ClientAuthorities:
         return self._proxies is not None and self._proxies.bundle.has_issued(chain)
 
 
-def _bundle(pem: bytes, what: str) -> Bundle:
+def _bundle(pem: bytes, description: str) -> Bundle:
     try:
         return Bundle(pem)
     except ValueError:
-        raise ConfigError(f"{what}: no certificates in it that can be read; PEM is wanted") from None
+        raise ConfigError(f"{description}: no certificates in it that can be read; PEM is wanted") from None

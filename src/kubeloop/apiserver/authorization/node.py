@@ -48,8 +48,13 @@ def of_pod(pod: JSONObject) -> set[NamedResource]:
     names = [
         ("serviceaccounts", spec.get("serviceAccountName")),
         *(("secrets", one.get("name")) for one in spec.get("imagePullSecrets") or ()),
-        *(found for kind in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(kind) or () for found in _env(one)),
-        *(found for volume in spec.get("volumes") or () for found in _volume(metadata["name"], volume)),
+        *(
+            result
+            for kind in ("initContainers", "containers", "ephemeralContainers")
+            for one in spec.get(kind) or ()
+            for result in _env(one)
+        ),
+        *(result for volume in spec.get("volumes") or () for result in _volume(metadata["name"], volume)),
         *(("resourceclaims", name) for name in _claims(spec, pod.get("status") or {})),
     ]
     return {NamedResource(resource, metadata["namespace"], name) for resource, name in names if name}
@@ -94,16 +99,16 @@ def of_volume(volume: JSONObject) -> tuple[NamedResource | None, set[NamedResour
     if not claim:
         return None, set()
     beside = claim.get("namespace", "")
-    found = set()
+    result = set()
     azure = spec.get("azureFile") or {}
-    found.add((azure.get("secretNamespace") or beside, azure.get("secretName")))
+    result.add((azure.get("secretNamespace") or beside, azure.get("secretName")))
     for kind in _WITH_SECRET:
         secret = (spec.get(kind) or {}).get("secretRef") or {}
-        found.add((secret.get("namespace") or (beside if kind in _BESIDE_CLAIM else ""), secret.get("name")))
+        result.add((secret.get("namespace") or (beside if kind in _BESIDE_CLAIM else ""), secret.get("name")))
     for kind in ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"):
         secret = (spec.get("csi") or {}).get(kind) or {}
-        found.add((secret.get("namespace", ""), secret.get("name")))
-    secrets = {NamedResource("secrets", namespace, name) for namespace, name in found if name}
+        result.add((secret.get("namespace", ""), secret.get("name")))
+    secrets = {NamedResource("secrets", namespace, name) for namespace, name in result if name}
     return NamedResource("persistentvolumeclaims", beside, claim.get("name", "")), secrets
 
 
@@ -176,8 +181,8 @@ class NodeGraph:
         return to.resource == "secrets" and any(self._uses(node, volume) for volume in self._volumes_by_secret.get(to, ()))
 
     def _uses(self, node: str, volume: str) -> bool:
-        found = self._volumes.get(volume)
-        return found is not None and node in self._needed.get(found[0], ())
+        result = self._volumes.get(volume)
+        return result is not None and node in self._needed.get(result[0], ())
 
 
 _GROUP, _PREFIX = "system:nodes", "system:node:"
@@ -304,8 +309,8 @@ class NodeAuthorizer:
             case "get" | "update" | "patch" | "delete":
                 return self.related(node, access)
             case "watch" | "list" | "deletecollection":
-                why = "can only list/watch/deletecollection resourceslices with nodeName field selector"
-                return _ALLOWED if _selects(access, node) else _no(why)
+                reason = "can only list/watch/deletecollection resourceslices with nodeName field selector"
+                return _ALLOWED if _selects(access, node) else _no(reason)
         verbs = "get, watch, list, create, update, patch, delete, deletecollection"
         return _no(f"only the following verbs are allowed for a ResourceSlice: {verbs}")
 
@@ -317,8 +322,8 @@ class NodeAuthorizer:
             case "", "get" | "list" | "watch":
                 if access.name == node:
                     return _ALLOWED
-                what = f"'{access.name}'" if access.name else "all nodes"
-                return _no(f"node '{node}' cannot read {what}, only its own Node object")
+                description = f"'{access.name}'" if access.name else "all nodes"
+                return _no(f"node '{node}' cannot read {description}, only its own Node object")
         return NO_OPINION
 
     def pod(self, node: str, access: Access) -> Decision:
@@ -359,8 +364,8 @@ def _selects(access: Access, node: str) -> bool:
     return any(one.field == "spec.nodeName" and one.operator is FieldOperator.EQUALS and one.value == node for one in access.fields)
 
 
-def _no(why: str) -> Decision:
-    return Decision(False, reason=why)
+def _no(reason: str) -> Decision:
+    return Decision(False, reason=reason)
 
 
 def _unrelated(node: str) -> Decision:

@@ -53,12 +53,12 @@ class PriorityLevel:
         spec = obj.get("spec") or {}
         self.uid = obj["metadata"].get("uid") or ""
         self.exempt = spec.get("type") == "Exempt"
-        how = spec.get("exempt" if self.exempt else "limited") or {}
-        shares = how.get("nominalConcurrencyShares")
+        options = spec.get("exempt" if self.exempt else "limited") or {}
+        shares = options.get("nominalConcurrencyShares")
         self.shares = shares if shares is not None else 0 if self.exempt else 30
-        self.lendable_percent = how.get("lendablePercent") or 0
-        self.borrowing_percent = how.get("borrowingLimitPercent")
-        response = how.get("limitResponse") or {}
+        self.lendable_percent = options.get("lendablePercent") or 0
+        self.borrowing_percent = options.get("borrowingLimitPercent")
+        response = options.get("limitResponse") or {}
         self.reject = not self.exempt and response.get("type") != "Queue"
         queuing = response.get("queuing") or {}
         self.queue_length = queuing.get("queueLengthLimit") or 50
@@ -220,15 +220,15 @@ class FlowControl:
         """Return the flow of a request; None while the server has no schemas, at its start."""
         path = "" if info.is_resource else info.path
         key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource, info.namespace, path)
-        found = self._flows.get(key)
-        if found is None:
-            found = self._classify(user, info)
-            if found is not None:
+        result = self._flows.get(key)
+        if result is None:
+            result = self._classify(user, info)
+            if result is not None:
                 if len(self._flows) >= _REMEMBERED:
                     self._flows.clear()
                 if len(info.path) <= _LONGEST:
-                    self._flows[key] = found
-        return found
+                    self._flows[key] = result
+        return result
 
     async def admit(self, flow: Flow) -> Seat:
         """Wait until a request may be executed.
@@ -295,9 +295,9 @@ class FlowControl:
         finally:
             flow.waiting -= 1
             waiter.timer.cancel()
-        where = level.name, flow.schema.name
-        self.waits.count[where] += 1
-        self.waits.seconds[where] += self._clock.now() - since
+        labels = level.name, flow.schema.name
+        self.waits.count[labels] += 1
+        self.waits.seconds[labels] += self._clock.now() - since
         if not admitted:
             level.rejected[flow.schema.name, "time-out"] += 1
             raise RejectedByFlowControl
@@ -411,6 +411,6 @@ class InFlight:
         Raises:
             RejectedByFlowControl: The limit is reached, and the user is no administrator.
         """
-        now, most = (self.mutating, self._limits.mutating) if is_mutating(verb) else (self.reading, self._limits.reading)
-        if most and now >= most and MASTERS not in user.groups:
+        now, maximum = (self.mutating, self._limits.mutating) if is_mutating(verb) else (self.reading, self._limits.reading)
+        if maximum and now >= maximum and MASTERS not in user.groups:
             raise RejectedByFlowControl

@@ -84,8 +84,8 @@ class SchemaStatus:
 
     async def _all(self, gvr: GroupVersionResource) -> list[JSONObject]:
         resource = self._resource(gvr)
-        found = await self._objects.storage.range(resource.storage_prefix, prefix_end(resource.storage_prefix))
-        return [self._objects.tree(resource, kv) for kv in found.items]
+        result = await self._objects.storage.range(resource.storage_prefix, prefix_end(resource.storage_prefix))
+        return [self._objects.tree(resource, kv) for kv in result.items]
 
     async def _write(self, name: str, levels: set[str]) -> None:
         resource = self._resource(SCHEMAS)
@@ -113,10 +113,10 @@ class SchemaStatus:
             return
 
     def _resource(self, gvr: GroupVersionResource) -> ServedResource:
-        found = self._registry.get(gvr)
-        if found is None:
+        result = self._registry.get(gvr)
+        if result is None:
             raise LookupError(f"the registry does not serve {gvr}")
-        return found
+        return result
 
 
 _ACCOUNT = "system:serviceaccount:"
@@ -198,5 +198,5 @@ def _is_path(patterns: Sequence[str], path: str) -> bool:
     return False
 
 
-def _contains(found: Sequence[str], wanted: str) -> bool:
-    return wanted in found or "*" in found
+def _contains(result: Sequence[str], desired: str) -> bool:
+    return desired in result or "*" in result

@@ -194,8 +194,8 @@ def _include(request: Request) -> str:
     include = request.parameter("includeObject")
     if include not in INCLUDE_OBJECT:
         quoted = encode(include).decode()
-        why = f"Invalid value: {quoted}: must be 'Metadata', 'Object', 'None', or empty"
-        raise api_errors.bad_request(f"Unable to convert to Table as requested: includeObject: {why}")
+        reason = f"Invalid value: {quoted}: must be 'Metadata', 'Object', 'None', or empty"
+        raise api_errors.bad_request(f"Unable to convert to Table as requested: includeObject: {reason}")
     return include
 
 

@@ -148,9 +148,9 @@ class ResourceController:
             raise
 
     async def _resync(self) -> list[tuple[str, Exception]]:
-        found = await self._storage.range(self._prefix, prefix_end(self._prefix))
+        result = await self._storage.range(self._prefix, prefix_end(self._prefix))
         failures: list[tuple[str, Exception]] = []
-        stored = {kv.key: kv for kv in found.items}
+        stored = {kv.key: kv for kv in result.items}
         for key in [*stored, *sorted(self._known - stored.keys())]:
             try:
                 await self._synced(key, stored.get(key))

@@ -246,8 +246,8 @@ class ApiServer:
             self._stopping = True
             try:
                 await self._close()
-            except Exception as fault:  # noqa: BLE001 - the first error is the cause, and the one to raise
-                error.add_note(f"closing what had been started failed as well: {type(fault).__name__}: {fault}")
+            except Exception as problem:  # noqa: BLE001 - the first error is the cause, and the one to raise
+                error.add_note(f"closing what had been started failed as well: {type(problem).__name__}: {problem}")
             raise
 
     async def _start(self) -> None:
@@ -295,11 +295,11 @@ class ApiServer:
         if self._stopped:
             return
         self._stopped = True
-        how = self.options.operation
+        options = self.options.operation
         listener = self._listener
         steps: list[Callable[[], Awaitable[object]]] = []
         if listener is not None:
-            steps.append(lambda: listener.close(grace=how.shutdown_grace, spread=how.watch_grace))
+            steps.append(lambda: listener.close(grace=options.shutdown_grace, spread=options.watch_grace))
         steps += [
             self.authentication.stop,
             self._schema_status.stop,

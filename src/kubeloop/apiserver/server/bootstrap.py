@@ -244,8 +244,8 @@ async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, h
         await provide(registry, writer.objects, writer.owners, writer.clock, str(ranges.cluster_ips))
     for name in ("kube-system", "kube-public", "kube-node-lease", "default"):
         await _create(registry, writer, _NAMESPACES, "", {"metadata": {"name": name}})
-    for name, value, why in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):
-        await _create(registry, writer, _PRIORITIES, "", {"metadata": {"name": name}, "value": value, "description": why})
+    for name, value, reason in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):
+        await _create(registry, writer, _PRIORITIES, "", {"metadata": {"name": name}, "value": value, "description": reason})
     await _create(registry, writer, _SERVICES, "default", _service(ranges.own_address, port))
     await _publish(registry, writer, host, port)
 

@@ -88,14 +88,14 @@ class Compactor:
             raise api_errors.bad_request(f"revision: {text!r} is no revision; write a number, or leave it out for the newest")
         try:
             await self.compact(revision or await self._storage.revision())
-        except FutureRevision as fault:
-            raise api_errors.bad_request(str(fault)) from None
+        except FutureRevision as error:
+            raise api_errors.bad_request(str(error)) from None
         return Answer(object={"compacted": revision or self._cache.oldest})
 
-    async def _by_revisions(self, kept: int) -> None:
+    async def _by_revisions(self, stored: int) -> None:
         while True:
-            await self._cache.reached(self._cache.oldest + kept + max(kept // 2, 1))
-            if not await self._compacted(self._cache.revision - kept):
+            await self._cache.reached(self._cache.oldest + stored + max(stored // 2, 1))
+            if not await self._compacted(self._cache.revision - stored):
                 await self._clock.sleep(self._interval)
 
     async def _by_age(self) -> None:
@@ -110,7 +110,7 @@ class Compactor:
     async def _compacted(self, revision: int) -> bool:
         try:
             await self.compact(revision)
-        except StorageFailed as fault:
-            _LOG.warning("could not compact up to revision %d, which is tried again later: %s", revision, fault)
+        except StorageFailed as error:
+            _LOG.warning("could not compact up to revision %d, which is tried again later: %s", revision, error)
             return False
         return True

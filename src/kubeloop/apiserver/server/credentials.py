@@ -69,11 +69,11 @@ class ServingCertificates:
             return {"": made}
         certificate, key = self._pair
         try:
-            given = server_context(certificate.read() + b"\n", key.read(), trusted)
-        except ssl.SSLError as fault:
-            why = fault.reason or str(fault)
-            raise ConfigError(f"{certificate.flag} {certificate.path} and {key.flag} {key.path} are no pair: {why}") from None
-        return {"": given, LOOPBACK_NAME: made}
+            requested = server_context(certificate.read() + b"\n", key.read(), trusted)
+        except ssl.SSLError as error:
+            reason = error.reason or str(error)
+            raise ConfigError(f"{certificate.flag} {certificate.path} and {key.flag} {key.path} are no pair: {reason}") from None
+        return {"": requested, LOOPBACK_NAME: made}
 
 
 _TEMPLATE = """\

@@ -79,7 +79,7 @@ class Metrics:
         out.histogram(
             "apiserver_admission_step_admission_duration_seconds",
             "Time in all admission plug-ins and webhooks of a write.",
-            ((dict(zip(names, key, strict=True)), found) for key, found in steps),
+            ((dict(zip(names, key, strict=True)), result) for key, result in steps),
         )
         self._of_health(out)
         failures = (({"task": name}, count) for name, count in self._tasks.failures.items())
@@ -170,8 +170,8 @@ class Metrics:
             if prefix in seen or "list" not in resource.verbs:
                 continue
             seen.add(prefix)
-            found = await storage.range(prefix, prefix_end(prefix), limit=1)
-            rows.append((resource.gvr.group, resource.gvr.resource, found.total))
+            result = await storage.range(prefix, prefix_end(prefix), limit=1)
+            rows.append((resource.gvr.group, resource.gvr.resource, result.total))
         stored = "Objects that are stored."
         old = (({"resource": f"{resource}.{group}" if group else resource}, total) for group, resource, total in rows)
         out.gauge("apiserver_storage_objects", stored, old)
@@ -199,7 +199,7 @@ def _page(out: Exposition) -> Answer:
 
 
 def _of_process(out: Exposition) -> None:
-    told = version()
+    data = version()
     names = {
         "build_date": "buildDate",
         "compiler": "compiler",
@@ -211,7 +211,7 @@ def _of_process(out: Exposition) -> None:
         "minor": "minor",
         "platform": "platform",
     }
-    build = {label: told[name] for label, name in names.items()}
+    build = {label: data[name] for label, name in names.items()}
     out.gauge("kubernetes_build_info", "What this server is, and which release it behaves like.", [(build, 1)])
     out.counter("process_cpu_seconds_total", "CPU time of the process.", [({}, time.process_time())])
     out.gauge("process_start_time_seconds", "When it began to serve, in seconds since 1970.", [({}, _STARTED)])

@@ -65,13 +65,13 @@ def allotted(request: Request, limit: float) -> float:
     Raises:
         BadRequest: The parameter is no duration.
     """
-    asked = request.parameter("timeout")
-    if not asked:
+    requested = request.parameter("timeout")
+    if not requested:
         return limit
     try:
-        seconds = parse_duration(asked)
-    except ValueError as fault:
-        raise api_errors.bad_request(f"invalid timeout specified in the request URL - {fault}") from None
+        seconds = parse_duration(requested)
+    except ValueError as error:
+        raise api_errors.bad_request(f"invalid timeout specified in the request URL - {error}") from None
     return seconds if 0 < seconds < limit else limit
 
 
@@ -207,12 +207,12 @@ class Pipeline:
         except _NotAllowed as refusal:
             answer = status_answer(refusal.refusal.status)
             answer.headers.append(NO_SNIFFING)
-        except BodyMalformed as fault:
-            answer = status_answer(api_errors.internal(str(fault)).status)
+        except BodyMalformed as error:
+            answer = status_answer(api_errors.internal(str(error)).status)
         except ApiError as refusal:
             answer = status_answer(refusal.status)
-        except StorageFailed as fault:
-            answer = status_answer(api_errors.internal_error(str(fault)).status)
+        except StorageFailed as error:
+            answer = status_answer(api_errors.internal_error(str(error)).status)
         except RecursionError:
             # Stored objects nest less (see ``decoding``): the body of this request is too deep.
             answer = status_answer(api_errors.bad_request("the body of the request exceeded max depth").status)
@@ -308,8 +308,8 @@ class Pipeline:
 def _unclear(request: Request) -> Answer:
     """Return upstream's answer to a path that ends after ``watch`` or ``proxy``."""
     url = request.path + (f"?{request.query_string}" if request.query_string else "")
-    why = f'Internal Server Error: "{url}": failed to create RequestInfo: unable to determine kind and namespace from url, {url}\n'
-    return text(why.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), 500)
+    reason = f'Internal Server Error: "{url}": failed to create RequestInfo: unable to determine kind and namespace from url, {url}\n'
+    return text(reason.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), 500)
 
 
 def _quoted(text: str) -> str:

@@ -283,8 +283,8 @@ class WatchCache:
         else:
             self._fail("the storage ended")
 
-    def _fail(self, why: str) -> None:
-        self.fault = f"changes are no longer followed ({why}); the server must be started again"
+    def _fail(self, reason: str) -> None:
+        self.fault = f"changes are no longer followed ({reason}); the server must be started again"
         for prefix in list(self._subscriptions):
             self.end(prefix)
         for _, waiter in self._waiters:

@@ -42,9 +42,9 @@ class Lock:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as fault:
+        except OSError as error:
             raise ConfigError(
-                f"{folder} cannot be used for a store: {fault.strerror}; name a folder on a local disk that you may write"
+                f"{folder} cannot be used for a store: {error.strerror}; name a folder on a local disk that you may write"
             ) from None
         try:
             # flock, because a lock of fcntl ends when any other code in this process closes the file.
@@ -157,8 +157,8 @@ def save(folder: Path, file: Path) -> int:
                     raise ConfigError(f"{store} is no store of kubeloop; name another folder")
                 # VACUUM INTO reads in one transaction while a server continues to write, and leaves out free pages.
                 connection.execute("VACUUM INTO ?", (str(temporary),))
-        except sqlite3.Error as fault:
-            raise ConfigError(f"cannot save {store}: {fault}") from None
+        except sqlite3.Error as error:
+            raise ConfigError(f"cannot save {store}: {error}") from None
         return _checked(temporary, store)
 
 
@@ -206,7 +206,7 @@ def _checked(store: Path, original: Path, bump: int = 0) -> int:
             return revision
         finally:
             ledger.close()
-    except StoreDamaged as fault:
-        raise ConfigError(f"{original} is damaged: {fault.what}; use an older snapshot") from None
-    except ConfigError as fault:
-        raise ConfigError(str(fault).replace(str(store), str(original))) from None
+    except StoreDamaged as error:
+        raise ConfigError(f"{original} is damaged: {error.what}; use an older snapshot") from None
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(str(store), str(original))) from None

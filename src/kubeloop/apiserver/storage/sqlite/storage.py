@@ -257,13 +257,13 @@ class SqliteStorage:
             try:
                 self._ledger.stage(plan.records)
                 await self._in_thread(self._ledger.commit)
-            except StorageFailed as fault:
-                if str(fault) != self._logged:
-                    self._logged = str(fault)
-                    _LOG.error("%s", fault)
+            except StorageFailed as error:
+                if str(error) != self._logged:
+                    self._logged = str(error)
+                    _LOG.error("%s", error)
                 for write in batch:
                     if not write.done.done():
-                        write.done.set_exception(StorageFailed(*fault.args))
+                        write.done.set_exception(StorageFailed(*error.args))
                 return
             self._logged = ""
             for write in plan.changes:
@@ -330,5 +330,5 @@ class _Loaded:
             self.expires.pop(record.key, None)
             if record.expires is not None:
                 self.expires[record.key] = record.expires
-        found = (KeyValue(one.key, one.value, one.created, one.revision) for one in base.values() if one.value is not None)
-        self.history = History.restored(ledger.oldest, found, changes)
+        result = (KeyValue(one.key, one.value, one.created, one.revision) for one in base.values() if one.value is not None)
+        self.history = History.restored(ledger.oldest, result, changes)
