@@ -104,7 +104,7 @@ PATH = [
     Station("packing", "cache.blobs.blob_store", BlobStore.pack, "return", _pack),
     Station("head", "cache.blobs.head", HeadReader.head, "return", _head),
     Station("reflector", "cache.pipeline", ReflectorTarget.change, "return", _reflector),
-    Station("queue", "cache.deltas.delta_queue", ReflectorTarget.flush, "call", _queue),
+    Station("queue", "cache.deltas", ReflectorTarget.flush, "call", _queue),
     Station("store", "cache.store.store", Store.put, "return", _store),
     Station("handler buffer", "cache.handlers.registration", Registration.offer, "return", _offered),
     Station("workqueue", "workqueue.queue", WorkQueue.add, "return", _added),

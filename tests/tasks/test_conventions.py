@@ -200,7 +200,7 @@ CLOCKS = {
     "cache Lister.stream_heads": _COST,
     "cache ReflectorTarget.": _COST,
     "cli ": _REAL,
-    "client html_of": _SHOWN,
+    "meta list_html": _SHOWN,
     "client PortStream.finish": "the last words of a connection that has ended",
     "client ExecSession._receive": "the last words of a connection that has ended",
     "client WriteListeners.now": "compared with the times of the cache, which are perf_counter's",

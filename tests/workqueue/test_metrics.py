@@ -4,7 +4,7 @@ import pytest
 
 from kubeloop.timing import FakeClock
 from kubeloop.workqueue import PriorityQueue, QueueTimes, WorkQueue
-from kubeloop.workqueue.metrics import BOUNDS, EXCEEDED, Histogram, PriorityLabels
+from kubeloop.workqueue.protocol import BOUNDS, EXCEEDED, Histogram, PriorityLabels
 
 
 class Times:

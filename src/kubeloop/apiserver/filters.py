@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.apiserver.audit.policy import COMPLETE, LEVELS, RECEIVED, STARTED
-from kubeloop.apiserver.builtin.bootstrap.flow_control import GROUP
+from kubeloop.apiserver.builtin.bootstrap.objects import FLOW_CONTROL_GROUP
 from kubeloop.apiserver.flow.control import FlowControl, FlowLimits, InFlight
 from kubeloop.apiserver.handlers.scope import AuditEvents, RequestScope
 from kubeloop.apiserver.registry.objects import Objects
@@ -209,7 +209,7 @@ class Operation:
 
     async def watch(self, objects: Objects, cache: WatchCache) -> None:
         """Follow FlowSchemas and PriorityLevelConfigurations as they are stored. The cache has been started."""
-        group = f"{ROOT}{GROUP}"
+        group = f"{ROOT}{FLOW_CONTROL_GROUP}"
         await follow_objects(f"{group}/prioritylevelconfigurations/", self.flow.put_level, objects, cache, wait=True)
         await follow_objects(f"{group}/flowschemas/", self.flow.put_schema, objects, cache, wait=True)
 

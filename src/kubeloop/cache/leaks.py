@@ -64,7 +64,14 @@ class UsageMonitor:
         self._said = False
 
     def look(self, now: float, handlers: int, reads: int, objects: int) -> None:
-        """``handlers`` it has now, ``reads`` were answered in all. Warns at most once."""
+        """Check an informer's use, and warn at most once.
+
+        Args:
+            now: Time of the informer's clock, in seconds.
+            handlers: Number of its handlers.
+            reads: Number of queries answered since the start.
+            objects: Number of its objects.
+        """
         self._handled = self._handled or handlers > 0
         if handlers or reads != self._reads:
             self._since, self._reads = now, reads

@@ -17,7 +17,7 @@ from kubeloop.cache import arguments
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.blobs.retention import warn_of_unknown
-from kubeloop.cache.deltas.delta_queue import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
+from kubeloop.cache.deltas import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.processor import Create, Processor
 from kubeloop.cache.handlers.registration import Callbacks, Registration
@@ -128,6 +128,12 @@ class ReflectorTarget:
     """The ``ReflectorStore`` of one list and watch: passes its objects to the pipeline and records its progress.
 
     An informer of several namespaces has one for each; each syncs, fails and relists independently of the others.
+
+    Args:
+        pipeline: Receives the objects.
+        listwatch: The list and watch.
+        namespace: The watched namespace. None: all.
+        description: The watched objects, for errors.
     """
 
     def __init__(self, pipeline: InformerPipeline[Any], listwatch: ListWatch, namespace: str | None, description: str) -> None:

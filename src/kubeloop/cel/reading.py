@@ -8,12 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubeloop.cel.depth import MOST_LEVELS
 from kubeloop.cel.faults import Issue
-from kubeloop.cel.literals import bytes_of, double_of, integer_of, text_of
-from kubeloop.cel.syntax import CallNode, Const, EntryNode, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
-from kubeloop.cel.syntax_errors import NO_IDENTIFIER, OPERANDS, SyntaxErrorReport, too_much, unexpected
-from kubeloop.cel.tokens import Token, escaped, tokens
+from kubeloop.cel.syntax import MOST_LEVELS, CallNode, Const, EntryNode, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
+from kubeloop.cel.tokens import (
+    NO_IDENTIFIER,
+    OPERANDS,
+    SyntaxErrorReport,
+    Token,
+    bytes_of,
+    double_of,
+    escaped,
+    integer_of,
+    text_of,
+    tokens,
+    too_much,
+    unexpected,
+)
 from kubeloop.cel.values import UInt
 
 #: Reserved words that are not part of the grammar.

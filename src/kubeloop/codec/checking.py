@@ -15,10 +15,8 @@ import msgspec
 from kubeloop.codec.apply_configuration import document_changes
 from kubeloop.codec.decoding import dec_hook, decoder_of
 from kubeloop.codec.encoding import describe
-from kubeloop.codec.error_paths import explain
-from kubeloop.codec.forgiving import build
+from kubeloop.codec.lenient import build, explain, normalise
 from kubeloop.codec.shape import fields_of
-from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.model import Model
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.quantity import Quantity

@@ -7,16 +7,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubeloop.codec.error_paths import explain
 from kubeloop.codec.gc_pause import held_back
-from kubeloop.codec.tolerant import normalise
+from kubeloop.codec.lenient import explain, normalise
 from kubeloop.meta.errors import DecodeError, NestedTooDeeply
 from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.object_meta import ListMeta
-from kubeloop.meta.partial import BookmarkObject
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.resource import Resource, set_source
-from kubeloop.meta.unstructured import Unstructured
+from kubeloop.meta.unstructured import BookmarkObject, Unstructured
 
 R = TypeVar("R", bound=Resource)
 M = TypeVar("M", bound=msgspec.Struct)
@@ -110,7 +108,7 @@ def decode_struct(cls: type[M], document: bytes, description: str) -> M:
 
 def _forgiving(cls: type[M], tree: Any, error: msgspec.ValidationError) -> M:
     """Decode a document that breaks declared choices and bounds; a value of another type is still an error."""
-    from kubeloop.codec.forgiving import build  # rarely needed
+    from kubeloop.codec.lenient import build  # rarely needed
 
     try:
         return build(cls, tree, dec_hook)

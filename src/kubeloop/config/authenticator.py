@@ -82,6 +82,12 @@ _IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
 class RequestAuthenticator:
     """Authenticates the requests of one transport. Call ``headers()`` before each request and ``refused()`` after a 401.
 
+    >>> from kubeloop.config import ClusterConfig, Credentials
+    >>> config = ClusterConfig(server="https://127.0.0.1:6443", credentials=Credentials(token="secret"))
+    >>> authenticator = RequestAuthenticator(config)
+    >>> (await authenticator.headers())["Authorization"]
+    'Bearer secret'
+
     Guarantees
         A rotated token file takes effect within a minute, and at the next request after a 401. While it cannot be read, the old token is
         used.

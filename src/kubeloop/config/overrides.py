@@ -17,6 +17,10 @@ from kubeloop.config.kubeconfig.entries import Cluster, Context, KubeconfigUser,
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that replace those of the files; empty ones replace nothing. Printing it shows no secret.
 
+    >>> from kubeloop.config import load_config
+    >>> load_config(overrides=Overrides(namespace="shop")).namespace
+    'shop'
+
     ``cluster`` and ``user`` name entries, which must exist. ``insecure_skip_tls_verify`` drops the files' certificate authority; an
     authority given here drops their ``insecure-skip-tls-verify``; ``server`` drops their ``tls-server-name``.
     Relative paths are relative to the working directory.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kubeloop.meta import KubeloopError
-from kubeloop.meta.tracebacks import distinct
+from kubeloop.meta.failure_log import distinct
 from kubeloop.transport import logger_with_context
 
 log = logger_with_context("kubeloop.controller.manager")

@@ -31,6 +31,10 @@ JSON = Any
 class JSONPath:
     """A compiled template such as ``{.status.conditions[?(@.type=="Ready")].status}``; immutable and reusable for many documents.
 
+    >>> pod = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    >>> JSONPath('{.status.conditions[?(@.type=="Ready")].status}').values(pod)
+    ['True']
+
     Without braces the whole text is one expression, and a missing first dot is added, as kubectl does. ``allow_missing``: a member or
     index that a document lacks gives no value instead of an error.
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.schema import formats
-from kubeloop.schema.embedded import MetadataRules, check_metadata
+from kubeloop.schema.custom_objects import prune_value
 from kubeloop.schema.field_paths import FieldPathError, normalise
 from kubeloop.schema.internal_form import go_field, internal_form
-from kubeloop.schema.pruning import prune_value
+from kubeloop.schema.object_metadata import MetadataRules, check_metadata
 from kubeloop.schema.structural import as_resource, parse
 from kubeloop.schema.structural_rules import check_structural
 from kubeloop.schema.validation import same, validate

@@ -14,7 +14,7 @@ from datetime import date
 from email.utils import parseaddr
 from urllib.parse import urlsplit
 
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 
 _LETTER = r"[^\W\d_]"
 _HOST = re.compile(rf"(?:[0-9]|{_LETTER})(?:(?:[0-9-]|{_LETTER}){{0,61}}(?:[0-9]|{_LETTER}))?")

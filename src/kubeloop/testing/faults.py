@@ -46,6 +46,15 @@ class Faults:
         ``requests`` and ``calls`` record all requests, refused or not, in the order of arrival.
         Faults apply in this order: held, delayed, refused, reactors; reactors in the order of their addition, and the first
         with a result decides: neither later ones nor the server see that request.
+
+    Example:
+        >>> from kubeloop.meta import ServiceUnavailable
+        >>> from kubeloop.testing import HandlerServer
+        >>> async with HandlerServer() as server, server.client("default") as client:
+        ...     server.faults.refuse(ServiceUnavailable)
+        ...     await client.list(ConfigMap)
+        Traceback (most recent call last):
+        ServiceUnavailable: ...
     """
 
     def __init__(self, clock: Clock | None = None) -> None:

@@ -12,10 +12,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 from kubeloop.timing import Clock, SystemClock, Timer
-from kubeloop.workqueue.limiter import Limiter
-from kubeloop.workqueue.metrics import QueueMetrics
-from kubeloop.workqueue.protocol import QueueFigures, QueueShutDown, QueueStats
-from kubeloop.workqueue.rate_cap import RateCap
+from kubeloop.workqueue.limiter import Limiter, RateCap
+from kubeloop.workqueue.protocol import QueueFigures, QueueMetrics, QueueShutDown, QueueStats
 
 T = TypeVar("T", bound=Hashable)
 
@@ -96,7 +94,14 @@ class Delays(Generic[T]):
 
 
 class BaseQueue(ABC, Generic[T]):
-    """A queue without its order. See ``protocol.Queue`` for what the methods guarantee."""
+    """Base of the queues without their order. ``protocol.Queue`` says what the methods guarantee.
+
+    Args:
+        limiter: Delays of retries.
+        clock: Clock of delays. None: the system's monotonic clock.
+        cap: Rate of all queues that share it. None: no limit.
+        metrics: Receives the times of items. None: not measured.
+    """
 
     __slots__ = (
         "_adds",

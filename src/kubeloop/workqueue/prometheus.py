@@ -14,8 +14,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubeloop.workqueue.metrics import PriorityLabels, QueueTimes
-from kubeloop.workqueue.protocol import Queue, QueueFigures
+from kubeloop.workqueue.protocol import PriorityLabels, Queue, QueueFigures, QueueTimes
 
 LABELS = ("name", "controller")
 

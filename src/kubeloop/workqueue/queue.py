@@ -11,25 +11,21 @@ from typing import TypeVar
 
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.workqueue.base import BaseQueue
-from kubeloop.workqueue.limiter import Limiter, default_limiter
-from kubeloop.workqueue.metrics import QueueMetrics
+from kubeloop.workqueue.limiter import Limiter, RateCap, default_limiter
 from kubeloop.workqueue.order import FairOrder
-from kubeloop.workqueue.protocol import QueueStats
-from kubeloop.workqueue.rate_cap import RateCap
+from kubeloop.workqueue.protocol import QueueMetrics, QueueStats
 
 T = TypeVar("T", bound=Hashable)
 
 
 class WorkQueue(BaseQueue[T]):
-    """Keys to work on. Every ``get`` must be answered with one ``done`` for the same item.
+    """First-in, first-out work queue of keys. Every ``get`` must be followed by one ``done`` for the same item.
 
     Guarantees
-        An item that was added several times before it is taken is handed out once, in the order of its first addition.
-        An item in work is not handed out a second time; added meanwhile, it is handed out again exactly once after ``done``.
-        After ``shut_down`` additions are ignored; workers still get everything that waits, and only then ``QueueShutDown``.
-        The queue keeps no reference to an item after ``done``.
-        With ``tenant``, tenants take turns: see ``FairOrder``. With ``cap``, all queues that share it hand out no more items a second
-        than it allows, while shutting down too. ``metrics`` gets each item's times: see ``QueueTimes``.
+        An item that is added several times before it is taken is returned once, in the order of its first addition.
+        An item in work is not returned a second time. If it is added meanwhile, ``get`` returns it exactly once more after ``done``.
+        After ``shut_down`` additions are ignored; workers still get every ready item, and only then ``QueueShutDown``.
+        The queue drops its reference to an item after ``done``.
 
     Not guaranteed
         Which of several waiting workers gets an item. Items that are not due when the queue shuts down: they are dropped.
@@ -39,6 +35,23 @@ class WorkQueue(BaseQueue[T]):
         Under a microsecond for ``add``, ``get`` and ``done`` together while items wait. One timer for all delays.
 
     For one event loop, not thread-safe. Semantics of client-go's util/workqueue.
+
+    Args:
+        limiter: Delays of retries. None: client-go's default, 5 ms doubling to 1000 s per item and 10 per second over all items.
+        clock: Clock of delays. None: the system's monotonic clock.
+        tenant: Returns the tenant of an item. Tenants take turns (``FairOrder``). None: no tenants.
+        cap: Rate of all queues that share it, during the shutdown too. None: no limit.
+        metrics: Receives the waiting and working times of items (``QueueTimes``). None: not measured.
+
+    Example:
+        >>> queue = WorkQueue[str]()
+        >>> queue.add("shop/web")
+        >>> key = await queue.get()
+        >>> queue.done(key)
+        >>> queue.shut_down()
+        >>> await queue.get()
+        Traceback (most recent call last):
+        QueueShutDown: ...
     """
 
     __slots__ = ("_again", "_order", "_waiting", "_working")

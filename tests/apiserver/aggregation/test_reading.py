@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.apiserver.aggregation.api_services import ApiServiceTable, registered
 from kubeloop.apiserver.aggregation.documents import convert_legacy_list
-from kubeloop.apiserver.openapi.merging import with_others
+from kubeloop.apiserver.openapi.swagger import with_others
 from kubeloop.types import JSONObject
 
 OWN: JSONObject = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.crd.served import served_resources
+from kubeloop.apiserver.crd.strategies import CustomStrategy
 from kubeloop.meta.errors import Forbidden
 from kubeloop.meta.kinds import GroupResource
 from tests.apiserver.write_requests import write_request

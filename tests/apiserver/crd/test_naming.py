@@ -7,7 +7,7 @@ from typing import Any
 
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, condition, is_true
 from kubeloop.apiserver.crd.naming import Taken, approval, names_taken, settle
-from kubeloop.apiserver.crd.strategy import DefinitionStrategy
+from kubeloop.apiserver.crd.strategies import DefinitionStrategy
 from kubeloop.timing import FakeClock
 from tests.apiserver.write_requests import write_request
 

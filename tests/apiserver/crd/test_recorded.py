@@ -16,8 +16,7 @@ import pytest
 
 from kubeloop.apiserver.crd import definition as defaults
 from kubeloop.apiserver.crd import validation
-from kubeloop.apiserver.crd.custom import CustomStrategy
-from kubeloop.apiserver.crd.strategy import DefinitionStrategy
+from kubeloop.apiserver.crd.strategies import CustomStrategy, DefinitionStrategy
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource

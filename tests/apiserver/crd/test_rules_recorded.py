@@ -18,7 +18,7 @@ import pytest
 
 from kubeloop.apiserver.crd import definition as defaults
 from kubeloop.apiserver.crd import validation
-from kubeloop.apiserver.crd.custom import CustomStrategy
+from kubeloop.apiserver.crd.strategies import CustomStrategy
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.types import JSONObject

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.openapi.gnostic import encode
+from kubeloop.apiserver.openapi.gnostic import encode_v2
 from kubeloop.apiserver.openapi.swagger import swagger
 from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.codec.protobuf.wire import EncodeError
@@ -16,7 +16,7 @@ from kubeloop.timing import FakeClock
 
 def schema(tree: dict[str, Any]) -> bytes:
     """What ``tree`` becomes as the definition "A"."""
-    data = encode({"definitions": {"A": tree}})
+    data = encode_v2({"definitions": {"A": tree}})
     assert data[:1] == b"\x4a"  # field 9, a message
     assert data[2:7] == b"\x0a" + bytes([len(data) - 4]) + b"\x0a\x01A"
     assert data[7:9] == b"\x12" + bytes([len(data) - 9])
@@ -46,7 +46,7 @@ def test_a_schema(tree: dict[str, Any], expected: bytes) -> None:
 def test_a_parameter_goes_by_its_place() -> None:
     query = {"in": "query", "name": "q", "uniqueItems": True}
     body = {"in": "body", "name": "b"}
-    path = encode({"paths": {"/": {"parameters": [query, body, {"$ref": "#/r"}]}}})
+    path = encode_v2({"paths": {"/": {"parameters": [query, body, {"$ref": "#/r"}]}}})
     assert path.endswith(
         b"\x4a\x13\x0a\x11\x12\x0f\x1a\x0d\x12\x05query\x22\x01q\xa0\x01\x01"
         b"\x4a\x0d\x0a\x0b\x0a\x09\x12\x01b\x1a\x04body"
@@ -61,6 +61,6 @@ def test_what_has_no_place_is_named() -> None:
 
 def test_everything_that_a_server_serves_has_this_form() -> None:
     document = swagger(builtin_registry(builtin(), FakeClock()))
-    data = encode(document)
+    data = encode_v2(document)
     assert all(name.encode() in data for name in document["definitions"])
     assert all(path.encode() in data for path in document["paths"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.openapi.documents import Documents
-from kubeloop.apiserver.openapi.gnostic_v3 import encode
+from kubeloop.apiserver.openapi.gnostic import encode_v3
 from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.codec.protobuf.wire import EncodeError
 from kubeloop.schema import builtin
@@ -16,7 +16,7 @@ from kubeloop.timing import FakeClock
 
 def schema(tree: dict[str, Any]) -> bytes:
     """What ``tree`` becomes as the component "A", without what is around it."""
-    data = encode({"components": {"schemas": {"A": tree}}})
+    data = encode_v3({"components": {"schemas": {"A": tree}}})
     assert data[:1] == b"\x2a"  # field 5, a message
     assert data[2:3] == b"\x0a"  # its field 1: schemas by name
     assert data[4:5] == b"\x0a"

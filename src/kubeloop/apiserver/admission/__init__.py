@@ -1,6 +1,5 @@
-"""Admission: what may change or refuse a write after it was authorized and decoded."""
+"""Admission control: plug-ins that change or reject a write after it is authorized and decoded."""
 
-from kubeloop.apiserver.admission.chain import Admission, Attributes, Plugin, Reinvocation, Selective
-from kubeloop.apiserver.admission.namespaces import NAMESPACES, NamespaceLifecycle
+from kubeloop.apiserver.admission.chain import NAMESPACES, Admission, Attributes, NamespaceLifecycle, Plugin, Reinvocation, Selective
 
 __all__ = ["NAMESPACES", "Admission", "Attributes", "NamespaceLifecycle", "Plugin", "Reinvocation", "Selective"]

@@ -1,4 +1,4 @@
-"""The variables of CEL expressions about a request to be admitted: the object, the old one, its namespace, the request, an authorizer.
+"""The CEL variables of an admission request: object, oldObject, namespaceObject, request, params and authorizer.
 
 Source: k8s.io/apiserver pkg/admission/plugin/cel/compile.go (variables, BuildRequestType, BuildNamespaceType).
 """
@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.apiserver.admission import NAMESPACES, Attributes
-from kubeloop.apiserver.admission.matching import Match
-from kubeloop.apiserver.admission.requests import name_of, namespace_of, request_tree, versioned
+from kubeloop.apiserver.admission.matching import Match, name_of, namespace_of, request_tree, versioned
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.request import api_errors
@@ -22,13 +21,13 @@ from kubeloop.cel.values import AccessQuestion, ResourceCheck
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.types import JSONObject
 
-# The variable ``authorizer`` of expressions: decisions of the server's own authorization, each made once.
+# The CEL variable ``authorizer``: it asks the server's own authorizer, and caches each decision.
 #
 # Source: k8s.io/apiserver pkg/cel/library/authz.go, pkg/admission/plugin/authorizer/caching_authorizer.go.
 
 
 class CachingAuthorizer:
-    """Authorizes checks of expressions about one write, for its user and for service accounts, and caches the decisions."""
+    """Authorizes the checks that CEL expressions make during one write, for its user or a service account, and caches the decisions."""
 
     def __init__(self, user: User, authorizer: Authorizer) -> None:
         self._user = user
@@ -36,11 +35,15 @@ class CachingAuthorizer:
         self._known: dict[tuple[str, ...], values.AuthorizerDecision] = {}
 
     def variable(self) -> values.AuthorizerValue:
-        """Return the value of the variable. This object must not refer to it: a reference cycle would outlive the write."""
+        """Return the value of the variable. The value does not refer to this object, because a reference cycle would outlive the write."""
         return values.AuthorizerValue(self._decide)
 
     def _decide(self, question: AccessQuestion, verb: str) -> values.AuthorizerDecision:
-        key = verb, question.by.service_account, *msgspec.structs.astuple(question)[1:]  # without the variable, which refers to this table
+        key = (
+            verb,
+            question.by.service_account,
+            *msgspec.structs.astuple(question)[1:],
+        )  # Keep the variable itself out of what it refers to.
         found = self._known.get(key)
         if found is None:
             decision = self._authorizer.authorize(self._access(question, verb))
@@ -58,13 +61,13 @@ class CachingAuthorizer:
         return Access(user, verb, *where, fields=parsed_fields(question.field_selector))
 
 
-# The variables of one write: the object in the version that matched, the request, the namespace, the authorizer.
+# The variables of one write: the object in the version that a rule matched, the request, the namespace, the authorizer.
 #
 # Source: k8s.io/apiserver pkg/admission/plugin/cel (condition.go: CreateAdmissionRequest, CreateNamespaceObject).
 
 
 class Activation:
-    """The variables of one write. All matching policies share them; each is computed when it is first needed.
+    """The CEL variables of one write. All matching policies and webhooks share them, and each is computed when it is first needed.
 
     Mutating policies replace the object.
     """
@@ -81,10 +84,11 @@ class Activation:
         self._namespace_object: JSONObject | None = None
 
     async def prepare(self, match: Match) -> None:
-        """Have the object and the old one in the version of ``match``, and the namespace.
+        """Convert the object and the old object to the version of ``match``, and read the namespace.
 
         Raises:
-            ApiError: a webhook that converts failed. NotFound: the namespace is gone.
+            ApiError: A conversion webhook failed.
+            NotFound: The namespace does not exist any more.
         """
         if match.kind not in self._seen:
             attributes = self.attributes
@@ -95,10 +99,10 @@ class Activation:
             self._access = self._authorizers()
 
     async def find_namespace(self) -> None:
-        """Have the namespace at hand.
+        """Read the namespace of the request, unless it was read before.
 
         Raises:
-            NotFound
+            NotFound: The namespace does not exist.
         """
         is_namespace = self.attributes.gvk == GroupVersionKind("", "v1", "Namespace")
         if self._namespace_object is not None or not self.namespace or is_namespace:
@@ -110,21 +114,22 @@ class Activation:
         self._namespace_object = found.obj
 
     def object_of(self, match: Match) -> JSONObject | None:
+        """Return the object in the version of ``match``; None for a deletion."""
         return self._seen[match.kind][0]
 
     def replace(self, match: Match, obj: JSONObject) -> None:
-        """What expressions see from now on as the object, in the version of ``match``."""
+        """Set the object that expressions see from here on, in the version of ``match``."""
         self._seen[match.kind] = obj, self._seen[match.kind][1]
 
     def values(self, match: Match, params: JSONObject | None, *, authorizer: bool = True) -> dict[str, Any]:
-        """Of all variables but ``variables``."""
+        """Return the values of all variables but ``variables``."""
         found = self._about(match, match.resource.gvr) | {"params": params, "namespaceObject": self._namespace_object}
         if authorizer:
             found |= self._access
         return found
 
     def of_conditions(self, match: Match, params: JSONObject | None) -> dict[str, Any]:
-        """What match conditions see: no namespace, and as resource that of the request."""
+        """Return the values of the variables that match conditions see: no namespace, and the resource of the request itself."""
         return self._about(match, self.attributes.resource.gvr) | self._access | {"params": params, "namespaceObject": None}
 
     def _about(self, match: Match, resource: GroupVersionResource) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which cluster IPs and node ports are taken, and by whom: an index over stored services and IPAddress objects, which follows them."""
+"""An index of the cluster IPs and node ports in use, which follows the stored Services, IPAddresses and ServiceCIDRs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kubeloop.types import JSONObject
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: An address, or a port.
+#: An IP address as text, or a port number.
 Key = str | int
 _Object = tuple[str, str]
 
 
 class _Keys(WatchedPrefix):
-    """What each object of one resource takes. Its subclass says what that is."""
+    """The addresses or ports that each object of one resource uses. A subclass defines ``keys_of``."""
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
         super().__init__(gvr, registry, objects, cache)
@@ -30,13 +30,13 @@ class _Keys(WatchedPrefix):
         self._keys: dict[_Object, tuple[Key, ...]] = {}
 
     async def update(self) -> None:
-        """Everything that is stored when this is called counts when it returns."""
+        """Read all changes that are stored at the time of the call."""
         await self._cache.reached(await self._objects.storage.revision())
         await self._follow()
 
     @abstractmethod
     def keys_of(self, name: str, obj: JSONObject) -> tuple[Key, ...]:
-        """What ``obj`` takes."""
+        """Return the keys that ``obj`` uses."""
 
     def _clear(self) -> None:
         self.takers, self._keys = {}, {}
@@ -55,6 +55,7 @@ class _Keys(WatchedPrefix):
 
 class _OfServices(_Keys):
     def keys_of(self, name: str, obj: JSONObject) -> tuple[Key, ...]:
+        """Return the cluster IPs and node ports of a Service."""
         spec = obj["spec"]
         found: tuple[Key, ...] = (*(spec.get("clusterIPs") or ()), *node_ports(obj), spec.get("healthCheckNodePort", 0))
         return tuple(key for key in found if key not in ("None", 0))
@@ -62,18 +63,19 @@ class _OfServices(_Keys):
 
 class _OfAddresses(_Keys):
     def keys_of(self, name: str, obj: JSONObject) -> tuple[Key, ...]:
+        """Return the address of an IPAddress object."""
         return (name,)
 
 
 class _Ranges(WatchedPrefix):
-    """The ranges of ServiceCIDR objects that are ready, by object. One without a Ready condition is ready, as no controller may run."""
+    """The ranges of ServiceCIDR objects that are ready. An object without a Ready condition counts as ready, as no controller may run."""
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
         super().__init__(gvr, registry, objects, cache)
         self.ready: dict[str, list[Network]] = {}
 
     async def update(self) -> None:
-        """Everything that is stored when this is called counts when it returns."""
+        """Read all changes that are stored at the time of the call."""
         await self._cache.reached(await self._objects.storage.revision())
         await self._follow()
 
@@ -93,10 +95,12 @@ class _Ranges(WatchedPrefix):
 
 
 class Taken:
-    """Costs a service of its own change only, however many services there are.
+    """An index of the cluster IPs and node ports that stored objects use.
+
+    An update costs time in proportion to the changed objects, not to all of them.
 
     Not guaranteed
-        That services which are on their way through the server are among them.
+        That the index holds Services whose write is still in progress.
     """
 
     def __init__(self, registry: Registry, objects: Objects, cache: WatchCache) -> None:
@@ -108,7 +112,7 @@ class Taken:
         self._ranges = _Ranges(ranges, *where) if registry.get(ranges) is not None else None
 
     async def update(self) -> None:
-        """From now on the others tell what is stored now."""
+        """Bring the index up to date with storage, for the methods below."""
         await self._services.update()
         if self._addresses is not None:
             await self._addresses.update()
@@ -116,7 +120,7 @@ class Taken:
             await self._ranges.update()
 
     def networks(self) -> list[Network]:
-        """The ranges of ServiceCIDR objects, in the order of their objects' names."""
+        """Return the ranges of ServiceCIDR objects, sorted by the names of the objects."""
         if self._ranges is None:
             return []
         return [network for _, networks in sorted(self._ranges.ready.items()) for network in networks]

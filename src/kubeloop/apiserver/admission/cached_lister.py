@@ -1,4 +1,4 @@
-"""What admission looks up again and again (limit ranges, quotas, default classes), kept at hand: no plug-in lists storage per request."""
+"""Local copies of the objects that admission plug-ins read for each write: limit ranges, quotas, default classes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kubeloop.types import JSONObject
 
 
 class WatchedPrefix(ABC):
-    """Tells whoever derives from it every object of one built-in resource, and each change of them, when ``_follow`` is called.
+    """Base class that receives every object of one built-in resource, and every change, when ``_follow`` is called.
 
-    Storage is listed once, at the first call, and again only if so many changes came meanwhile that they were not kept.
+    The first call lists storage. Later calls list again only if the watch cache has dropped some of the changes since.
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
@@ -29,18 +29,18 @@ class WatchedPrefix(ABC):
 
     @abstractmethod
     def _clear(self) -> None:
-        """Forget all objects; the list follows."""
+        """Remove all objects; a new list follows."""
 
     @abstractmethod
     def _put(self, namespace: str, name: str, obj: JSONObject) -> None:
-        """``obj`` is new or has changed; it is shared: never change it."""
+        """Add or replace an object. The object is shared and must not be changed."""
 
     @abstractmethod
     def _drop(self, namespace: str, name: str) -> None:
-        """It is gone; it may never have been told."""
+        """Remove an object, which may never have been added."""
 
     async def _follow(self) -> None:
-        """Tell every change that the watch cache has handed out; nothing else runs between the last of them and the return."""
+        """Apply every change that the watch cache has published. No other code runs between the last change and the return."""
         subscription = self._subscription
         if subscription is None or subscription.ended:
             await self._read()
@@ -56,7 +56,7 @@ class WatchedPrefix(ABC):
 
     async def _read(self) -> None:
         prefix = self._resource.storage_prefix
-        # Before the list, so that nothing is missed between the two.
+        # Subscribe before the list, so that no change between the two is lost.
         subscription = self._cache.subscribe(prefix)
         found = await self._objects.storage.range(prefix, prefix_end(prefix))
         if self._subscription is not None:
@@ -79,13 +79,13 @@ class WatchedPrefix(ABC):
 
 
 class CachedList(WatchedPrefix):
-    """The objects of one built-in resource, by namespace.
+    """A local copy of the objects of one built-in resource, by namespace.
 
     Guarantees
-        Reflects every change that the watch cache has handed out. The objects are shared: never change them.
+        The copy includes every change that the watch cache has published. The objects are shared and must not be changed.
 
     Not guaranteed
-        That a write counts for the very next request: a moment may pass, as with Kubernetes.
+        That a write affects the very next request: as in Kubernetes, there is a short delay.
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
@@ -93,7 +93,7 @@ class CachedList(WatchedPrefix):
         self._found: dict[str, dict[str, JSONObject]] = {}
 
     async def of(self, namespace: str = "") -> list[JSONObject]:
-        """Those of a namespace (of a resource without namespaces: all), by name."""
+        """Return the objects of a namespace sorted by name; of a cluster-scoped resource all objects."""
         await self._follow()
         found = self._found.get(namespace)
         return [found[name] for name in sorted(found)] if found else []

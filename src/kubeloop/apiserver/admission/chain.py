@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import View, WriteRequest
 from kubeloop.apiserver.request import api_errors
@@ -22,18 +24,27 @@ from kubeloop.apiserver.request.users import User
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.status import StatusCause
 from kubeloop.types import JSONObject
 
 _SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 2.5)
 
 
 class AdmissionMetrics:
-    """How long admission took, by operation, whether it refused, and step (``admit``, ``validate``)."""
+    """Histogram of the duration of admission, by operation, result and step (``admit`` or ``validate``)."""
 
     def __init__(self) -> None:
         self.steps: dict[tuple[str, str, str], Histogram] = {}
 
     def step(self, operation: str, step: str, seconds: float, *, rejected: bool) -> None:
+        """Observe one step of admission.
+
+        Args:
+            operation: CREATE, UPDATE, DELETE or CONNECT.
+            step: ``admit`` for mutating plug-ins, ``validate`` for validating ones.
+            seconds: Duration of the step.
+            rejected: Whether a plug-in rejected the write.
+        """
         key = (operation, "true" if rejected else "false", step)
         histogram = self.steps.get(key)
         if histogram is None:
@@ -46,7 +57,7 @@ class AdmissionMetrics:
 class Reinvocation:
     """State of the mutating plug-ins of one write.
 
-    A plug-in sets ``wanted`` for a second run, in which ``again`` is True. Plug-ins store their data in ``kept``.
+    A plug-in sets ``wanted`` to request a second run, in which ``again`` is True. Plug-ins store their data in ``kept``.
     """
 
     wanted: bool = False
@@ -56,13 +67,16 @@ class Reinvocation:
 
 @dataclass(slots=True)
 class Attributes:
-    """One operation of a write request, as plug-ins see it.
+    """One operation of a write request, as admission plug-ins see it.
 
-    ``operation`` is CREATE, UPDATE, DELETE or CONNECT. ``obj`` (None for DELETE) may be changed in place by plug-ins that mutate.
-    ``options`` is the CreateOptions, UpdateOptions or DeleteOptions of the request; ``kind`` is the kind of ``obj`` where that is not the
-    resource's (Scale, Binding).
-    A plug-in adds callbacks to ``after`` (called when the write is stored or rejected) and ``settling`` (awaited then, before the answer),
-    texts for the client to ``warnings``, and errors that it finds while it mutates to ``findings``: they precede those of validation.
+    ``operation`` is CREATE, UPDATE, DELETE or CONNECT. Mutating plug-ins may change ``obj`` (None for DELETE) in place.
+    ``options`` is the CreateOptions, UpdateOptions or DeleteOptions of the request. ``kind`` is the kind of ``obj`` if it differs from
+    the kind of the resource (Scale, Binding).
+
+    A plug-in appends callbacks to ``after`` (called when the write is stored or rejected) and to ``settling`` (awaited at that time, before
+    the response), texts for the client to ``warnings``, and errors that it detects while it mutates to ``findings``: the response lists
+    them
+    before the errors of validation.
     """
 
     operation: str
@@ -80,43 +94,52 @@ class Attributes:
 
     @property
     def resource(self) -> ServedResource:
+        """The resource that is written."""
         return self.request.resource
 
     @property
     def subresource(self) -> str:
+        """The subresource that is written; empty for the object itself."""
         return self.request.subresource
 
     @property
     def namespace(self) -> str:
+        """The namespace of the request; empty for a cluster-scoped resource."""
         return self.request.namespace
 
     @property
     def name(self) -> str:
-        """Name of the object; empty for an object that is deleted as part of a collection."""
+        """Name of the object; empty while a deletion of a collection has not chosen one."""
         return "" if self.request.of_collection else self.request.name
 
     @property
     def user(self) -> User:
+        """The user who sent the request."""
         return self.request.user
 
     @property
     def dry_run(self) -> bool:
+        """Whether the request is a dry run."""
         return self.request.dry_run
 
     @property
     def warnings(self) -> list[str]:
+        """Texts that the client gets as Warning headers."""
         return self.request.warnings
 
     @property
     def findings(self) -> list[FieldError]:
+        """Field errors that mutating plug-ins have detected."""
         return self.request.findings
 
     @property
     def after(self) -> list[Callable[[], None]]:
+        """Callbacks to call when the write is stored or rejected."""
         return self.request.after
 
     @property
     def settling(self) -> list[Callable[[], Awaitable[None]]]:
+        """Coroutine functions to await when the write is stored or rejected, before the response."""
         return self.request.settling
 
     @property
@@ -126,7 +149,14 @@ class Attributes:
 
 
 def attributes_of(request: WriteRequest, operation: str, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
-    """Return the attributes of an operation of ``request``, with the options of its verb."""
+    """Return the attributes of one operation of a request, with the options of its verb.
+
+    Args:
+        request: The write.
+        operation: CREATE, UPDATE, DELETE or CONNECT.
+        obj: The new object; None for DELETE.
+        old: The stored object; None for CREATE.
+    """
     return Attributes(operation, request, obj, old, options_of(request, operation))
 
 
@@ -145,19 +175,19 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class Selective(Protocol):
-    """A plug-in for these resources alone."""
+    """A plug-in that runs only for the resources in ``resources``."""
 
     resources: frozenset[GroupResource]
 
 
-#: Resources for which the chain caches its plug-ins. Definitions come and go, so that there may be any number.
+#: Number of resources for which the chain caches its plug-ins. It is bounded because custom resources come and go.
 _MOST_KEPT = 4096
 
 
 class Admission:
-    """Runs its plug-ins in order: all mutate before the object is validated, all validate afterwards.
+    """Runs the plug-ins in order: all mutate before the object is validated, and all validate afterwards.
 
-    If a mutating plug-in requests it, all mutate once more: later plug-ins may have changed what it has checked.
+    If a mutating plug-in requests it, all mutate once more, because later plug-ins may have changed what it has checked.
     """
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
@@ -166,6 +196,7 @@ class Admission:
         self._by_resource: dict[GroupVersionResource, list[Plugin]] = {}
 
     async def mutate(self, attributes: Attributes) -> None:
+        """Run the mutating step of all plug-ins."""
         with self._measured(attributes, "admit"):
             await self._mutate(attributes)
 
@@ -179,7 +210,7 @@ class Admission:
                 await plugin.mutate(attributes)
 
     async def mutate_view(self, attributes: Attributes, view: View) -> None:
-        """Mutate a write through ``view``. The attributes are those of the object itself."""
+        """Run the mutating step on a view of the object, such as a Scale. ``attributes`` are those of the object itself."""
         assert attributes.obj is not None
         obj, shown = attributes.obj, _viewed(attributes, view)
         before = copy.deepcopy(shown.obj)
@@ -188,7 +219,7 @@ class Admission:
             view.keep(obj, shown.obj)
 
     async def validate(self, attributes: Attributes, view: View | None = None) -> None:
-        """``view``: as in ``mutate_view``."""
+        """Run the validating step of all plug-ins. ``view`` is the view of the object that the client wrote, such as a Scale."""
         shown = attributes if view is None else _viewed(attributes, view)
         with self._measured(attributes, "validate"):
             for plugin in self.plugins_for(attributes.resource):
@@ -221,11 +252,11 @@ def _viewed(attributes: Attributes, view: View) -> Attributes:
     return replace(attributes, obj=obj, old=old, kind=view.kind)
 
 
-# How plug-ins refuse. Source: k8s.io/apiserver pkg/admission/errors.go.
+# Errors of plug-ins. Source: k8s.io/apiserver pkg/admission/errors.go.
 
 
 def refused(attributes: Attributes, why: str, *, unnamed: bool = False) -> ApiError:
-    """403, naming what was to be written. ``unnamed``: said before upstream has made a name of generateName."""
+    """Return a Forbidden error that names the object. ``unnamed`` leaves out a generated name, as upstream has none yet."""
     name = attributes.name
     if not name:
         metadata = (attributes.obj or {}).get("metadata") or {}
@@ -235,6 +266,55 @@ def refused(attributes: Attributes, why: str, *, unnamed: bool = False) -> ApiEr
 
 
 def aggregated(messages: Iterable[str]) -> str:
-    """Several messages as one, each once."""
+    """Return several messages as one text, without duplicates."""
     texts = list(dict.fromkeys(messages))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+# NamespaceLifecycle. Source: k8s.io/apiserver plugin/namespace/lifecycle.
+
+
+NAMESPACES = GroupResource("", "namespaces")
+_REVIEWS = GroupResource("authorization.k8s.io", "localsubjectaccessreviews")
+_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+
+
+class NamespaceLifecycle:
+    """Rejects objects in namespaces that do not exist, new ones in namespaces that terminate, and the deletion of system namespaces."""
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        is_namespace = attributes.resource.gvr.group_resource == NAMESPACES
+        if attributes.operation == "DELETE":
+            if is_namespace and attributes.name in _IMMORTAL:
+                raise api_errors.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")
+            return
+        if is_namespace or not attributes.namespace or attributes.operation not in ("CREATE", "UPDATE"):
+            return
+        if attributes.resource.gvr.group_resource == _REVIEWS:
+            return  # An access review may name any namespace.
+        namespaces = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
+        if namespaces is None:
+            return
+        found = await self._objects.get(namespaces, "", attributes.namespace)
+        if found is None:
+            raise api_errors.not_found(NAMESPACES, attributes.namespace)
+        if attributes.operation == "CREATE" and (found.obj.get("status") or {}).get("phase") == "Terminating":
+            raise self._terminating(attributes)
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Do nothing: this plug-in only mutates."""
+
+    @staticmethod
+    def _terminating(attributes: Attributes) -> Exception:
+        namespace = attributes.namespace
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        message = f"namespace {namespace} is being terminated"
+        cause = StatusCause(reason="NamespaceTerminating", message=message, field="metadata.namespace")
+        metadata = (attributes.obj or {}).get("metadata", {})
+        # Upstream has not generated a name at this point.
+        name = attributes.name or metadata.get("generateName") or metadata.get("name") or "Unknown"
+        return api_errors.forbidden(attributes.resource.gvr.group_resource, name, why, [cause])

@@ -1,4 +1,4 @@
-"""Admission plug-ins that refuse requests: for owner references, signers, certificate subjects, devices of others and growing claims."""
+"""Validating plug-ins for owner references, certificate requests, device admin access and claim expansion."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVer
 from kubeloop.meta.quantity import Quantity
 from kubeloop.types import JSONObject
 
-# OwnerReferencesPermissionEnforcement: who says what owns an object may delete it, and may hold up the deletion of the owners.
+# OwnerReferencesPermissionEnforcement: a user who sets an owner of an object needs the permission to delete the object; one who sets
+# blockOwnerDeletion needs the permission to update the finalizers of the owner.
 #
 # Source: plugin/pkg/admission/gc.
 
 
-#: Where nothing is checked: old kubelets damage owner references there, and what they say of them is not taken.
+#: Resources without this check: old kubelets corrupt owner references there, and the server ignores the references that they send.
 _UNCHECKED = (GroupResource("", "pods"), "status")
 
 
 class OwnerPermissions:
+    """Plug-in OwnerReferencesPermissionEnforcement."""
+
     def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
         self._registry = registry
         self._authorizer = authorizer
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         if attributes.obj is None or attributes.operation not in ("CREATE", "UPDATE"):
@@ -55,7 +58,11 @@ class OwnerPermissions:
             self._check(attributes, owner)
 
     def _check(self, attributes: Attributes, owner: JSONObject) -> None:
-        """Raises Forbidden."""
+        """Check one owner reference.
+
+        Raises:
+            Forbidden: The user may not set it.
+        """
         where = GroupVersion.parse(owner["apiVersion"])
         resource = self._registry.kind(GroupVersionKind(*where, owner["kind"]))
         if resource is None:
@@ -80,7 +87,7 @@ def _newly_blocking(owners: list[JSONObject], before: list[JSONObject]) -> Itera
     return (one for one in owners if one.get("blockOwnerDeletion") and one.get("uid") not in blocked)
 
 
-# Who may approve, sign and attest for a signer: CertificateApproval, CertificateSigning, ClusterTrustBundleAttest.
+# Permission to approve, sign and attest for a signer: CertificateApproval, CertificateSigning, ClusterTrustBundleAttest.
 #
 # Source: plugin/pkg/admission/certificates/{approval,signing,ctbattest}, pkg/certauthorization.
 
@@ -89,20 +96,32 @@ _GROUP = "certificates.k8s.io"
 
 
 async def may(authorizer: Authorizer, user: User, verb: str, signer: str) -> bool:
-    """For the signer, or for all of its domain (``kubernetes.io/*``)."""
+    """Return whether a user has a permission for a signer or for all signers of its domain (``kubernetes.io/*``).
+
+    Args:
+        authorizer: The authorizer of the server.
+        user: The user who sent the request.
+        verb: ``approve``, ``sign`` or ``attest``.
+        signer: Name of the signer, such as ``kubernetes.io/kubelet-serving``.
+
+    Returns:
+        True if the authorizer allows one of the two.
+    """
     await authorizer.prepare(user)
     names = (signer, f"{signer.partition('/')[0]}/*")
     return any(authorizer.authorize(Access(user, verb, _GROUP, "*", "signers", name=name)).allowed for name in names)
 
 
 class CertificateApproval:
+    """Plug-in CertificateApproval: a user who approves or denies a request needs the permission ``approve`` for its signer."""
+
     resources = frozenset({GroupResource(_GROUP, "certificatesigningrequests")})
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         if attributes.subresource != "approval" or attributes.operation != "UPDATE" or attributes.old is None:
@@ -113,7 +132,7 @@ class CertificateApproval:
 
 
 class CertificateSigning:
-    """Asked when a certificate or a condition changes."""
+    """Plug-in CertificateSigning: a user who changes the certificate or the conditions needs the permission ``sign`` for the signer."""
 
     resources = frozenset({GroupResource(_GROUP, "certificatesigningrequests")})
 
@@ -121,7 +140,7 @@ class CertificateSigning:
         self._authorizer = authorizer
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         obj, old = attributes.obj, attributes.old
@@ -141,12 +160,12 @@ _MASTERS = "system:masters"
 
 
 class SubjectRestriction:
-    """Refuses requests for a client certificate of kube-apiserver's signer that name the group system:masters."""
+    """Plug-in CertificateSubjectRestriction: rejects client certificates of kube-apiserver's signer for the group system:masters."""
 
     resources = frozenset({_REQUESTS})
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         obj = attributes.obj
@@ -167,7 +186,7 @@ _LABEL = "resource.kubernetes.io/admin-access"
 
 
 class AdminAccess:
-    """Refuses ``adminAccess`` in namespaces without the label: of requests when they are created, of results when they are new."""
+    """Rejects ``adminAccess`` in namespaces without the label for it: in new requests for devices, and in new allocation results."""
 
     resources = frozenset({_CLAIMS, _TEMPLATES})
 
@@ -176,11 +195,11 @@ class AdminAccess:
         self._objects = objects
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed; a fault is told with all that validation finds."""
+        """Add the errors to those of validation; the object stays as it is."""
         attributes.findings.extend(await self._faults(attributes))
 
     async def validate(self, attributes: Attributes) -> None:
-        """Once more, for what was changed after."""
+        """Check once more, because later plug-ins may have changed the object."""
         faults = await self._faults(attributes)
         if faults:
             metadata = (attributes.obj or {}).get("metadata") or {}
@@ -199,7 +218,7 @@ class AdminAccess:
 
 
 def _asked(attributes: Attributes) -> Iterator[str]:
-    """Where admin access is asked for, as far as it was not granted before."""
+    """Yield the field paths that request admin access and did not before."""
     kind, obj = attributes.resource.gvr.group_resource, attributes.obj
     if kind not in (_CLAIMS, _TEMPLATES) or obj is None:
         return
@@ -208,10 +227,10 @@ def _asked(attributes: Attributes) -> Iterator[str]:
         spec = spec.get("spec") or {} if kind == _TEMPLATES else spec
         for at, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
             if (request.get("exactly") or {}).get("adminAccess"):
-                # Upstream's path, of the template's spec too.
+                # Upstream reports this path for the spec of a template too.
                 yield f"spec.devices.requests[{at}].adminAccess"
     elif attributes.subresource == "status":
-        from kubeloop.apiserver.builtin.devices.claims import results_of  # with the first claim: it brings CEL
+        from kubeloop.apiserver.builtin.devices.claims import results_of  # Imported with the first claim, because it imports CEL.
 
         if any(one.get("adminAccess") for one in results_of((attributes.old or {}).get("status") or {})):
             return
@@ -228,7 +247,7 @@ _FIXED = "only dynamically provisioned pvc can be resized and the storageclass t
 
 
 class ClaimExpansion:
-    """Refuses a larger request of storage that nobody could fulfil."""
+    """Plug-in PersistentVolumeClaimResize: rejects a larger storage request if the class of the claim does not allow expansion."""
 
     resources = frozenset({_VOLUME_CLAIMS})
 
@@ -237,7 +256,7 @@ class ClaimExpansion:
         self._objects = objects
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         obj, old = attributes.obj, attributes.old

@@ -1,4 +1,4 @@
-"""Admission plug-ins that set defaults: classes of claims and ingresses, tolerations of pods, taints of nodes, finalizers of volumes."""
+"""Mutating plug-ins that set defaults: storage and ingress classes, tolerations of pods, taints of nodes, finalizers of volumes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubeloop.apiserver.admission.chain import Attributes
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.types import JSONObject
 
-# Classes that objects get which name none: DefaultStorageClass, DefaultIngressClass.
+# Default classes: DefaultStorageClass, DefaultIngressClass.
 #
 # Source: plugin/pkg/admission/storage/storageclass/setdefault, plugin/pkg/admission/network/defaultingressclass.
 
@@ -19,7 +19,7 @@ _OLD_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 class DefaultStorageClass:
-    """``classes``: all StorageClasses. Claims get the default one also when they are updated."""
+    """Plug-in DefaultStorageClass. ``classes`` lists all StorageClasses. An update of a claim without a class sets the default too."""
 
     resources = frozenset({GroupResource("", "persistentvolumeclaims")})
 
@@ -39,11 +39,11 @@ class DefaultStorageClass:
             spec["storageClassName"] = name
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
 
 class DefaultIngressClass:
-    """``classes``: all IngressClasses."""
+    """Plug-in DefaultIngressClass. ``classes`` lists all IngressClasses."""
 
     resources = frozenset({GroupResource("networking.k8s.io", "ingresses")})
 
@@ -62,11 +62,11 @@ class DefaultIngressClass:
             spec["ingressClassName"] = name
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
 
 def _newest(classes: Iterable[JSONObject], annotations: list[str]) -> str:
-    """The name of the newest class that says that it is the default, of equally new ones the first by name; empty: there is none."""
+    """Return the name of the newest default class; the first by name if several are equally new. Empty if there is none."""
     defaults = []
     for one in classes:
         said = one["metadata"].get("annotations") or {}
@@ -79,7 +79,7 @@ def _newest(classes: Iterable[JSONObject], annotations: list[str]) -> str:
     return found
 
 
-# What new objects bear until somebody takes it away: tolerations of pods, taints of nodes, finalizers of volumes and claims.
+# Tolerations of new pods, taints of new nodes, finalizers of new volumes and claims.
 #
 # Source: plugin/pkg/admission/{defaulttolerationseconds,nodetaint,storage/storageobjectinuseprotection}.
 
@@ -98,7 +98,7 @@ def _created(attributes: Attributes) -> bool:
 
 
 class DefaultTolerations:
-    """Pods stay five minutes on a node that is not ready or out of reach, unless they say otherwise."""
+    """Plug-in DefaultTolerationSeconds: pods stay for five minutes on a node that is not ready or not reachable, by default."""
 
     resources = frozenset({_PODS})
 
@@ -112,7 +112,7 @@ class DefaultTolerations:
                 spec["tolerations"] = [*(spec.get("tolerations") or []), default]
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
 
 def _tolerates(toleration: JSONObject, key: str) -> bool:
@@ -120,7 +120,7 @@ def _tolerates(toleration: JSONObject, key: str) -> bool:
 
 
 class NodeTaints:
-    """A new node takes no pods until somebody says that it is ready: TaintNodesByCondition."""
+    """Plug-in TaintNodesByCondition: a new node gets the taint not-ready, so that no pod runs there before the node is ready."""
 
     resources = frozenset({_NODES})
 
@@ -135,11 +135,11 @@ class NodeTaints:
             spec["taints"] = [*(spec.get("taints") or []), taint]
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
 
 class StorageProtection:
-    """Volumes and claims in use are not deleted: a finalizer that a controller removes (StorageObjectInUseProtection)."""
+    """Plug-in StorageObjectInUseProtection: adds the finalizer that protects volumes and claims in use."""
 
     resources = frozenset(_PROTECTED)
 
@@ -153,4 +153,4 @@ class StorageProtection:
             metadata["finalizers"] = [*(metadata.get("finalizers") or []), finalizer]
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""

@@ -1,4 +1,4 @@
-"""LimitRanger: defaults of containers' resources, and bounds of those of containers, pods and claims.
+"""LimitRanger: sets default resources of containers, and checks the limits for containers, pods and claims.
 
 Source: plugin/pkg/admission/limitranger.
 """
@@ -19,12 +19,12 @@ ResourceList = Mapping[str, str]
 _PODS = GroupResource("", "pods")
 _CLAIMS = GroupResource("", "persistentvolumeclaims")
 _ANNOTATION = "kubernetes.io/limit-ranger"
-#: Beyond it upstream compares whole units, as thousandths do not fit into 64 bits.
+#: Above this value upstream compares whole units, because thousandths do not fit into 64 bits.
 _LARGEST_MILLI = (2**63 - 1) // 1000
 
 
 class LimitRanges:
-    """``ranges``: all LimitRanges. Each counts by itself, in the order of their names."""
+    """Plug-in LimitRanger. ``ranges`` lists all LimitRanges; they apply one after the other, in the order of their names."""
 
     resources = frozenset({_PODS, _CLAIMS})
 
@@ -79,7 +79,7 @@ def _fill_in(pod: JSONObject, limit_range: JSONObject) -> None:
 
 
 def _complete(container: JSONObject, defaults: dict[str, dict[str, str]], word: str) -> Iterator[str]:
-    """Tells what was set."""
+    """Set the missing defaults of one container, and yield a description of each."""
     for part in ("requests", "limits"):
         resources = container.get("resources") or {}
         present = resources.get(part) or {}

@@ -1,10 +1,12 @@
-"""Decides whether the rules and selectors of a webhook or policy match a write, and in which version of the resource.
+"""Decides whether the rules and selectors of a webhook or policy match a write, and builds the AdmissionRequest that they see.
 
-Source: k8s.io/apiserver pkg/admission/plugin/webhook/generic/webhook.go (ShouldCallHook), webhook/predicates.
+Source: k8s.io/apiserver pkg/admission/plugin/webhook/generic/webhook.go (ShouldCallHook), webhook/predicates, webhook/request;
+pkg/admission/plugin/cel (CreateAdmissionRequest).
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,13 +30,14 @@ _EXEMPT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The version in which a rule matches a write. ``resource`` is the request's own unless the rule names an equivalent one."""
+    """A rule that matches a write. ``resource`` is the resource of the request, or its version that the rule names."""
 
     resource: ServedResource
     kind: GroupVersionKind
 
 
 def is_exempt(attributes: Attributes) -> bool:
+    """Return whether no webhook or policy may apply to the write."""
     return attributes.gvk.group == _GROUP and attributes.gvk.kind in _EXEMPT
 
 
@@ -101,6 +104,7 @@ class Matcher:
 
 
 def matches_object(selector: Selector, attributes: Attributes) -> bool:
+    """Return whether an object selector matches the new or the old object."""
     if selector.everything:
         return True
     objects = (attributes.obj, attributes.old)
@@ -108,7 +112,7 @@ def matches_object(selector: Selector, attributes: Attributes) -> bool:
 
 
 def rule_matches(rule: JSONObject, attributes: Attributes, resource: GroupVersionResource) -> bool:
-    """Return whether a rule matches the operation on ``resource``, which stands for the request's own."""
+    """Return whether a rule matches the operation on ``resource``, which is the request's own or an equivalent version."""
     return (
         _in_scope(rule.get("scope") or "*", attributes, resource)
         and _named(rule.get("operations"), attributes.operation)
@@ -140,3 +144,97 @@ def _names_resource(given: Any, resource: str, subresource: str) -> bool:
         if name in ("*", resource) and sub in ("*", subresource):
             return True
     return False
+
+
+# AdmissionRequests: a write in the form that webhooks and CEL expressions see.
+#
+# Source: k8s.io/apiserver pkg/admission/plugin/webhook/request; pkg/admission/plugin/cel (CreateAdmissionRequest).
+
+
+async def versioned(objects: Objects, match: Match, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:
+    """Convert an object to the version that a rule matched.
+
+    Args:
+        objects: Converts the object.
+        match: The rule's match.
+        attributes: The write.
+        obj: The object in the version of the request; None stays None.
+
+    Returns:
+        The converted object, or ``obj`` itself if the rule matched the version of the request.
+
+    Raises:
+        ApiError: A conversion webhook failed.
+    """
+    if obj is None or match.resource is attributes.resource or attributes.kind is not None:
+        return obj
+    # Some converters return parts of their input and prune them later, so they get a copy.
+    found = await objects.convert(attributes.resource, copy.deepcopy(obj), match.kind)
+    if not match.resource.custom:
+        match.resource.strategy.default(found)
+    return found
+
+
+def name_of(attributes: Attributes) -> str:
+    """Return the name in the request, or else the name of the object, which may be generated."""
+    if attributes.name or attributes.obj is None:
+        return attributes.name
+    metadata = attributes.obj.get("metadata") or {}
+    return str(metadata.get("name") or "")
+
+
+def namespace_of(attributes: Attributes) -> str:
+    """Return the namespace of the request. The namespace of a Namespace object is its own name."""
+    if attributes.namespace or attributes.resource.gvr.group_resource != NAMESPACES:
+        return attributes.namespace
+    return name_of(attributes)
+
+
+def request_tree(attributes: Attributes, kind: GroupVersionKind, resource: GroupVersionResource, name: str) -> JSONObject:
+    """Return an AdmissionRequest without its objects.
+
+    Args:
+        attributes: The write.
+        kind: The kind that a rule matched.
+        resource: The resource that a rule matched.
+        name: Name of the object; may be empty.
+    """
+    asked = attributes.resource.gvr
+    request: JSONObject = {
+        "kind": _kind_tree(kind),
+        "resource": _resource_tree(resource),
+        "subResource": attributes.subresource,
+        "requestKind": _kind_tree(attributes.gvk),
+        "requestResource": _resource_tree(asked),
+        "requestSubResource": attributes.subresource,
+        "name": name,
+        "namespace": attributes.namespace or (name if asked.group_resource == NAMESPACES else ""),
+        "operation": attributes.operation,
+        "userInfo": _user(attributes),
+        "dryRun": attributes.dry_run,
+        "options": attributes.options,
+    }
+    for field in ("subResource", "requestSubResource", "name", "namespace"):
+        if not request[field]:
+            del request[field]
+    return request
+
+
+def _kind_tree(kind: GroupVersionKind) -> JSONObject:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _resource_tree(resource: GroupVersionResource) -> JSONObject:
+    return {"group": resource.group, "version": resource.version, "resource": resource.resource}
+
+
+def _user(attributes: Attributes) -> JSONObject:
+    user = attributes.user
+    found: JSONObject = {"username": user.name}
+    if user.uid:
+        found["uid"] = user.uid
+    if user.groups:
+        found["groups"] = list(user.groups)
+    if user.extra:
+        found["extra"] = {name: list(values) for name, values in user.extra.items()}
+    return found

@@ -1,6 +1,6 @@
-"""Objects as they are while admission mutates them, and after: what the server gives a new one is not there yet.
+"""Views of objects during mutating admission, and checks of the metadata that plug-ins set.
 
-Upstream gives it afterwards; here it is given before, and hidden meanwhile.
+Upstream sets uid, creation time and generated names after admission. Here they are set before, and hidden from plug-ins.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOT_YET_GIVEN = ("uid", "creationTimestamp")
 
 @contextmanager
 def unfinished(attributes: Attributes) -> Iterator[None]:
-    """Within, a new object has no uid, creation time or generated name; a name that somebody gives it within counts."""
+    """Hide uid, creation time and generated name of a new object inside the context. A name that a plug-in sets there stays."""
     hidden = _hide(attributes)
     try:
         yield
@@ -44,10 +44,11 @@ def _show(attributes: Attributes, hidden: JSONObject) -> None:
 
 
 def check_metadata(attributes: Attributes, patched: JSONObject) -> None:
-    """See to what admission may not change in an object; other metadata is checked as a client's is.
+    """Check that a plug-in left the namespace and resource version of an object unchanged. Validation checks the other metadata later.
 
     Raises:
-        BadRequest: another namespace. Conflict: another resourceVersion.
+        BadRequest: The namespace differs.
+        Conflict: The resourceVersion differs.
     """
     assert attributes.obj is not None
     before, after = attributes.obj.get("metadata") or {}, patched.setdefault("metadata", {})
@@ -62,7 +63,7 @@ def check_metadata(attributes: Attributes, patched: JSONObject) -> None:
 
 
 def replace_object(obj: JSONObject, patched: JSONObject) -> None:
-    """Make ``obj`` what ``patched`` is, in place, metadata too: others hold on to both."""
+    """Replace the content of ``obj`` and of its metadata with that of ``patched``, in place, because other code refers to both."""
     metadata: JSONObject = obj.setdefault("metadata", {})
     given = dict(patched.get("metadata") or {})
     rest = dict(patched)

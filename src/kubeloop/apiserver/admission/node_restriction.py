@@ -1,4 +1,4 @@
-"""NodeRestriction: a kubelet changes its own node and what runs there, and nothing else.
+"""NodeRestriction: a kubelet may only change its own Node and the pods that run there.
 
 Source: plugin/pkg/admission/noderestriction.
 """
@@ -31,7 +31,7 @@ _Rule = Callable[[Attributes, str], Awaitable[str]]
 
 
 class NodeRestriction:
-    """Concerns users of the group system:nodes whose name is system:node:NAME."""
+    """Plug-in NodeRestriction: applies to users of the group system:nodes with a name system:node:NAME."""
 
     def __init__(self, registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
         self._registry = registry
@@ -60,7 +60,7 @@ class NodeRestriction:
             raise refused(attributes, fault, unnamed=True)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Checked before anything is changed."""
+        """Does nothing: ``mutate`` checks the write, before other plug-ins change it."""
 
     async def _pod(self, attributes: Attributes, node: str) -> str:
         operation, subresource = attributes.operation, attributes.subresource
@@ -153,7 +153,7 @@ class NodeRestriction:
         return await self._audience(attributes, pod, spec.get("audiences") or [])
 
     async def _audience(self, attributes: Attributes, pod: JSONObject, audiences: list[str]) -> str:
-        """Nodes ask for tokens that pods mount, or that they may ask for. Source: KEP-4935."""
+        """Return why a kubelet may not request a token for these audiences; empty if it may. Source: KEP-4935."""
         if len(audiences) > 1:
             return "node may only request 0 or 1 audiences"
         audience = audiences[0] if audiences else ""
@@ -182,7 +182,7 @@ class NodeRestriction:
         return False
 
     async def _driver(self, pod: JSONObject, volume: JSONObject) -> str:
-        """Of the CSI volume that a volume of a pod is, in the end."""
+        """Return the name of the CSI driver that a volume of a pod uses through its claim; empty if there is none."""
         if volume.get("csi") is not None:
             return str(volume["csi"].get("driver", ""))
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
@@ -223,7 +223,7 @@ class NodeRestriction:
 
 
 def _node_of(user: User) -> str | None:
-    """The name of the node whose kubelet ``user`` is; None: it is none."""
+    """Return the node name of a kubelet user; None for any other user."""
     is_node = user.name.startswith(_PREFIX) and "system:nodes" in user.groups
     return user.name.removeprefix(_PREFIX) if is_node else None
 

@@ -1,9 +1,8 @@
-"""What NodeRestriction looks at in single objects. Source: plugin/pkg/admission/noderestriction, k8s.io/kubelet pkg/apis, pkg/api/pod."""
+"""Checks of single objects for NodeRestriction. Source: plugin/pkg/admission/noderestriction, k8s.io/kubelet pkg/apis, pkg/api/pod."""
 
 from __future__ import annotations
 
-from kubeloop.apiserver.admission.pod_references import config_map_names, secret_names
-from kubeloop.apiserver.builtin.pods.claims import MIRROR
+from kubeloop.apiserver.builtin.pods.references import MIRROR, config_map_names, secret_names
 from kubeloop.types import JSONObject
 
 _KUBELETS_LABELS = frozenset(
@@ -25,7 +24,7 @@ _KUBELETS_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _RESTRICTED = "node-restriction.kubernetes.io"
 _SIGNERS = frozenset({"kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"})
 _CLAIM_STATUS = frozenset({"capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"})
-#: Kinds of volumes that stand for objects of the API: as which the refusal names them.
+#: Kind of volume -> name of the API object it refers to, for error messages.
 _API_VOLUMES = {
     "configMap": "configmaps (via configmap volumes)",
     "secret": "secrets (via secret volumes)",
@@ -45,7 +44,7 @@ _API_SOURCES = {
 
 
 def mirror_fault(pod: JSONObject, node: str, found: JSONObject | None) -> str:
-    """Why a kubelet may not create a pod; ``found`` is its node, None: not known (yet)."""
+    """Return why a kubelet may not create a pod; empty if it may. ``found`` is the Node object; None if it does not exist."""
     metadata, spec = pod["metadata"], pod["spec"]
     if MIRROR not in (metadata.get("annotations") or {}):
         return f'pod does not have "{MIRROR}" annotation, node "{node}" can only create mirror pods'
@@ -71,7 +70,7 @@ def mirror_fault(pod: JSONObject, node: str, found: JSONObject | None) -> str:
 
 
 def _api_reference(spec: JSONObject) -> str:
-    """Kinds of API objects that a pod needs, the first of them; empty: none."""
+    """Return the first kind of API object that a pod refers to; empty if there is none. Mirror pods may refer to none."""
     if spec.get("serviceAccountName"):
         return "serviceaccounts"
     if any(True for _ in secret_names(spec)):
@@ -92,7 +91,7 @@ def _api_reference(spec: JSONObject) -> str:
 
 
 def forbidden_labels(labels: dict[str, str] | None, before: dict[str, str] | None) -> list[str]:
-    """Those of the changed labels of a node that are not the kubelet's, sorted."""
+    """Return the changed node labels that a kubelet may not set, sorted."""
     now, then = labels or {}, before or {}
     changed = {key for key in (*now, *then) if now.get(key) != then.get(key)}
     return sorted(key for key in changed if _is_forbidden(key))
@@ -113,12 +112,13 @@ def _is_below(domain: str, parent: str) -> bool:
 
 
 def same_claims(now: list[JSONObject] | None, before: list[JSONObject] | None) -> bool:
+    """Return whether two lists of resource claim statuses are equal."""
     shown = [[(one.get("name"), one.get("resourceClaimName")) for one in several or ()] for several in (now, before)]
     return shown[0] == shown[1]
 
 
 def is_within_claim_status(claim: JSONObject, old: JSONObject) -> bool:
-    """Whether only that part of a claim's status differs which a kubelet knows of."""
+    """Return whether an update changes only the parts of a claim's status that kubelets know."""
 
     def rest(one: JSONObject) -> JSONObject:
         metadata = {key: value for key, value in one["metadata"].items() if key not in ("resourceVersion", "managedFields")}
@@ -129,7 +129,7 @@ def is_within_claim_status(claim: JSONObject, old: JSONObject) -> bool:
 
 
 def certificate_fault(request: JSONObject, node: str) -> str:
-    """Why a kubelet may not ask for a certificate."""
+    """Return why a kubelet may not request a certificate; empty if it may."""
     spec = request.get("spec") or {}
     if spec.get("signerName") not in _SIGNERS:
         return ""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kubeloop.apiserver.admission.chain import Attributes, aggregated, refused
-from kubeloop.apiserver.admission.namespaces import NAMESPACES
+from kubeloop.apiserver.admission.chain import NAMESPACES, Attributes, aggregated, refused
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -23,21 +22,21 @@ from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
 
-# NamespaceExists and NamespaceAutoProvision, off by default. Source: plugin/pkg/admission/namespace/{exists,autoprovision}.
+# Source: plugin/pkg/admission/namespace/{exists,autoprovision}.
 
 
 _NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 
 
 class NamespaceExists:
-    """Also refuses deletions where there is no namespace."""
+    """Plug-in NamespaceExists: rejects all writes, also deletions, in a namespace that does not exist."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
         self._objects = objects
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         if attributes.operation != "CONNECT" and await _is_missing(self._registry, self._objects, attributes):
@@ -45,7 +44,7 @@ class NamespaceExists:
 
 
 class NamespaceAutoProvision:
-    """Creates the namespace of an object if it is missing."""
+    """Plug-in NamespaceAutoProvision: creates the missing namespace of an object."""
 
     def __init__(self, registry: Registry, objects: Objects, writer: Callable[[], ObjectWriter]) -> None:
         self._registry = registry
@@ -67,11 +66,11 @@ class NamespaceAutoProvision:
             return
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
 
 async def _is_missing(registry: Registry, objects: Objects, attributes: Attributes) -> ServedResource | None:
-    """The resource of namespaces when the one of a write is missing; None when all is well."""
+    """Return the resource ``namespaces`` if the namespace of a write does not exist; None if it does."""
     if not attributes.namespace or attributes.resource.gvr.group_resource == NAMESPACES:
         return None
     resource = registry.get(_NAMESPACES)
@@ -85,18 +84,18 @@ _HOSTNAME = "kubernetes.io/hostname"
 
 
 class AlwaysDeny:
-    """The server itself goes on writing: it could not start."""
+    """Plug-in AlwaysDeny: rejects every write, except those of the server itself, which could not start otherwise."""
 
     async def mutate(self, attributes: Attributes) -> None:
         if attributes.user != SYSTEM:
             raise refused(attributes, "admission control is denying all modifications", unnamed=True)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing has come this far."""
+        """Does nothing: ``mutate`` has rejected the write."""
 
 
 class AlwaysPullImages:
-    """Makes nodes check the right to pull an image, even if another pod has pulled it."""
+    """Plug-in AlwaysPullImages: sets imagePullPolicy Always, so that nodes check the permission to pull even an image that they have."""
 
     resources = frozenset({_PODS})
 
@@ -126,12 +125,12 @@ class AlwaysPullImages:
 
 
 class DenyExternalAddresses:
-    """Services may keep what external IPs they have, and get no more."""
+    """Plug-in DenyServiceExternalIPs: services may keep their external IPs but get no new ones."""
 
     resources = frozenset({GroupResource("", "services")})
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         obj = attributes.obj
@@ -143,7 +142,7 @@ class DenyExternalAddresses:
 
 
 class ExtendedResourceToleration:
-    """Pods that ask for an extended resource tolerate the taint of nodes that are kept for it."""
+    """Plug-in ExtendedResourceToleration: pods that request an extended resource tolerate the taint with the name of that resource."""
 
     resources = frozenset({_PODS})
 
@@ -165,16 +164,16 @@ class ExtendedResourceToleration:
                 spec["tolerations"] = [*(spec.get("tolerations") or []), toleration]
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
 
 class HardAntiAffinity:
-    """Rejects required anti-affinity with a topology wider than a node."""
+    """Plug-in LimitPodHardAntiAffinityTopology: rejects required anti-affinity with another topology key than the host name."""
 
     resources = frozenset({_PODS})
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         obj = attributes.obj

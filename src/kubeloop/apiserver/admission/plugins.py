@@ -1,4 +1,4 @@
-"""Makes the plug-ins of a server, in the order of ``table``."""
+"""Creates the admission plug-ins of a server, in the order of ``table``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kubeloop.apiserver.admission.cached_lister import CachedList
-from kubeloop.apiserver.admission.chain import Plugin
+from kubeloop.apiserver.admission.chain import NamespaceLifecycle, Plugin
 from kubeloop.apiserver.admission.checks import AdminAccess, CertificateApproval, CertificateSigning, ClaimExpansion, SubjectRestriction
 from kubeloop.apiserver.admission.defaults import (
     DefaultIngressClass,
@@ -17,7 +17,6 @@ from kubeloop.apiserver.admission.defaults import (
     StorageProtection,
 )
 from kubeloop.apiserver.admission.limit_ranges import LimitRanges
-from kubeloop.apiserver.admission.namespaces import NamespaceLifecycle
 from kubeloop.apiserver.admission.pod_security import PodSecurity
 from kubeloop.apiserver.admission.pods import DeclaredFeatures, PodResize, Priority, RuntimeClasses, TopologyLabels
 from kubeloop.apiserver.admission.quotas import QUOTAS, Quotas, QuotaStatus
@@ -44,10 +43,10 @@ class AdmissionOptions:
 
 @dataclass(frozen=True, slots=True)
 class PluginInitializer:
-    """Parts of the server that plug-ins use.
+    """Dependencies of admission plug-ins.
 
-    ``others``: plug-ins of other packages (webhooks, policies), by Kubernetes' names. ``checks``: they run first; upstream has them in
-    validation.
+    ``others`` are plug-ins of other packages (webhooks, policies) by their Kubernetes names. ``checks`` run first; upstream implements them
+    as validation.
     """
 
     registry: Registry
@@ -62,7 +61,7 @@ class PluginInitializer:
 
 
 def plugins(initializer: PluginInitializer, options: AdmissionOptions | None = None) -> list[Plugin]:
-    """Return the plug-ins in order. Those that are no plug-ins upstream (devices, addresses of services) come last.
+    """Return the plug-ins in order. Checks that upstream does elsewhere (devices, addresses of services) come last.
 
     Raises:
         ConfigError: The options name a plug-in that is unknown, unavailable, or both enabled and disabled.
@@ -81,13 +80,13 @@ def plugins(initializer: PluginInitializer, options: AdmissionOptions | None = N
 
 
 def _makers(initializer: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
-    """Kubernetes' name -> constructor. Plug-ins whose feature gate is off in 1.36, and those that admit everything, are left out."""
+    """Return Kubernetes' name -> constructor, without plug-ins whose feature gate is off in 1.36 and plug-ins that admit everything."""
     registry, objects = initializer.registry, initializer.objects
 
     def cached(group: str, resource: str) -> CachedList:
         served = initializer.registry.get(GroupVersionResource(group, "v1", resource))
         if served is not None:
-            # A limit is in force before its write is answered.
+            # A new LimitRange applies before its own write returns.
             initializer.objects.on_write(served.storage_prefix, initializer.cache.reached)
         return CachedList(GroupVersionResource(group, "v1", resource), initializer.registry, initializer.objects, initializer.cache)
 

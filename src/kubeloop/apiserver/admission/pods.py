@@ -16,7 +16,7 @@ from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.status import StatusCause
 from kubeloop.types import JSONObject
 
-# NodeDeclaredFeatureValidator: a pod that is changed asks nothing of its node that the node does not say it can.
+# NodeDeclaredFeatureValidator: rejects pod updates that need features which the node does not declare.
 #
 # Source: plugin/pkg/admission/nodedeclaredfeatures; k8s.io/component-helpers nodedeclaredfeatures/features; KEP-5328.
 
@@ -26,7 +26,7 @@ _NODES = GroupVersionResource("", "v1", "nodes")
 
 
 class DeclaredFeatures:
-    """Asked about pods that have a node, where their spec changes; ``status.declaredFeatures`` of the node tells what it can."""
+    """Plug-in NodeDeclaredFeatureValidator: checks changes of the spec of pods on a node against its ``status.declaredFeatures``."""
 
     resources = frozenset({_PODS})
 
@@ -35,7 +35,7 @@ class DeclaredFeatures:
         self._objects = objects
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         obj, old = attributes.obj, attributes.old
@@ -58,7 +58,7 @@ class DeclaredFeatures:
 
 
 def _wanted(spec: JSONObject, old: JSONObject) -> Iterator[str]:
-    """Names of features, in order."""
+    """Yield the names of the features that an update needs, sorted."""
     if spec.get("resources") != old.get("resources"):
         yield "InPlacePodLevelResourcesVerticalScaling"
     for now, before in zip(spec.get("initContainers") or (), old.get("initContainers") or (), strict=False):
@@ -68,7 +68,7 @@ def _wanted(spec: JSONObject, old: JSONObject) -> Iterator[str]:
 
 
 class PodResize:
-    """Asked about pods that have a node, where their spec changes."""
+    """Plug-in PodResizeValidator: checks that the node of a pod supports an in-place resize."""
 
     resources = frozenset({_PODS})
 
@@ -77,7 +77,7 @@ class PodResize:
         self._objects = objects
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         obj, old = attributes.obj, attributes.old
@@ -119,9 +119,9 @@ _PREEMPTS = "PreemptLowerPriority"
 
 
 class Priority:
-    """A pod's priority is that of its class, or of the default class, or zero; at most one class is the default.
+    """Plug-in Priority: sets the priority of a pod from its class, the default class, or zero; allows at most one default class.
 
-    ``classes``: all PriorityClasses; one that is not at hand yet is looked for in storage.
+    ``classes`` lists all PriorityClasses. The plug-in reads a class from storage if the list does not have it yet.
     """
 
     resources = frozenset({_PODS, _PRIORITY_CLASSES.group_resource})
@@ -174,7 +174,7 @@ class Priority:
         return chosen["metadata"]["name"], chosen.get("value", 0), chosen.get("preemptionPolicy", _PREEMPTS)
 
     async def _default(self) -> JSONObject | None:
-        """Of several, which upstream's race may leave, the least."""
+        """Return the default class. If a race created several, as it can upstream, it is the one with the lowest value."""
         defaults = (one for one in await self._classes.of() if one.get("globalDefault"))
         return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
 
@@ -194,7 +194,10 @@ _LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
 class TopologyLabels:
-    """Copied onto new pods that name their node, and onto Bindings, whose labels the pod gets. What the client said is overwritten."""
+    """Plug-in PodTopologyLabels: copies topology labels of the node to new pods that name their node, and to Bindings.
+
+    Labels of the client are overwritten.
+    """
 
     resources = frozenset({_PODS})
 
@@ -221,10 +224,10 @@ class TopologyLabels:
             obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **labels}
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
 
-# What a pod's RuntimeClass brings: overhead, node selector, tolerations.
+# RuntimeClass: sets overhead, node selector and tolerations of a pod from its class.
 #
 # Source: plugin/pkg/admission/runtimeclass, pkg/util/tolerations.
 
@@ -235,7 +238,7 @@ _WITHOUT = "pod rejected: Pod Overhead set without corresponding RuntimeClass de
 
 
 class RuntimeClasses:
-    """A new pod whose class does not exist, or that contradicts its class, is refused."""
+    """Plug-in RuntimeClass: rejects a new pod whose class does not exist or contradicts the pod."""
 
     resources = frozenset({_PODS})
 
@@ -271,7 +274,7 @@ class RuntimeClasses:
             raise _refused(attributes, _DIFFERENT)
 
     async def _class(self, attributes: Attributes, spec: JSONObject) -> JSONObject:
-        """Empty for a pod that names none."""
+        """Return the RuntimeClass of a pod; empty for a pod that names none."""
         name = spec.get("runtimeClassName")
         if name is None:
             return {}
@@ -311,7 +314,7 @@ def _schedule(attributes: Attributes, spec: JSONObject, scheduling: JSONObject) 
 
 
 def merged_tolerations(tolerations: list[JSONObject]) -> list[JSONObject]:
-    """Without those that another one covers; of equal ones the first stays."""
+    """Return the tolerations without duplicates, and without any that another one includes."""
     kept: list[JSONObject] = []
     for at, one in enumerate(tolerations):
         if any(_covers(other, one) for other in kept):

@@ -1,4 +1,4 @@
-"""ResourceQuota: rejects writes beyond the quotas of a namespace, and records the usage of the others in the status first.
+"""ResourceQuota: rejects writes that exceed a quota of the namespace, and adds the usage of other writes to the quota's status.
 
 Source: k8s.io/apiserver pkg/admission/plugin/resourcequota. A controller subtracts the usage of deleted objects.
 """
@@ -30,7 +30,7 @@ QUOTAS = GroupVersionResource("", "v1", "resourcequotas")
 
 
 class QuotaStatus:
-    """Reads and writes the status of quotas. ``writer`` returns the writer, which runs the plug-ins and therefore does not exist yet."""
+    """Reads and writes the status of quotas. ``writer`` returns the object writer, which is created after the plug-ins that it runs."""
 
     def __init__(self, registry: Registry, objects: Objects, writer: Callable[[], ObjectWriter]) -> None:
         self._registry = registry
@@ -38,12 +38,17 @@ class QuotaStatus:
         self._writer = writer
 
     async def read(self, namespace: str, name: str) -> JSONObject | None:
-        """The newest state, shared."""
+        """Return the newest stored quota, which is shared; None if there is none."""
         found = await self._objects.get(self._resource, namespace, name)
         return None if found is None else found.obj
 
     async def note(self, quota: JSONObject, used: dict[str, str]) -> None:
-        """Raises Conflict when ``quota`` has changed since it was read, NotFound when it is gone."""
+        """Write the usage into the status of a quota.
+
+        Raises:
+            Conflict: The quota has changed since it was read.
+            NotFound: The quota was deleted.
+        """
         metadata = quota["metadata"]
         write = WriteRequest(self._resource, metadata["namespace"], metadata["name"], SYSTEM, "status", manager=SERVER)
 
@@ -62,7 +67,7 @@ class QuotaStatus:
 
 
 _REVIEWS = "authorization.k8s.io"
-#: Resources that are never stored, and Events, of which there may be any number.
+#: Resources that are never stored, and Events, which no quota limits.
 _IGNORED = frozenset(
     {
         GroupResource("", "bindings"),
@@ -71,30 +76,30 @@ _IGNORED = frozenset(
         GroupResource(_REVIEWS, "localsubjectaccessreviews"),
     }
 )
-#: Attempts after a quota changed meanwhile.
+#: Attempts to write a quota that other writers change at the same time.
 _RETRIES = 3
 
-#: Writes ``status.used`` of a quota as it was read; raises Conflict when it has changed since, NotFound when it is gone.
+#: Writes ``status.used`` of a quota. Raises Conflict if the quota has changed since it was read, NotFound if it was deleted.
 NoteUsage = Callable[[JSONObject, dict[str, str]], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class _Charge:
-    """What a write would make of a quota's usage; None: it leaves it alone."""
+    """The usage of a quota after a write; None if the write does not change it."""
 
     quota: JSONObject
     used: Amounts | None
 
 
 class Quotas:
-    """``quotas``: all ResourceQuotas; ``read`` gives the newest state of one of them, or None.
+    """Plug-in ResourceQuota.
 
     Guarantees
-        However many write at once, all that is let in is within ``status.hard``: usage is written with the version that was judged.
-        Writes of a namespace are judged one after the other, so that they do not get into each other's way.
+        With any number of concurrent writes, the usage stays within ``status.hard``: a write of the usage names the resource version of
+        the quota that was checked. Writes in one namespace are checked one after the other, so that they do not conflict.
 
     Not guaranteed
-        That usage is that of what exists: a write that fails after admission has been noted, until the controller counts again.
+        That the usage equals the usage of existing objects: a write that fails after admission counts until the controller recounts.
     """
 
     def __init__(self, quotas: CachedList, read: Callable[[str, str], Awaitable[JSONObject | None]], note: NoteUsage, clock: Clock) -> None:
@@ -105,7 +110,7 @@ class Quotas:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         namespace = attributes.namespace
@@ -144,7 +149,11 @@ class Quotas:
                 return
 
     def _judged(self, attributes: Attributes, evaluator: Evaluator, quotas: list[JSONObject]) -> list[_Charge]:
-        """Raises Forbidden when a quota does not let the write in."""
+        """Return the new usage of each quota.
+
+        Raises:
+            Forbidden: The write exceeds a quota.
+        """
         obj, now = attributes.obj, self._clock.wall()
         assert obj is not None
         counting = [quota for quota in quotas if _counts(quota, obj, evaluator)]

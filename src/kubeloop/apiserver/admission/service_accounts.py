@@ -1,4 +1,4 @@
-"""ServiceAccount: every pod acts as an account of its namespace, ``default`` unless it says otherwise, and finds its token mounted.
+"""ServiceAccount: sets the service account of each pod (``default`` by default) and mounts its token.
 
 Source: plugin/pkg/admission/serviceaccount.
 """
@@ -9,8 +9,7 @@ import random
 from collections.abc import Iterator
 
 from kubeloop.apiserver.admission.chain import Attributes, refused
-from kubeloop.apiserver.admission.pod_references import environment_names, secret_names
-from kubeloop.apiserver.builtin.pods.claims import MIRROR
+from kubeloop.apiserver.builtin.pods.references import MIRROR, environment_names, secret_names
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
@@ -22,14 +21,14 @@ _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a 
 _TOKEN_SECONDS = 3607
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _DEFAULT = "default"
-#: Times that the account ``default`` is looked for: a controller makes it a moment after its namespace.
+#: Attempts to read the account ``default``, which a controller creates shortly after its namespace.
 _ATTEMPTS = 10
 _ENFORCES = "kubernetes.io/enforce-mountable-secrets"
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 class ServiceAccounts:
-    """A pod whose account is not there is refused; ``default`` is waited for, a second or two, as a controller makes it."""
+    """Plug-in ServiceAccount: rejects a pod whose account does not exist. It waits up to two seconds for ``default``."""
 
     resources = frozenset({_PODS})
 
@@ -99,7 +98,17 @@ class ServiceAccounts:
 
     @staticmethod
     def _check_secrets(attributes: Attributes, account: JSONObject, foreign: Iterator[str], *, unnamed: bool = False) -> None:
-        """Where an account may only mount what it names, ``foreign`` tells what else a pod wants."""
+        """Check that a pod uses only Secrets that its account lists, if the account has the annotation that requires it.
+
+        Args:
+            attributes: The write.
+            account: The ServiceAccount.
+            foreign: Yields messages about the Secrets that the account does not list.
+            unnamed: Leave a generated name of the pod out of the message.
+
+        Raises:
+            Forbidden: The pod uses another Secret.
+        """
         if (account["metadata"].get("annotations") or {}).get(_ENFORCES) not in _TRUE:
             return
         found = next(foreign, None)
@@ -137,7 +146,7 @@ def _foreign_ephemeral_secrets(account: JSONObject, spec: JSONObject) -> Iterato
 def _foreign_environment(spec: JSONObject, kind: str, word: str, own: set[str], unnamed: str) -> Iterator[str]:
     for container in spec.get(kind) or ():
         found = list(environment_names(container))
-        # Single variables before whole Secrets, as upstream looks at them.
+        # Upstream checks single variables before whole Secrets.
         for variable, name in sorted(found, key=lambda one: not one[0]):
             if name not in own:
                 place = f"envVar {variable}" if variable else "envFrom"
@@ -152,7 +161,7 @@ def _mounts_token(account: JSONObject, spec: JSONObject) -> bool:
 
 
 def mount_token(spec: JSONObject) -> None:
-    """A projected volume with token, root certificate and namespace, in every container that mounts nothing else there."""
+    """Mount a projected volume with token, root certificate and namespace in each container that mounts nothing at that path."""
     prefix = "kube-api-access-"
     existing = next((one["name"] for one in spec.get("volumes") or () if one.get("name", "").startswith(prefix)), None)
     name = existing or prefix + "".join(random.choices(_LETTERS, k=5))

@@ -1,4 +1,4 @@
-"""Cluster IPs and node ports: which are free follows from the stored services alone, so nothing can drift from them.
+"""Allocates cluster IPs and node ports. The stored Services alone decide which are free, so that no separate record can differ from them.
 
 Source: pkg/registry/core/service/storage/alloc.go, ipallocator, portallocator; defaults of kube-apiserver's flags.
 """
@@ -37,7 +37,8 @@ from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-# IPAddress objects: one for each cluster IP, named like it, which tells whose it is; others may hold addresses by objects of their own.
+# IPAddress objects: each cluster IP has one with the address as its name, which refers to the Service. Other controllers may create
+# IPAddress objects to reserve addresses.
 #
 # Source: pkg/registry/core/service/ipallocator/ipallocator.go (MultiCIDRServiceAllocator); KEP-1880.
 
@@ -49,7 +50,7 @@ _MANAGER = "ipallocator.k8s.io"
 
 
 class AddressObjects:
-    """Follows the services: who takes an address has it settled once his service is written, refused or gone."""
+    """Creates and deletes the IPAddress object of a Service after the Service is written, rejected or deleted."""
 
     def __init__(self, registry: Registry, objects: Objects, clock: Clock) -> None:
         self._registry = registry
@@ -58,7 +59,7 @@ class AddressObjects:
         self._clock = clock
 
     async def mend(self) -> None:
-        """Settle what a server that was killed between two writes left: a service without its object, or an object without its service."""
+        """Repair the IPAddress objects after a kill between two writes: a Service without its object, or an object without its Service."""
         services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
         if services is None or resource is None:
             return
@@ -75,14 +76,14 @@ class AddressObjects:
             await self.settle(address, *whose)
 
     async def settle(self, address: str, namespace: str, name: str) -> None:
-        """Make the object of ``address`` where the stored service has it, and remove it where it has it no longer."""
+        """Create the IPAddress of ``address`` if the stored Service uses the address, and delete it if not."""
         services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
         if services is None or resource is None:
             return
         service = await self._objects.get(services, namespace, name)
         has = service is not None and address in (service.obj["spec"].get("clusterIPs") or ())
         current = await self._objects.get(resource, "", address)
-        with contextlib.suppress(PreconditionFailed):  # somebody else has just settled it
+        with contextlib.suppress(PreconditionFailed):  # another request has created it meanwhile
             if has and current is None:
                 await self._objects.write(resource, self._made(resource, address, namespace, name), expected=0)
             elif not has and current is not None:
@@ -114,16 +115,17 @@ _TAKEN_PORT = "provided port is already allocated"
 
 
 class ServiceAddresses:
-    """Gives services what they ask for or something free.
+    """Allocates the cluster IPs and node ports of Services: the requested ones, or free ones.
 
     Guarantees
-        No two stored services have one cluster IP or node port of this range, whatever is created at the same time.
+        No two stored Services share a cluster IP or a node port of the range, whatever is created concurrently.
 
     Not guaranteed
-        IPv6, dual stack. Of several ranges the server's own is used up first, then those of ServiceCIDR objects; upstream takes any.
+        IPv6 and dual stack. The server's own range is used up first, then those of ServiceCIDR objects; upstream uses any of them.
 
     Raises
-        Invalid: what is asked for is taken, or out of range. InternalError: nothing is free.
+        Invalid: The requested address or port is in use or out of range.
+        InternalError: The range has no free one.
     """
 
     resources = frozenset({SERVICES})
@@ -134,7 +136,7 @@ class ServiceAddresses:
         self._is_mended = False
         self._network = ranges.cluster_ips
         self._ports = ranges.node_ports
-        #: Of services on their way through the server, which storage does not show yet.
+        #: Addresses and ports of Services whose write is in progress, which storage does not show yet.
         self._held: dict[str | int, _Request] = {}
         self._giving = asyncio.Lock()
 
@@ -147,7 +149,7 @@ class ServiceAddresses:
         if obj is None or attributes.subresource:
             return
         if attributes.reinvocation.wanted and not attributes.reinvocation.again:
-            return  # webhooks are asked once more, and are not to see what is given
+            return  # Webhooks are called once more and must not see the allocated values.
         old = attributes.old
         if old is not None:
             _keep_given(obj, old)
@@ -171,38 +173,40 @@ class ServiceAddresses:
                 attributes.settling.append(partial(self._settle, address, service))
 
     async def _settle(self, address: str, service: JSONObject) -> None:
-        # By now a generated name may be another one.
+        # The name may have been generated since.
         metadata = service["metadata"]
         await self._address_objects.settle(address, metadata.get("namespace", ""), metadata.get("name", ""))
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
     def is_taken(self, key: str | int) -> bool:
-        """An address or a port is that of a stored service, or of one that is on its way, be it the same that asks."""
+        """Return whether an address or port belongs to a stored Service, or to any Service whose write is in progress."""
         return key in self._held or key in self._stored
 
     def hold(self, key: str | int, request: _Request) -> None:
+        """Reserve an address or port for a write in progress."""
         self._held[key] = request
 
     def _release(self, request: _Request) -> None:
         self._held = {key: holder for key, holder in self._held.items() if holder is not request}
 
     def _networks(self) -> list[Network]:
-        """The server's own range, then those of ServiceCIDR objects of its family."""
+        """Return the server's own range, then the ranges of ServiceCIDR objects of its address family."""
         added = (network for network in self._stored.networks() if network.version == self._network.version)
         return list(dict.fromkeys([self._network, *added]))
 
     def in_range(self, address: str) -> bool:
+        """Return whether an address is in one of the ranges."""
         found = ipaddress.ip_address(address)
         return any(found in one and found not in (one.network_address, one.broadcast_address) for one in self._networks())
 
     def free_address(self) -> str | None:
-        """An address of the first range that has one left."""
+        """Return a free address of the first range that has one; None if there is none."""
         return next((address for network in self._networks() if (address := self._free_in(network)) is not None), None)
 
     def _free_in(self, network: Network) -> str | None:
-        """From the upper part of the range, so that the lower part stays for those who ask for an address (KEP-3070)."""
+        """Return a free address, first from the upper part of the range: the lower part is for Services that request one (KEP-3070)."""
         last = network.num_addresses - 1
         upper = min(min(max(16, network.num_addresses // 16), 256) + 1, last)
         for part in (range(upper, last), range(1, upper)):
@@ -215,31 +219,35 @@ class ServiceAddresses:
         return None
 
     def free_port(self) -> int | None:
+        """Return a free node port; None if there is none."""
         free = [port for port in self._ports if not self.is_taken(port)]
         return random.choice(free) if free else None
 
     @property
     def network(self) -> str:
+        """The server's own range as text."""
         return str(self._network)
 
     @property
     def dry_address(self) -> str:
-        """What a dry run is given: nobody's."""
+        """Return the address that a dry run shows; it is not reserved."""
         return str(self._network.network_address)
 
     @property
     def ports(self) -> range:
+        """The range of node ports."""
         return self._ports
 
 
 class _Request:
-    """One service on its way."""
+    """The allocation for one write of a Service."""
 
     def __init__(self, obj: JSONObject, old: JSONObject | None, owner: ServiceAddresses, *, dry_run: bool) -> None:
         self.owner, self.obj, self.old, self.dry_run = owner, obj, old, dry_run
-        self._dry_port = owner.ports.stop  # a dry run is given ports above the range
+        self._dry_port = owner.ports.stop  # A dry run gets ports above the range.
 
     def give(self) -> None:
+        """Allocate addresses and ports of the Service."""
         self._give_address()
         self._give_ports()
 
@@ -247,7 +255,7 @@ class _Request:
         spec = self.obj["spec"]
         if not needs_cluster_ip(self.obj) or is_headless(self.obj):
             return
-        # An address stays with its service; only a new one, or one that was a name before, is given one.
+        # A Service keeps its address. A new Service, or a former ExternalName Service, gets one.
         if self.old is not None and kind_of(self.old) != "ExternalName":
             return
         asked = (spec.get("clusterIPs") or [""])[0]
@@ -272,7 +280,7 @@ class _Request:
         if not in_range and not self.dry_run:
             why = "the provided network does not match the current range"
         elif not in_range:
-            # A dry run asks another allocator upstream, which says it in other words.
+            # A dry run uses another allocator upstream, which has another message.
             why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {self.owner.network}"
         elif not self.dry_run and self.owner.is_taken(address):
             why = "provided IP is already allocated"
@@ -296,7 +304,7 @@ class _Request:
                 spec["healthCheckNodePort"] = self._next_port()
 
     def _give_node_ports(self, ports: list[JSONObject]) -> None:
-        """Two protocols on one port share a node port, unless they ask for different ones."""
+        """Allocate node ports. Two protocols on one port share a node port unless the Service requests different ones."""
         given: dict[int, int] = {}
         taken: set[int] = set()
         for at, port in enumerate(ports):
@@ -330,7 +338,7 @@ class _Request:
             seen.add(key)
 
     def _take_node_port(self, at: int, number: int, taken: set[int]) -> None:
-        """``taken``: what the service has already; grows."""
+        """Reserve a requested node port. ``taken`` holds the ports that the Service has already, and gets this one too."""
         fault = _TAKEN_PORT if number in taken else self._port_fault(number)
         if fault:
             raise _refused(self.obj, [invalid(f"spec.ports[{at}].nodePort", number, fault)])
@@ -339,7 +347,7 @@ class _Request:
 
     def _port_fault(self, port: int) -> str:
         if port not in self.owner.ports and self.dry_run:
-            return ""  # upstream only looks whether it is taken then
+            return ""  # Upstream only checks whether the port is free in that case.
         if port not in self.owner.ports:
             return (
                 f"provided port is not in the valid range. The range of valid ports is {self.owner.ports.start}-{self.owner.ports.stop - 1}"
@@ -366,7 +374,7 @@ def _refused(obj: JSONObject, faults: list[FieldError]) -> ApiError:
 
 
 def _keep_given(obj: JSONObject, old: JSONObject) -> None:
-    """A client that sends its own manifest again does not lose what it was given. Source: patchAllocatedValues."""
+    """Keep the allocated values of a Service when a client sends its original manifest again. Source: patchAllocatedValues."""
     new, before = obj["spec"], old["spec"]
     if needs_cluster_ip(old) and needs_cluster_ip(obj):
         if not new.get("clusterIP") and before.get("clusterIP"):

@@ -1,4 +1,4 @@
-"""Plug-ins by Kubernetes' names: their order, which run unless they are disabled, and what to say of a name that cannot be had.
+"""Names of all admission plug-ins: their order, the default set, and the error for a name that is not available.
 
 Source: pkg/kubeapiserver/options/plugins.go; k8s.io/apiserver pkg/server/options/admission.go.
 """
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 
 from kubeloop.meta.errors import ConfigError
 
-#: In the order in which they are asked.
+#: In the order in which the plug-ins run.
 ORDER = (
     "AlwaysAdmit",
     "NamespaceAutoProvision",
@@ -73,15 +73,15 @@ OFF_BY_DEFAULT = frozenset(
     }
 )
 
-#: Kubernetes' plug-ins that this server lacks, all of them off by default: they want a configuration file or annotations that few use.
+#: Kubernetes' plug-ins that this server lacks. All are off by default; they need a configuration file or rare annotations.
 LACKING = frozenset({"ImagePolicyWebhook", "PodNodeSelector", "PodTolerationRestriction", "EventRateLimit"})
 
 
 def chosen(enable: Collection[str] = (), disable: Collection[str] = ()) -> frozenset[str]:
-    """The names of the plug-ins that run.
+    """Return the names of the enabled plug-ins.
 
     Raises:
-        ConfigError: a name is unknown, cannot be had here, or stands on both sides.
+        ConfigError: A name is unknown, not available here, or both enabled and disabled.
     """
     for flag, names in (("enable", enable), ("disable", disable)):
         for name in names:
@@ -99,5 +99,5 @@ def chosen(enable: Collection[str] = (), disable: Collection[str] = ()) -> froze
 
 
 def split(lists: Iterable[str]) -> tuple[str, ...]:
-    """The names in values of a flag that may be given several times, each a list with commas."""
+    """Return the names in a flag that may be repeated and takes comma-separated lists."""
     return tuple(name.strip() for one in lists for name in one.split(",") if name.strip())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubeloop.apiserver.aggregation.api_services import MANAGED, OWN_GROUP, ApiServiceTable
 from kubeloop.apiserver.aggregation.controller import ApiServiceController
-from kubeloop.apiserver.builtin.bootstrap.api_services import available
+from kubeloop.apiserver.builtin.bootstrap.objects import available
 from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import fill_new, timestamp

@@ -38,8 +38,8 @@ from kubeloop.apiserver.authentication.token_claims import (
 )
 from kubeloop.apiserver.request.users import Proof, service_account
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.pki import SignatureInvalid, VerifyingKey
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject

@@ -17,9 +17,9 @@ from kubeloop.apiserver.request.access import Access, Authorizer, require
 from kubeloop.apiserver.request.users import MASTERS
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError, forbidden
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import path_segment
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 # Additional rights for writes of a ResourceClaim's status: ``resourceclaims/binding`` for allocators and ``resourceclaims/driver`` for

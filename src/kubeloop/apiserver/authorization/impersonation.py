@@ -13,8 +13,8 @@ from msgspec import structs
 from kubeloop.apiserver.request.access import Access, Authorizer, forbidden, require
 from kubeloop.apiserver.request.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 from kubeloop.meta.errors import ApiError
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
+from kubeloop.meta.strconv import go_quoted
 
 _NODE, _ACCOUNT = "system:node:", "system:serviceaccount:"
 _NODES, _ACCOUNTS = "system:nodes", "system:serviceaccounts"

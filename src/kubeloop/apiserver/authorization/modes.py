@@ -18,6 +18,8 @@ from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache
 from kubeloop.meta.errors import ConfigError
 
 # The union of authorizers, and authorizers with a constant decision.
+#
+# Source: k8s.io/apiserver pkg/authorization/union, pkg/authorization/authorizerfactory.
 
 
 _ALLOWED = Decision(True)

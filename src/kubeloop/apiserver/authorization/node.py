@@ -375,6 +375,6 @@ def _unrelated(node: str) -> Decision:
 @cache
 def _node_rules() -> RoleRules:
     """Return the rules that all nodes have: those of the default role system:node, even if the stored role differs."""
-    from kubeloop.apiserver.builtin.bootstrap.roles import default_roles
+    from kubeloop.apiserver.builtin.bootstrap.objects import default_roles
 
     return RoleRules(next(obj["rules"] for resource, obj in default_roles() if obj["metadata"]["name"] == "system:node"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from kubeloop.apiserver.authorization.rbac_rules import PathRule, ResourceRule, RoleRules, join_errors, names_of
 from kubeloop.apiserver.request.access import NO_OPINION, Access, Decision, Rules
 from kubeloop.apiserver.request.users import User
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 GROUP = "rbac.authorization.k8s.io"

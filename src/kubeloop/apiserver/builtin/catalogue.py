@@ -1,6 +1,6 @@
-"""One strategy for each built-in resource: its own class where the kind has rules, else the generic one.
+"""The strategy of each built-in resource: the class of its kind, or the generic one for a kind without rules.
 
-A class is imported when the first object of its kind is written: together they take longer than all else that a server does at its start.
+A class is imported with the first write of its kind: importing all takes longer than the rest of a server's start.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.schema import ResourceInfo, builtin
 
-# How the registry treats each built-in resource, beyond its validation: one row where a kind differs from the rule.
+# How the registry treats each built-in resource, apart from validation. Each set lists the resources that differ from the default.
 #
 # Source: the RESTCreateStrategy and RESTUpdateStrategy of each resource under k8s.io/kubernetes pkg/registry, 1.36.
 
@@ -27,7 +27,7 @@ def _of(group: str, *resources: str) -> set[GroupResource]:
     return {GroupResource(group, one) for one in resources}
 
 
-#: ``metadata.generation`` is kept.
+#: Resources with ``metadata.generation``.
 HAS_GENERATION = (
     _of("", "pods", "podtemplates", "replicationcontrollers")
     | _of("apps", "daemonsets", "deployments", "replicasets", "statefulsets")
@@ -43,7 +43,7 @@ HAS_GENERATION = (
     | _of("apiextensions.k8s.io", "customresourcedefinitions")
 )
 
-#: An update creates what does not exist.
+#: Resources whose update creates a missing object.
 CREATED_BY_UPDATE = (
     _of("", "endpoints", "events", "limitranges", "services")
     | _of("events.k8s.io", "events")
@@ -52,7 +52,7 @@ CREATED_BY_UPDATE = (
     | _of(_RBAC, "clusterroles", "clusterrolebindings", "roles", "rolebindings")
 )
 
-#: An update must name the resourceVersion that it replaces.
+#: Resources whose update must name the resourceVersion that it replaces.
 CONDITIONAL_UPDATE = (
     _of("coordination.k8s.io", "leases", "leasecandidates")
     | _of("node.k8s.io", "runtimeclasses")
@@ -65,10 +65,10 @@ CONDITIONAL_UPDATE = (
     | _of("apiregistration.k8s.io", "apiservices")
 )
 
-#: Dependents are orphaned when a deletion names no policy: a promise of old versions.
+#: Resources whose dependents are orphaned if a deletion names no policy, for compatibility with old versions.
 ORPHANS = _of("", "replicationcontrollers") | _of("batch", "jobs")
 
-#: A deletion that is done answers with the object, not with a Status.
+#: Resources whose completed deletion returns the object instead of a Status.
 RETURNS_DELETED = (
     _of("", "namespaces", "persistentvolumes", "persistentvolumeclaims", "pods", "podtemplates", "resourcequotas", "serviceaccounts")
     | _of("", "services")
@@ -76,20 +76,20 @@ RETURNS_DELETED = (
     | _of(_RESOURCE, "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
 )
 
-#: What a selector of a field that the kind does not offer is told, where the words are the kind's own.
+#: Message for an unsupported field selector, of resources with a message that differs from the default.
 UNKNOWN_FIELD = {
     GroupResource("batch", "jobs"): 'field label "{field}" not supported for Job',
     GroupResource(_RESOURCE, "resourceslices"): "field label not supported for {version}, Kind=ResourceSlice: {field}",
 }
 
-#: Warnings that every request for a resource gets.
+#: Warning for every request of a deprecated resource.
 DEPRECATIONS = {
     GroupResource("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
     GroupResource("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
 
 
-#: Groups whose validation knows no standard finalizers: theirs need a domain like everybody's, and are not checked further.
+#: Groups whose validation accepts no finalizer without a domain and checks finalizers no further.
 _OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"}
 
 #: Module below this package, and class.
@@ -101,26 +101,26 @@ _CLASSES: dict[GroupResource, str] = {
     GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): "policies.strategies:ValidatingBindingStrategy",
     GroupResource("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): "registrations:WebhookConfigurationStrategy",
     GroupResource("admissionregistration.k8s.io", "validatingwebhookconfigurations"): "registrations:WebhookConfigurationStrategy",
-    GroupResource("", "configmaps"): "plain:ConfigMapStrategy",
+    GroupResource("", "configmaps"): "core:ConfigMapStrategy",
     GroupResource("", "endpoints"): "endpoints:EndpointsStrategy",
-    GroupResource("", "events"): "events:EventStrategy",
-    GroupResource("", "namespaces"): "plain:NamespaceStrategy",
+    GroupResource("", "events"): "core:EventStrategy",
+    GroupResource("", "namespaces"): "core:NamespaceStrategy",
     GroupResource("", "nodes"): "nodes:NodeStrategy",
-    GroupResource("", "secrets"): "plain:SecretStrategy",
-    GroupResource("", "serviceaccounts"): "plain:ServiceAccountStrategy",
+    GroupResource("", "secrets"): "core:SecretStrategy",
+    GroupResource("", "serviceaccounts"): "core:ServiceAccountStrategy",
     GroupResource("", "services"): "services.strategy:ServiceStrategy",
     GroupResource("", "persistentvolumeclaims"): "claims:ClaimStrategy",
     GroupResource("", "persistentvolumes"): "storage.volume:VolumeStrategy",
     GroupResource("batch", "cronjobs"): "batch.cron_job:CronJobStrategy",
     GroupResource("batch", "jobs"): "batch.job:JobStrategy",
     GroupResource("certificates.k8s.io", "certificatesigningrequests"): "certificates.signing_request:SigningRequestStrategy",
-    GroupResource("coordination.k8s.io", "leases"): "plain:LeaseStrategy",
+    GroupResource("coordination.k8s.io", "leases"): "core:LeaseStrategy",
     GroupResource("discovery.k8s.io", "endpointslices"): "endpoints:EndpointSliceStrategy",
-    GroupResource("events.k8s.io", "events"): "events:EventStrategy",
+    GroupResource("events.k8s.io", "events"): "core:EventStrategy",
     GroupResource("apps", "controllerrevisions"): "apps.stateful_set:ControllerRevisionStrategy",
-    GroupResource("apps", "daemonsets"): "apps.daemon_set:DaemonSetStrategy",
-    GroupResource("apps", "deployments"): "apps.deployment:DeploymentStrategy",
-    GroupResource("apps", "replicasets"): "apps.deployment:ReplicaSetStrategy",
+    GroupResource("apps", "daemonsets"): "apps.workloads:DaemonSetStrategy",
+    GroupResource("apps", "deployments"): "apps.workloads:DeploymentStrategy",
+    GroupResource("apps", "replicasets"): "apps.workloads:ReplicaSetStrategy",
     GroupResource("apps", "statefulsets"): "apps.stateful_set:StatefulSetStrategy",
     GroupResource("", "limitranges"): "quotas:LimitRangeStrategy",
     GroupResource("", "resourcequotas"): "quotas:QuotaStrategy",
@@ -135,13 +135,13 @@ _CLASSES: dict[GroupResource, str] = {
     GroupResource("rbac.authorization.k8s.io", "roles"): "roles:RoleStrategy",
     GroupResource("scheduling.k8s.io", "priorityclasses"): "pod_policies:PriorityClassStrategy",
     GroupResource("storage.k8s.io", "storageclasses"): "storage.attachments:StorageClassStrategy",
-    GroupResource("", "podtemplates"): "apps.deployment:PodTemplateStrategy",
-    GroupResource("", "replicationcontrollers"): "apps.deployment:ReplicationControllerStrategy",
+    GroupResource("", "podtemplates"): "apps.workloads:PodTemplateStrategy",
+    GroupResource("", "replicationcontrollers"): "apps.workloads:ReplicationControllerStrategy",
     GroupResource("apiregistration.k8s.io", "apiservices"): "registrations:APIServiceStrategy",
     GroupResource("flowcontrol.apiserver.k8s.io", "flowschemas"): "flow_control:FlowSchemaStrategy",
-    GroupResource("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): "priority_levels:PriorityLevelStrategy",
-    GroupResource("networking.k8s.io", "ipaddresses"): "networking.service_cidr:IPAddressStrategy",
-    GroupResource("networking.k8s.io", "servicecidrs"): "networking.service_cidr:ServiceCIDRStrategy",
+    GroupResource("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): "flow_control:PriorityLevelStrategy",
+    GroupResource("networking.k8s.io", "ipaddresses"): "services.cluster_ips:IPAddressStrategy",
+    GroupResource("networking.k8s.io", "servicecidrs"): "services.cluster_ips:ServiceCIDRStrategy",
     GroupResource("node.k8s.io", "runtimeclasses"): "pod_policies:RuntimeClassStrategy",
     GroupResource("resource.k8s.io", "deviceclasses"): "devices.claims:DeviceClassStrategy",
     GroupResource("resource.k8s.io", "resourceclaims"): "devices.claims:ResourceClaimStrategy",
@@ -156,11 +156,12 @@ _CLASSES: dict[GroupResource, str] = {
 
 
 def strategies() -> dict[GroupResource, Callable[[], Strategy]]:
-    """What gives the strategy of a resource that a default server serves, for all its versions: the same one at every call."""
+    """Return a function for each resource that returns its strategy, which is the same for all versions and calls."""
     return {info.gvr.group_resource: cache(partial(strategy_of, info)) for info in builtin().resources()}
 
 
 def strategy_of(info: ResourceInfo) -> BuiltinStrategy:
+    """Return a new strategy for a resource."""
     group_resource = info.gvr.group_resource
     made = _class_of(group_resource)(GroupKind(info.gvr.group, info.kind))
     made.has_generation = group_resource in HAS_GENERATION

@@ -1,4 +1,4 @@
-"""Persistent volume claims. Source: ValidatePersistentVolumeClaim, pkg/registry/core/persistentvolumeclaim."""
+"""Strategy of PersistentVolumeClaims. Source: ValidatePersistentVolumeClaim, pkg/registry/core/persistentvolumeclaim."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from kubeloop.apiserver.builtin.quantities import is_native, quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request.empty_values import part_at
 from kubeloop.apiserver.validation.formats import each, immutable, one_of, subdomain_field, unsupported
-from kubeloop.apiserver.validation.metadata import template_meta
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector, template_meta
 from kubeloop.meta.field_error import Errors, FieldError, Printed, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, qualified_name
 from kubeloop.meta.quantity import Quantity
 from kubeloop.types import JSONObject
 
-# Specs of persistent volume claims, in claims and in templates of them. Source: ValidatePersistentVolumeClaimSpec.
+# Specs of claims and claim templates. Source: ValidatePersistentVolumeClaimSpec.
 
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
-#: Upstream quotes the field's path rather than its value, and a path shows nothing of itself.
+#: Upstream passes the field's path as the value here, which prints as an empty struct.
 _A_PATH = Printed("{}")
 
 
 def claim_template(path: str, template: JSONObject) -> Iterator[FieldError]:
+    """Validate the template of a claim."""
     yield from template_meta(f"{path}.metadata", template.get("metadata"))
     yield from claim_spec(f"{path}.spec", template.get("spec") or {})
 
 
 def access_modes(path: str, modes: list[str]) -> Iterator[FieldError]:
+    """Validate access modes."""
     for mode in modes:
         yield from one_of(path, mode, ACCESS_MODES)
     if "ReadWriteOncePod" in modes and set(modes) & set(ACCESS_MODES[:3]):
@@ -40,6 +41,17 @@ def access_modes(path: str, modes: list[str]) -> Iterator[FieldError]:
 
 
 def claim_spec(path: str, spec: JSONObject, *, any_value: bool = False, any_group: bool = False) -> Iterator[FieldError]:
+    """Validate the spec of a claim.
+
+    Args:
+        path: Path of the spec.
+        spec: The spec.
+        any_value: Skip the values of the selector, which the stored object has wrong already.
+        any_group: Skip the API group of the data source, for the same reason.
+
+    Returns:
+        The errors.
+    """
     modes = spec.get("accessModes") or []
     if not modes:
         yield required(f"{path}.accessModes", "at least 1 access mode is required")
@@ -86,7 +98,7 @@ def _source(path: str, source: JSONObject, any_group: bool) -> Iterator[FieldErr
 
 
 def claim_warnings(path: str, spec: JSONObject) -> Iterator[str]:
-    """Fractions of a byte. Source: GetWarningsForPersistentVolumeClaimSpec."""
+    """Yield warnings about sizes with fractions of a byte. Source: GetWarningsForPersistentVolumeClaimSpec."""
     resources = spec.get("resources") or {}
     for part in ("requests", "limits"):
         size = (resources.get(part) or {}).get("storage", "0")
@@ -94,13 +106,14 @@ def claim_warnings(path: str, spec: JSONObject) -> Iterator[str]:
             yield f'{path}.resources.{part}[storage]: fractional byte value "{size}" is invalid, must be an integer'
 
 
-# How far the expansion of a volume has come. Source: ValidatePersistentVolumeClaimStatusUpdate.
+# State of a volume expansion. Source: ValidatePersistentVolumeClaimStatusUpdate.
 
 
 _STAGES = ("ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending")
 
 
 def claim_status(status: JSONObject) -> Errors:
+    """Validate the status of a claim."""
     for name, amount in (status.get("capacity") or {}).items():
         yield from _amount(f"status.capacity[{name}]", amount)
     path = "status.allocatedResourceStatuses"
@@ -134,6 +147,8 @@ _FIXED = "spec is immutable after creation except resources.requests and volumeA
 
 
 class ClaimStrategy(BuiltinStrategy):
+    """Strategy of PersistentVolumeClaims."""
+
     metadata_checks_on_update = ("create", "update")
 
     def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
@@ -160,7 +175,7 @@ class ClaimStrategy(BuiltinStrategy):
             shown = difference(_STRUCT, known, masked, part_at(context.sent, "spec"))
             found.append(forbidden("spec", f"{_FIXED}\n{shown}"))
         size, capacity = _storage(now), quantity((status.get("capacity") or {}).get("storage", "0"))
-        # A claim shrinks as far as it has not grown yet: that is how an expansion that failed is taken back.
+        # A claim may shrink to its current capacity, which cancels a failed expansion.
         if size < _storage(before) and size <= capacity:
             found.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
         found += immutable("volumeMode", now.get("volumeMode"), before.get("volumeMode"))
@@ -185,7 +200,7 @@ def _storage(spec: JSONObject) -> Quantity:
 
 
 def _from_annotation(obj: JSONObject, old: JSONObject) -> bool:
-    """A class that was told by the annotation of old becomes a field."""
+    """Move the class from the old annotation to the field. Return whether the annotation has one."""
     before, now = (one["metadata"].get("annotations") or {} for one in (old, obj))
     named = _OLD_CLASS in before and old["spec"].get("storageClassName") is None
     return named and obj["spec"].get("storageClassName") == before[_OLD_CLASS] == now.get(_OLD_CLASS, before[_OLD_CLASS])
@@ -198,7 +213,10 @@ def _storage_class(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
 
 
 def _comparable(obj: JSONObject, old: JSONObject) -> tuple[JSONObject, JSONObject]:
-    """Both specs but for what may change: the volume once, the class of a claim without, size and attributes of one that is bound."""
+    """Return both specs without the parts that may change: a volume that is not set yet, a class that is not set yet, and size and
+    attributes
+    of a bound claim.
+    """
     masked, known = copy.deepcopy(obj["spec"]), dict(old["spec"])
     annotation = (old["metadata"].get("annotations") or {}).get(_OLD_CLASS)
     if not known.get("volumeName") and masked.get("volumeName"):
@@ -217,9 +235,9 @@ def _comparable(obj: JSONObject, old: JSONObject) -> tuple[JSONObject, JSONObjec
 
 
 def _mirror_source(spec: JSONObject, *, in_use: bool) -> None:
-    """``dataSource`` and ``dataSourceRef`` say the same; one that cannot be used goes, unless the claim has had one (``in_use``).
+    """Copy ``dataSource`` to ``dataSourceRef`` or back. An unusable source is dropped unless the stored claim has it (``in_use``).
 
-    Source: EnforceDataSourceBackwardsCompatibility, NormalizeDataSources; references across namespaces are behind a gate.
+    Source: EnforceDataSourceBackwardsCompatibility, NormalizeDataSources. References to other namespaces are behind a feature gate.
     """
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if reference is not None and reference.get("namespace"):

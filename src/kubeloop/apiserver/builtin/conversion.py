@@ -1,4 +1,7 @@
-"""Horizontal pod autoscalers in their two versions. Source: pkg/apis/autoscaling/v1/conversion.go."""
+"""Converts Events between their two groups, and HorizontalPodAutoscalers between their two versions.
+
+Source: pkg/apis/autoscaling/v1/conversion.go.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.strict import conform
 from kubeloop.types import JSONObject
 
-# Events exist twice, in the core group and in events.k8s.io, under different field names; both are one stored object.
+# Events are in the core group and in events.k8s.io, under different field names; both are the same stored object.
 #
 # Source: k8s.io/kubernetes pkg/apis/events/v1/conversion.go, pkg/apis/core/v1.
 
 
-#: Core name to the name in events.k8s.io; names in neither column are the same.
+#: Name in the core group -> name in events.k8s.io. Other names are equal.
 _NAMES = {
     "involvedObject": "regarding",
     "message": "note",
@@ -37,7 +40,7 @@ _NAMES = {
     "reportingComponent": "reportingController",
 }
 _BACK = {there: here for here, there in _NAMES.items()}
-#: What Go's types always write, empty or not.
+#: Fields that Go's types always write, also when they are empty.
 _ALWAYS: dict[str, JSONObject] = {
     "v1": {
         "involvedObject": {},
@@ -52,7 +55,7 @@ _ALWAYS: dict[str, JSONObject] = {
 
 
 def convert_event(obj: JSONObject, to: str) -> JSONObject:
-    """``obj`` as ``v1`` or ``events.k8s.io/v1``, whichever it is now."""
+    """Return the event as ``v1`` or ``events.k8s.io/v1``, whichever ``to`` names."""
     if obj.get("apiVersion") == to:
         return obj
     names = _BACK if to == "v1" else _NAMES
@@ -71,7 +74,7 @@ def convert_event(obj: JSONObject, to: str) -> JSONObject:
 
 _V2 = GroupVersionKind("autoscaling", "v2", "HorizontalPodAutoscaler")
 
-#: What a v1 autoscaler without any metric goes by; v1 says so only once it has been converted.
+#: Default target of a v1 autoscaler without metrics, which v1 shows only after a conversion.
 _DEFAULT_METRIC = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 
 _METRICS = "autoscaling.alpha.kubernetes.io/metrics"
@@ -82,7 +85,7 @@ _ANNOTATIONS = (_METRICS, _CURRENT_METRICS, _CONDITIONS, _BEHAVIOR)
 
 
 def convert_autoscaler(obj: JSONObject, to: str) -> JSONObject:
-    """``to``: ``v1`` or ``v2``. What v1 has no fields for travels in annotations, so nothing is lost on the way and back."""
+    """Convert an autoscaler to ``v1`` or ``v2``. Fields that v1 lacks become annotations, so that no field is lost."""
     here = str(obj.get("apiVersion", "")).rpartition("/")[2]
     to = to.rpartition("/")[2]
     if here == to:
@@ -119,7 +122,7 @@ def _autoscaler_to_v1(obj: JSONObject) -> JSONObject:
 
 
 def _is_cpu_utilization(metric: JSONObject) -> bool:
-    """What v1 has a field for."""
+    """Return whether v1 has a field for the metric."""
     resource = metric.get("resource") or {}
     target = resource.get("target") or {}
     return metric.get("type") == "Resource" and resource.get("name") == "cpu" and target.get("averageUtilization") is not None
@@ -144,7 +147,7 @@ def _autoscaler_to_v2(obj: JSONObject) -> JSONObject:
     if conditions := _read(annotations, _CONDITIONS, "status", "conditions", _each(condition_in_order)):
         status["conditions"] = conditions
     if not status.get("currentReplicas"):
-        status.pop("currentReplicas", None)  # v2 leaves zero out, v1 does not
+        status.pop("currentReplicas", None)  # v2 leaves zero out, and v1 does not
     if kept := {name: value for name, value in annotations.items() if name not in _ANNOTATIONS}:
         metadata["annotations"] = kept
     return {**obj, "apiVersion": "autoscaling/v2", "metadata": metadata, "spec": spec, "status": status}
@@ -155,16 +158,24 @@ def _each(form: Callable[[JSONObject], JSONObject]) -> Callable[[Any], list[JSON
 
 
 def _read(annotations: dict[str, str], name: str, part: str, field: str, form: Callable[[Any], Any]) -> Any:
-    """What an annotation holds, as ``field`` of ``part`` has it; None where that is broken, as upstream has it."""
+    """Return the content of an annotation in v2; None if it is invalid, as upstream does.
+
+    Args:
+        annotations: Annotations of the v1 object.
+        name: Key of the annotation.
+        part: ``spec`` or ``status``.
+        field: Field of the part in v2.
+        form: Converts the decoded JSON.
+    """
     text = annotations.get(name)
     if text is None:
         return None
     try:
         return conform({part: {field: form(json.loads(text))}}, _V2).obj[part].get(field)
     except (ValueError, RecursionError, AttributeError, TypeError, DecodeError):
-        return None  # not JSON, or not of the shape that the form expects
+        return None  # not JSON, or not of the expected shape
 
 
 def _dump(value: Any) -> str:
-    """As Go marshals it."""
+    """Encode a value as Go does."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,6 +1,6 @@
-"""Defaults of built-in kinds, and fields that they drop: functions by Go type, applied from the outside in wherever such a value stands.
+"""Sets the defaults of built-in kinds and drops gated fields: functions by Go type, called for every value of that type.
 
-As upstream's generated defaulters do, so one rule for probes serves pods and every pod template.
+As in upstream's generated defaulters, the rule for probes applies to pods and to all pod templates.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.strict_types import wire_types
 from kubeloop.types import JSONObject
 
-# Fields behind feature gates that Kubernetes 1.36 leaves off: written values are dropped, without a word.
+# Fields behind feature gates that are off in Kubernetes 1.36: written values are dropped without a warning.
 #
 # Source: pkg/features/kube_features.go, the ``dropDisabledFields`` of pkg/api/pod and of the strategies.
 
 
-#: Go type name to its fields that nobody can use.
+#: Go type -> fields that are always dropped.
 _OFF = {
     "v1.VolumeProjection": ("clusterTrustBundle", "podCertificate"),  # ClusterTrustBundleProjection, PodCertificateRequest
     "v1.LeaseSpec": ("strategy", "preferredHolder"),  # CoordinatedLeaderElection
@@ -42,7 +42,7 @@ def _drop(names: tuple[str, ...], value: dict[str, Any]) -> None:
 
 
 def _drop_stop_signal(container: dict[str, Any]) -> None:
-    """ContainerStopSignals. A lifecycle of nothing else goes too."""
+    """Drop the field of the feature gate ContainerStopSignals, and a lifecycle that has no other field."""
     lifecycle = container.get("lifecycle")
     if lifecycle and lifecycle.pop("stopSignal", None) is not None and not lifecycle:
         del container["lifecycle"]
@@ -84,7 +84,7 @@ def _daemon_set(found: JSONObject) -> None:
     strategy["type"] = strategy.get("type") or "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
         absent(maxUnavailable=1, maxSurge=0)(_rolling(strategy))
-    # Upstream keeps the number in a field of its own and writes it as this annotation: conversion of apps/v1 DaemonSet.
+    # Upstream has a field for the number and writes it as this annotation: conversion of apps/v1 DaemonSet.
     found["metadata"].setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "0")
 
 
@@ -136,15 +136,15 @@ WORKLOADS: dict[str, Rule] = {
 
 Visit = Callable[[Any], None]
 
-#: Go type name (as ``v1.Probe``) to what fills such a value in.
+#: Go type (such as ``v1.Probe``) -> function that sets the defaults of such a value.
 _RULES: dict[str, Visit] = {**CORE, **WORKLOADS, **OTHERS}
 
 
 def apply_defaults(obj: JSONObject, gvk: GroupVersionKind) -> None:
-    """Fill in the defaults of a built-in kind, in place.
+    """Set the defaults of an object of a built-in kind, in place.
 
     Requires
-        ``obj`` has been through ``schema.strict.conform``.
+        ``obj`` is the result of ``schema.strict.conform``.
     """
     visit = _visitor_of_kind(gvk)
     if visit is not None:
@@ -152,7 +152,7 @@ def apply_defaults(obj: JSONObject, gvk: GroupVersionKind) -> None:
 
 
 def drop_gated(obj: JSONObject, gvk: GroupVersionKind) -> None:
-    """Drop what is behind closed gates, in place."""
+    """Drop the fields behind closed feature gates, in place."""
     visit = _dropper_of_kind(gvk)
     if visit is not None:
         visit(obj)
@@ -187,9 +187,9 @@ def _sequence(first: Visit | None, second: Visit | None) -> Visit | None:
 
 @cache
 def _visitor(index: int, above: tuple[int, ...], *, gates: bool = False) -> Visit | None:
-    """What applies all rules at and below a type; None when there are none. Types that contain themselves have no rules inside.
+    """Return a function that applies all rules at and below a type; None if there are none. Recursive types have no rules inside.
 
-    ``gates``: the rules of ``GATED`` instead of those for defaults.
+    ``gates`` selects the rules of ``GATED`` instead of those for defaults.
     """
     if index in above:
         return None

@@ -20,14 +20,14 @@ _DIGEST = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}
 _REFERENCE = re.compile(
     rf"(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{_DIGEST}))?", re.ASCII
 )
-#: Registries whose images of one component stand below "library".
+#: Registries where image names of a single component are in the folder "library".
 _HUBS = ("", "docker.io", "index.docker.io")
 _LONGEST_PATH = 255
 _IDENTIFIER = re.compile("[a-f0-9]{64}")
 
 
 def image_tag(image: str) -> str:
-    """The tag; "latest" when neither tag nor digest is given, empty with a digest alone and for what is no reference."""
+    """Return the tag of an image: "latest" without tag and digest, empty with only a digest or for an invalid reference."""
     first, slash, rest = image.partition("/")
     if slash and not (set(".:") & set(first) or first == "localhost" or first.lower() != first):
         first, rest = "", image
@@ -46,7 +46,7 @@ def image_tag(image: str) -> str:
 
 
 def default_pull_policy(image: str) -> str:
-    """Mutable tags are pulled each time."""
+    """Return the default pull policy: Always for the tag latest, else IfNotPresent."""
     return "Always" if image_tag(image) == "latest" else "IfNotPresent"
 
 
@@ -57,7 +57,7 @@ _FILE_MODE = 0o644
 
 
 def missing(**values: Any) -> Rule:
-    """A rule that sets what is absent, or empty where Go cannot tell the two apart (zero numbers and empty strings are dropped before)."""
+    """Return a rule that sets absent values, also empty ones if Go does not distinguish them (zero and "" are dropped before)."""
 
     def rule(obj: JSONObject) -> None:
         for name, value in values.items():
@@ -68,7 +68,7 @@ def missing(**values: Any) -> Rule:
 
 
 def absent(**values: Any) -> Rule:
-    """The same for pointers: an empty string that was given stays."""
+    """Return a rule that sets absent values of pointer fields: an empty string stays."""
 
     def rule(obj: JSONObject) -> None:
         for name, value in values.items():
@@ -125,7 +125,7 @@ def _requests_from_limits(container: JSONObject) -> None:
 
 
 def _pod_limits(spec: JSONObject) -> None:
-    """Huge pages of the containers become the pod's limit when the pod has limits or requests but none for huge pages (KEP-2837)."""
+    """Set the pod's limits of huge pages from its containers, if the pod has resources but none for huge pages (KEP-2837)."""
     resources = spec["resources"]
     if not resources.get("limits") and not resources.get("requests"):
         return
@@ -138,7 +138,7 @@ def _pod_limits(spec: JSONObject) -> None:
 
 
 def _pod_requests(spec: JSONObject) -> None:
-    """Requests of the pod default to those of its containers, else to its own limits (KEP-2837)."""
+    """Set the pod's requests from those of its containers, or from its own limits (KEP-2837)."""
     resources = spec["resources"]
     if not resources.get("limits"):
         return
@@ -155,7 +155,7 @@ def _pod_requests(spec: JSONObject) -> None:
 
 def _pod_spec(spec: JSONObject) -> None:
     _pod_spec_rest(spec)
-    # Upstream keeps one field and writes it under both names: conversion of core/v1 PodSpec.
+    # Upstream has one field and writes it under both names: conversion of core/v1 PodSpec.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -226,7 +226,7 @@ def _node_spec(spec: JSONObject) -> None:
 
 
 def _pod_status(status: JSONObject) -> None:
-    """``podIP`` and the first of ``podIPs`` are one field upstream; the singular wins when they differ."""
+    """Make ``podIP`` and the first of ``podIPs`` equal: upstream has one field for both, and the singular wins."""
     first, addresses = status.get("podIP"), status.get("podIPs") or []
     if first and (not addresses or addresses[0].get("ip", "") != first):
         status["podIPs"] = [{"ip": first}]

@@ -1,4 +1,4 @@
-"""Defaults of the groups beside core, apps and batch. Source: pkg/apis/*/defaults.go, kube-aggregator, apiextensions-apiserver."""
+"""Defaults of the groups other than core, apps and batch. Source: pkg/apis/*/defaults.go, kube-aggregator, apiextensions-apiserver."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _service_reference(reference: JSONObject) -> None:
 
 
 def _not_zero(**values: int) -> Rule:
-    """For numbers that are always there, zero when nobody said one."""
+    """Return a rule for numbers without a pointer in Go: zero means that the client set none."""
 
     def rule(obj: JSONObject) -> None:
         for name, value in values.items():

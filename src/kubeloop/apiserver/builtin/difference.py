@@ -1,6 +1,6 @@
-"""A readable difference of two trees, for messages that refuse a change: a unified diff of indented JSON.
+"""Shows the difference of two JSON trees as a unified diff, for messages about immutable fields.
 
-Source: apimachinery pkg/util/diff, which is given internal objects (see ``schema.internal_values``).
+Source: apimachinery pkg/util/diff, which gets internal objects (see ``schema.internal_values``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,19 @@ from kubeloop.schema.internal_values import internal_value
 
 
 def difference(struct: str, old: Any, new: Any, sent: Any = None) -> str:
-    """``struct``: Go's name of the type of both, or of the items of both lists. ``sent``: the body of the new one as it came."""
+    """Return the difference of two values.
+
+    Args:
+        struct: Go's name of the type of both values, or of the items of both lists.
+        old: The stored value.
+        new: The new value.
+        sent: The new value in the request body; None if it is not known.
+
+    Returns:
+        Lines of a unified diff without its header.
+    """
     before, after = _lines(struct, old, None), _lines(struct, new, sent)
-    # Two header lines name files, of which there are none.
+    # The header of two lines names files, which do not exist here.
     return "".join(list(difflib.unified_diff(before, after))[2:])
 
 

@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlices. Source: pkg/apis/core/validation, pkg/apis/discovery/validation."""
+"""Strategies of Endpoints and EndpointSlices. Source: pkg/apis/core/validation, pkg/apis/discovery/validation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS
-from kubeloop.apiserver.builtin.services.spec import endpoint_ip
+from kubeloop.apiserver.builtin.services.strategy import endpoint_ip
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import (
     canonical_ip,
@@ -27,6 +27,8 @@ _MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 
 
 class EndpointsStrategy(BuiltinStrategy):
+    """Strategy of Endpoints."""
+
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -86,18 +88,18 @@ def _port(path: str, port: JSONObject, *, several: bool) -> Errors:
 
 _SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _CONTROLLERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
-#: How many there may be at most.
+#: Maximum numbers of endpoints and ports.
 _ENDPOINTS, _PORTS, _ADDRESSES, _HINTS = 1000, 20000, 100, 8
 
 
 class EndpointSliceStrategy(BuiltinStrategy):
-    """Endpoints that are stored already are not checked again. Metadata is not compared with the old state as other kinds do."""
+    """Strategy of EndpointSlices. It does not validate unchanged endpoints again, and does not compare metadata with the stored object."""
 
     metadata_checks_on_update = ("create",)
 
     def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         for endpoint in obj.get("endpoints") or ():
-            # Version v1 reads it only from what older versions stored, of which there is none here.
+            # v1 uses the field only for objects of older versions, which are never stored here.
             endpoint.pop("deprecatedTopology", None)
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:

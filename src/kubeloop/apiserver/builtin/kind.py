@@ -1,4 +1,4 @@
-"""The strategy of a built-in kind: defaults by its schema and Go type, status kept apart; children add their kind's validation."""
+"""The base strategy of built-in kinds: defaults by Go type, and a separate status. Subclasses add the validation of their kind."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from kubeloop.types import JSONObject
 
 
 class BuiltinStrategy(Strategy):
-    """One kind, in the version that an object says it is in.
+    """Strategy of a built-in kind, in the version that an object names.
 
     Guarantees
-        Defaults as upstream's; ``status`` is empty on create and out of reach of the main resource when the kind has ``/status``.
+        Defaults are upstream's. If the kind has ``/status``, a new object has an empty status, and the main resource cannot change it.
 
     Not guaranteed
-        Validation of the spec: kinds without a strategy of their own accept whatever their types allow.
+        Validation of the spec: a kind without a subclass accepts all values of its types.
     """
 
-    #: Whether a write to ``/status`` leaves labels, annotations, finalizers and owners as they are (ResetObjectMetaForStatus).
+    #: Whether a write to ``/status`` leaves labels, annotations, finalizers and owners unchanged (ResetObjectMetaForStatus).
     status_keeps_metadata = False
 
     def __init__(self, kind: GroupKind) -> None:
         self.kind = kind
 
     def gvk(self, obj: JSONObject) -> GroupVersionKind:
+        """Return the kind with the version of the object."""
         return GroupVersionKind(self.kind.group, str(obj.get("apiVersion", "")).rpartition("/")[2], self.kind.kind)
 
     def default(self, obj: JSONObject) -> None:
@@ -43,7 +44,7 @@ class BuiltinStrategy(Strategy):
             self._set_status(obj, self.initial_status(obj))
 
     def initial_status(self, obj: JSONObject) -> Any:
-        """What a new object's status is, whatever the request says; Go's empty status unless the kind says otherwise."""
+        """Return the status of a new object, which replaces that of the request; Go's empty status by default."""
         return zero(self.gvk(obj), "status")
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
@@ -67,7 +68,7 @@ class BuiltinStrategy(Strategy):
 
 
 def keep_metadata(obj: JSONObject, old: JSONObject) -> None:
-    """Labels, annotations, finalizers and owners as they were. Source: ResetObjectMetaForStatus."""
+    """Restore labels, annotations, finalizers and owner references. Source: ResetObjectMetaForStatus."""
     metadata, before = obj["metadata"], old["metadata"]
     for name in ("labels", "annotations", "finalizers", "ownerReferences"):
         metadata.pop(name, None)
@@ -76,7 +77,7 @@ def keep_metadata(obj: JSONObject, old: JSONObject) -> None:
 
 
 def value_at(obj: JSONObject, path: str) -> str:
-    """The value at a dotted path as a field selector compares it: empty when absent."""
+    """Return the value at a dotted path in the form of field selectors; empty if it is absent."""
     found: Any = obj
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None

@@ -1,4 +1,4 @@
-"""Nodes. Source: ValidateNode, ValidateNodeUpdate, pkg/registry/core/node."""
+"""Strategy of Nodes. Source: ValidateNode, ValidateNodeUpdate, pkg/registry/core/node."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ONCE = 'node updates may not change podCIDR except from "" to valid'
 
 
 class NodeStrategy(BuiltinStrategy):
-    """A node may bring its status with it when it is created: the kubelet registers itself."""
+    """Strategy of Nodes. A new node may have a status, because kubelets register themselves."""
 
     metadata_checks_on_update = ("create", "update")
 
     def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
-        """The status stays."""
+        """Leave the status as it is."""
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_node(obj))

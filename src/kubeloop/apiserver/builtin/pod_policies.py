@@ -1,19 +1,17 @@
-"""PriorityClasses, RuntimeClasses and PodDisruptionBudgets. Source: pkg/apis/{scheduling,node,policy}."""
+"""Strategies of PriorityClasses, RuntimeClasses and PodDisruptionBudgets. Source: pkg/apis/{scheduling,node,policy}."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubeloop.apiserver.builtin.apps.rollout import at_most_all, int_or_percent
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.resources import container_resources
 from kubeloop.apiserver.builtin.pods.scheduling import tolerations
 from kubeloop.apiserver.builtin.pods.warnings import node_label_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.conditions import conditions
-from kubeloop.apiserver.validation.formats import immutable, label_name_field, not_negative, one_of
-from kubeloop.apiserver.validation.selectors import label_selector, labels
+from kubeloop.apiserver.validation.formats import at_most_all, immutable, int_or_percent, label_name_field, not_negative, one_of
+from kubeloop.apiserver.validation.metadata import conditions, label_selector, labels
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
 from kubeloop.types import JSONObject
 
@@ -22,8 +20,10 @@ _SYSTEM = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_0
 
 
 class PriorityClassStrategy(BuiltinStrategy):
+    """Strategy of PriorityClasses."""
+
     def counts_for_generation(self, obj: JSONObject) -> object:
-        return None  # it is 1 and stays so
+        return None  # the generation is always 1
 
     def deletion_fault(self, name: str) -> str:
         return "this is a system priority class and cannot be deleted" if name in _SYSTEM else ""
@@ -58,7 +58,7 @@ def _not_of_the_system(name: str, value: int, default: bool) -> str:
 
 
 class DisruptionBudgetStrategy(BuiltinStrategy):
-    """Upstream checks no more of the metadata than what is checked for all kinds."""
+    """Strategy of PodDisruptionBudgets, whose metadata has no rules beyond those of all kinds."""
 
     metadata_checks_on_update = ()
     metadata_checks_on_status = ()
@@ -94,6 +94,8 @@ def _spec(spec: JSONObject, *, any_value: bool) -> Iterator[FieldError]:
 
 
 class RuntimeClassStrategy(BuiltinStrategy):
+    """Strategy of RuntimeClasses."""
+
     metadata_checks_on_update = ("create", "update")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -131,6 +133,6 @@ def _tolerations(path: str, found: list[JSONObject]) -> Errors:
 
 
 def _shown(toleration: JSONObject) -> JSONObject:
-    """As Go prints it."""
+    """Format a toleration as Go does."""
     shown: JSONObject = {name: toleration.get(name.lower(), "") for name in ("Key", "Operator", "Value", "Effect")}
     return {**shown, "TolerationSeconds": toleration.get("tolerationSeconds")}

@@ -10,33 +10,37 @@ from kubeloop.types import JSONObject
 
 ResourceList = Mapping[str, str]
 
-#: Resources that may be given for a pod as a whole; huge pages besides. Source: component-helpers resource/helpers.go.
+#: Resources that a whole pod may have, besides huge pages. Source: component-helpers resource/helpers.go.
 POD_LEVEL = ("cpu", "memory")
 
 
 def quantity(text: str) -> Quantity:
+    """Parse a quantity."""
     return Quantity(text)
 
 
 def is_huge_page(name: str) -> bool:
+    """Return whether a resource is huge pages of some size."""
     return name.startswith("hugepages-")
 
 
 def is_native(name: str) -> bool:
-    """In the kubernetes.io namespace, named or implied."""
+    """Return whether a resource is in the namespace kubernetes.io, explicitly or by default."""
     return "/" not in name or "kubernetes.io/" in name
 
 
 def may_overcommit(name: str) -> bool:
+    """Return whether limits of a resource may exceed its requests."""
     return is_native(name) and not is_huge_page(name)
 
 
 def is_pod_level(name: str) -> bool:
+    """Return whether a whole pod may have the resource."""
     return name in POD_LEVEL or is_huge_page(name)
 
 
 def rounded_to_milli(text: str) -> str:
-    """Kubernetes keeps no more than three decimals of a resource; the rest is rounded up."""
+    """Return a quantity rounded up to three decimals, which is Kubernetes' precision of resources."""
     value = Quantity(text)
     thousandths = value.as_fraction() * 1000
     if thousandths.denominator == 1:
@@ -46,7 +50,7 @@ def rounded_to_milli(text: str) -> str:
 
 
 def added(first: ResourceList, second: ResourceList) -> dict[str, str]:
-    """Sum by resource; the format is that of the first list that names it."""
+    """Return the sum by resource, in the format of the first list that has it."""
     total = dict(first)
     for name, text in second.items():
         total[name] = str(Quantity(total[name]) + Quantity(text)) if name in total else text
@@ -54,7 +58,7 @@ def added(first: ResourceList, second: ResourceList) -> dict[str, str]:
 
 
 def larger(first: ResourceList, second: ResourceList) -> dict[str, str]:
-    """The greater of two by resource."""
+    """Return the greater quantity of each resource."""
     most = dict(first)
     for name, text in second.items():
         if name not in most or Quantity(text) > Quantity(most[name]):
@@ -63,8 +67,11 @@ def larger(first: ResourceList, second: ResourceList) -> dict[str, str]:
 
 
 def aggregate(spec: JSONObject, part: str) -> dict[str, str]:
-    """What the containers of a pod need together (``part``: requests or limits): init containers run one after the other, but
-    restartable ones (sidecars) run on beside all that follow. Source: component-helpers AggregateContainerRequests."""
+    """Return the total of a pod's containers. ``part`` is ``requests`` or ``limits``.
+
+    Init containers run one after the other; restartable ones (sidecars) keep running beside all that follow.
+    Source: component-helpers AggregateContainerRequests.
+    """
     total: dict[str, str] = {}
     for container in spec.get("containers") or ():
         total = added(total, _of(container, part))
@@ -87,6 +94,6 @@ def _of(container: JSONObject, part: str) -> ResourceList:
 
 
 def containers_of(spec: JSONObject) -> Iterable[JSONObject]:
-    """Init and regular containers."""
+    """Return init and regular containers."""
     yield from spec.get("initContainers") or ()
     yield from spec.get("containers") or ()

@@ -1,4 +1,4 @@
-"""ResourceQuotas and LimitRanges. Source: pkg/apis/core/validation, pkg/apis/core/helper (which scopes count which resources)."""
+"""Strategies of ResourceQuotas and LimitRanges. Source: pkg/apis/core/validation, pkg/apis/core/helper (resources of each scope)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from kubeloop.schema.internal_values import internal_value
 from kubeloop.types import JSONObject
 
 _TYPES = ("Container", "PersistentVolumeClaim", "Pod")
-#: Above this, ratios are computed in whole units: thousandths would overflow.
+#: Above this value ratios are computed in whole units, because thousandths would overflow.
 _MOST_MILLI = (2**63 - 1) // 1000
 
 
 class LimitRangeStrategy(BuiltinStrategy):
+    """Strategy of LimitRanges."""
+
     metadata_checks_on_update = ("create",)
 
     def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
@@ -71,7 +73,7 @@ def _limit(path: str, limit: JSONObject) -> Errors:
 
 def _resource(path: str, name: str, texts: dict[str, str | None]) -> Errors:
     least, most, default, request = (texts.get(part) for part in ("min", "max", "default", "defaultRequest"))
-    #: Lesser, greater, whose field, the value shown, names for both.
+    #: Smaller value, larger value, field of the error, value in the error, names of both.
     for low, high, part, shown, words in (
         (least, most, "min", least, ("min", "max")),
         (least, request, "defaultRequest", request, ("min", "default request")),
@@ -118,6 +120,8 @@ _CONTRADICTIONS = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminat
 
 
 class QuotaStrategy(BuiltinStrategy):
+    """Strategy of ResourceQuotas."""
+
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"]))
 

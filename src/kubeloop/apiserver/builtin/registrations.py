@@ -1,26 +1,28 @@
-"""APIServices and webhook configurations. Source: pkg/apis/{apiregistration,admissionregistration}/validation."""
+"""Strategies of APIServices and webhook configurations. Source: pkg/apis/{apiregistration,admissionregistration}/validation."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kubeloop.apiserver.builtin.bootstrap.api_services import available
+from kubeloop.apiserver.builtin.bootstrap.objects import available
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
 from kubeloop.apiserver.validation.formats import each, one_of
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.apiserver.validation.webhook_client import client_config
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain, label_value, path_segment, port_number
 from kubeloop.types import JSONObject
 
-# APIServices as they are written; what becomes of them is in ``aggregation``.
+# Validation of APIServices; see ``aggregation`` for their effect.
 #
 # Source: kube-aggregator pkg/apis/apiregistration/validation, pkg/registry/apiservice.
 
 
 class APIServiceStrategy(BuiltinStrategy):
+    """Strategy of APIServices."""
+
     metadata_checks_on_update = ("update",)
     status_keeps_metadata = True
 
@@ -43,7 +45,7 @@ class APIServiceStrategy(BuiltinStrategy):
         ]
 
     def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
-        """The name says version and group; what is wrong with it stands where the rules of names would tell it."""
+        """Validate the metadata. The name must consist of version and group; its error has the position of the rules for names."""
         found = super()._object_meta(obj, namespaced)
         name, spec = obj["metadata"].get("name", ""), obj["spec"]
         wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
@@ -97,7 +99,7 @@ _STATIC: Final = ".static.k8s.io"
 
 
 class _Leniency:
-    """What is let through in an update because the old configuration had it already."""
+    """Invalid values that an update may keep, because the stored configuration has them already."""
 
     def __init__(self, old: JSONObject | None) -> None:
         hooks = None if old is None else (old.get("webhooks") or [])
@@ -110,6 +112,7 @@ class _Leniency:
         self.conditions = None if hooks is None else [one.get("matchConditions") or [] for one in hooks]
 
     def knows_conditions(self, obj: JSONObject) -> bool:
+        """Return whether the match conditions are unchanged."""
         return self.conditions == [one.get("matchConditions") or [] for one in obj.get("webhooks") or ()]
 
 
@@ -120,7 +123,7 @@ def _has_odd_values(hook: JSONObject) -> bool:
 
 
 class WebhookConfigurationStrategy(BuiltinStrategy):
-    """Both kinds; only mutating webhooks have a reinvocation policy."""
+    """Strategy of both kinds of webhook configurations. Only mutating webhooks have a reinvocation policy."""
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_webhooks(obj, _Leniency(None)))
@@ -199,7 +202,7 @@ def _reviews(path: str, versions: list[str], *, any_version: bool) -> Errors:
 
 
 def _condition(path: str, expression: str) -> Errors:
-    # CEL is imported when there is some: most servers never see any.
+    # CEL is imported with the first condition: most servers have none.
     from kubeloop.apiserver.expressions.compiler import compiled_condition
 
     if fault := compiled_condition(expression).fault:

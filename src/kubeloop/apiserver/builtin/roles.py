@@ -1,11 +1,11 @@
-"""Roles and their bindings. Source: pkg/apis/rbac/validation."""
+"""Strategies of roles and their bindings. Source: pkg/apis/rbac/validation."""
 
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import each, one_of, subdomain_field
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.names import path_segment
 from kubeloop.types import JSONObject
@@ -14,12 +14,13 @@ _GROUP = "rbac.authorization.k8s.io"
 
 
 class _RbacStrategy(BuiltinStrategy):
-    """Names that only need to fit into a URL's path: clusters are full of ``system:...``."""
+    """Base class: names are path segments, such as ``system:node``."""
 
     metadata_checks_on_update = ("create", "update")
 
     @property
     def namespaced(self) -> bool:
+        """Whether the kind has namespaces."""
         return not self.kind.kind.startswith("Cluster")
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
@@ -27,6 +28,8 @@ class _RbacStrategy(BuiltinStrategy):
 
 
 class RoleStrategy(_RbacStrategy):
+    """Strategy of Roles and ClusterRoles."""
+
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return [*_rules(obj, self.namespaced), *_aggregation(obj, any_value=False)]
 
@@ -37,7 +40,7 @@ class RoleStrategy(_RbacStrategy):
 
 
 class RoleBindingStrategy(_RbacStrategy):
-    """What a binding grants never changes: who may use it would change behind the back of whoever made it."""
+    """Strategy of RoleBindings and ClusterRoleBindings. The roleRef is immutable."""
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_binding(obj, self.namespaced))
@@ -78,7 +81,7 @@ def _aggregation(obj: JSONObject, *, any_value: bool) -> Errors:
         faults = list(label_selector(f"{path}[{at}]", selector, any_value=any_value))
         yield from faults
         if faults:
-            # Found a second time, when upstream builds what the selector stands for.
+            # Upstream reports it a second time, when it builds the selector.
             yield invalid(f"{path}[{at}]", None, "invalid label selector.")
 
 

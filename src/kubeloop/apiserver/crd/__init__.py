@@ -1,1 +1,1 @@
-"""Custom resources: definitions are checked, names granted, and their objects served by structural schemas."""
+"""CustomResourceDefinitions: validation, name conflicts, conditions, and the custom resources that they define."""

@@ -1,6 +1,6 @@
-"""One rule of ``x-kubernetes-validations`` compiled: its program, that of its message, and what both cost at most.
+"""Compiles one rule of ``x-kubernetes-validations``: its expression, its message expression, and the estimated cost of both.
 
-Source: apiextensions-apiserver schema/cel/compilation.go (messages are its).
+Source: apiextensions-apiserver schema/cel/compilation.go (also of the messages).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOT_STRING = "messageExpression must evaluate to a string"
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """``program`` None: the rule is empty, or ``error`` says why it cannot be compiled."""
+    """A compiled rule. ``program`` is None if the rule is empty, or if ``error`` says why it does not compile."""
 
     rule: JSONObject
     program: Program | None = None
@@ -29,16 +29,17 @@ class CompiledRule:
     message: Program | None = None
     message_error: str = ""
     message_cost: int = 0
-    #: ``fieldPath`` as field errors print it.
+    #: ``fieldPath`` in the form of field errors.
     field: str = ""
 
     @property
     def optional_old(self) -> bool:
+        """Whether the rule runs also without an old value (``optionalOldSelf``)."""
         return bool(self.rule.get("optionalOldSelf"))
 
     @property
     def shown(self) -> str:
-        """How messages call the rule."""
+        """The rule as messages name it."""
         return str(self.rule.get("message") or self.rule.get("rule") or "").strip()
 
 
@@ -51,6 +52,7 @@ class RuleCompiler:
         self._environments: dict[bool, Environment] = {}
 
     def compile(self, rule: JSONObject) -> CompiledRule:
+        """Compile one rule of the node."""
         text = rule.get("rule") or ""
         if not text.strip():
             return CompiledRule(rule)

@@ -1,6 +1,6 @@
-"""Keeps the registry in step with the CustomResourceDefinitions that storage holds: names granted, resources served, instances removed.
+"""The CRD controller: grants names, sets conditions, registers resources, and deletes instances of a deleted definition.
 
-Upstream spreads this over controllers (naming, establishing, finalizing) and handlers; here one task follows the changes in order.
+Upstream has several controllers (naming, establishing, finalizing) and handlers for this; here one task handles the changes in order.
 """
 
 from __future__ import annotations
@@ -32,25 +32,34 @@ _LOG = logging.getLogger("kubeloop.apiserver.crd")
 
 DEFINITIONS: Final = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 
-#: Deletes one instance as a client's DELETE would, finalizers respected: resource, namespace, name.
+#: Deletes one instance as a DELETE request would, with respect to finalizers: resource, namespace, name.
 DeleteInstance = Callable[[ServedResource, str, str], Awaitable[None]]
 
 
 class DefinitionKeeper:
-    """Follows CustomResourceDefinitions.
+    """Follows the stored CustomResourceDefinitions and updates the registry.
 
     Guarantees
         When a definition shows ``Established: True``, its resources are in the registry. When it is gone, they are not.
-        A definition under deletion stays until no instance is left, and then goes.
+        A definition under deletion stays until its last instance is gone.
 
     Not guaranteed
-        That a created definition is served at once: a moment later, as with Kubernetes. Wait for ``Established``.
+        That the resources of a new definition are served at once: as in Kubernetes, there is a short delay. Wait for ``Established``.
     """
 
     def __init__(
         self, objects: Objects, changes: WatchCache, registry: Registry, clock: Clock, delete: DeleteInstance, post: Post = calls_nobody
     ) -> None:
-        """``post`` asks the webhooks that convert."""
+        """Create a controller that is not started.
+
+        Args:
+            objects: The stored objects.
+            changes: The watch cache of the server.
+            registry: The registry to update.
+            clock: The clock for conditions and retries.
+            delete: Deletes one instance of a custom resource.
+            post: Sends conversion reviews to webhooks.
+        """
         self._objects = objects
         self._changes = changes
         self._registry = registry
@@ -59,16 +68,16 @@ class DefinitionKeeper:
         self._owners = Owners(registry, clock)
         self._post = post
         self._definitions: dict[str, StoredObject] = {}
-        #: What is registered for a definition: enough of it to know when it must be registered anew.
+        #: Key of a definition -> the part of it that decides whether its resources must be registered again.
         self._registered: dict[str, tuple[Any, list[GroupVersionResource]]] = {}
         self._removals: dict[str, SupervisedTask] = {}
-        #: Keys of definitions that must be settled although their revision is known: the last try failed, or names became free.
+        #: Keys of definitions to process again at an unchanged revision: the last attempt failed, or names became free.
         self._unsettled: set[str] = set()
         self._controller: ResourceController | None = None
         self._tasks: Supervisor | None = None
 
     async def start(self, tasks: Supervisor) -> None:
-        """Register what storage holds, then follow changes until ``stop``. The watch cache must have been started.
+        """Register the stored definitions, then follow changes until ``stop``. The watch cache must have been started.
 
         Raises:
             StorageFailed: The definitions cannot be read.
@@ -79,6 +88,7 @@ class DefinitionKeeper:
         await self._controller.start(tasks)
 
     async def stop(self) -> None:
+        """Stop following changes."""
         steps = [] if self._controller is None else [self._controller.stop]
         await close_all(*steps, *[task.stop for task in self._removals.values()])
 
@@ -107,7 +117,7 @@ class DefinitionKeeper:
 
     def _remove_soon(self, key: str, crd: JSONObject) -> None:
         if CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
-            self._unregister(key)  # emptied; somebody else's finalizer keeps the definition
+            self._unregister(key)  # no instances left, but another finalizer remains on the definition
             return
         self._register(key, crd)
         removal = self._removals.get(key)
@@ -120,7 +130,7 @@ class DefinitionKeeper:
         self._unsettled.discard(key)
         self._unregister(key)
         if before is not None:
-            # Names that it held may now be granted to others.
+            # Other definitions may get the names of this one now.
             self._settle_others(key, group_of(before.obj))
 
     def _others(self, key: str, group: str) -> list[str]:
@@ -140,13 +150,13 @@ class DefinitionKeeper:
         if after is None:
             self._register(key, stored.obj)
         elif await self._write(key, after, stored):
-            # At the moment at which the status says so: no sooner, and before anybody who is told of Established can ask for the resource.
+            # The registry changes together with the status: not earlier, and before a client can see Established and request the resource.
             self._register(key, after)
             if accepted_names(after) != accepted_names(stored.obj):
                 self._settle_others(key, group)
 
     async def _write(self, key: str, crd: JSONObject, stored: StoredObject) -> bool:
-        """False: somebody wrote first; the change that brings their state is on its way."""
+        """Write a definition. Return False if another writer was faster; the change event of that write follows."""
         self._own(crd, stored)
         try:
             self._definitions[key] = await self._objects.write(self._resource, crd, expected=stored.revision)
@@ -155,7 +165,7 @@ class DefinitionKeeper:
         return True
 
     def _own(self, crd: JSONObject, stored: StoredObject) -> None:
-        """What the server finds out about definitions is its own, like any other status."""
+        """Set the managedFields of the status, which the server owns."""
         self._owners.updated(self._owners.scope(self._resource, "status"), stored.obj, crd, SERVER)
 
     def _register(self, key: str, crd: JSONObject) -> None:
@@ -166,7 +176,9 @@ class DefinitionKeeper:
         known = self._registered.get(key)
         if known is not None and known[0] == mark:
             return
-        from kubeloop.apiserver.crd.served import served_resources  # with the first definition: what serves custom kinds is much
+        from kubeloop.apiserver.crd.served import (
+            served_resources,
+        )  # Imported with the first definition, because custom resources need many modules.
 
         served = [one for one in served_resources(crd, self._post) if self._free(one.gvr)]
         kept = {one.gvr for one in served}
@@ -179,7 +191,7 @@ class DefinitionKeeper:
         self._registered[key] = (copy.deepcopy(mark), [one.gvr for one in served])
 
     def _free(self, gvr: GroupVersionResource) -> bool:
-        """Built-in resources are never replaced by custom ones of the same name."""
+        """Return whether no built-in resource has this name; a custom resource never replaces one."""
         there = self._registry.get(gvr)
         return there is None or there.custom
 
@@ -189,7 +201,7 @@ class DefinitionKeeper:
             self._registry.remove(gvr)
 
     async def _remove(self, key: str) -> None:
-        """Delete all instances, wait until they are gone, and let go of the definition. Tries again, ever more slowly, until it is done."""
+        """Delete all instances, wait until they are gone, and remove the finalizer of the definition. Retry failures with back-off."""
         backoff = Backoff(initial=1.0, cap=60.0, clock=self._clock)
         in_progress = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
         await self._condition(key, *in_progress)
@@ -206,7 +218,7 @@ class DefinitionKeeper:
         self._removals.pop(key, None)
 
     async def _remove_instances(self, key: str) -> None:
-        """Also those that appear meanwhile; returns when none is left."""
+        """Delete instances, including those created meanwhile. Return when none is left."""
         stored = self._definitions.get(key)
         if stored is None or not is_true(stored.obj, "Established"):
             return
@@ -220,7 +232,7 @@ class DefinitionKeeper:
                 found = await self._objects.storage.range(prefix, prefix_end(prefix))
                 left = found.items
                 if not left:
-                    # Watches end when the definition goes; by then they must have the deletions of what they showed.
+                    # Watches end when the definition is removed, so they must have sent the deletions of the instances by then.
                     await self._changes.reached(found.revision)
                     return
                 for kv in left:
@@ -241,7 +253,7 @@ class DefinitionKeeper:
                 return
 
     async def _release(self, key: str) -> None:
-        """Take the finalizer away; the last one to go takes the definition with it."""
+        """Remove the finalizer; if it is the last one, delete the definition."""
         while (stored := await self._read(key)) is not None:
             crd = copy.deepcopy(stored.obj)
             metadata = crd["metadata"]
@@ -252,7 +264,7 @@ class DefinitionKeeper:
                 outcome = ("False", "NeverEstablished", "resource was never established")
             set_condition(crd, "Terminating", *outcome, self._clock.wall())
             try:
-                # Whoever sees the definition gone finds its resources gone as well.
+                # A client that sees the definition gone must also see its resources gone.
                 self._unregister(key)
                 if metadata["finalizers"]:
                     self._own(crd, stored)
@@ -264,7 +276,7 @@ class DefinitionKeeper:
             return
 
     async def _read(self, key: str) -> StoredObject | None:
-        """The newest state; None once the definition is gone."""
+        """Return the newest stored definition; None if it does not exist any more."""
         kv, _ = await self._objects.storage.get(key)
         if kv is None:
             return None
@@ -273,7 +285,7 @@ class DefinitionKeeper:
 
 
 def _stored_version(crd: JSONObject, post: Post) -> ServedResource:
-    """The resource in the version that is stored, which nothing has to convert; also where that version is not served."""
+    """Return the resource in its storage version, which needs no conversion, even if that version is not served."""
     from kubeloop.apiserver.crd.served import served_resources
 
     shown = copy.deepcopy(crd)

@@ -1,4 +1,7 @@
-"""Validation of a CRD's ``spec.conversion``. Source: apiextensions-apiserver validateCustomResourceConversion, apiserver util/webhook."""
+"""Conversion webhooks of custom resources, and the validation of ``spec.conversion``.
+
+Source: apiextensions-apiserver validateCustomResourceConversion, apiserver util/webhook.
+"""
 
 from __future__ import annotations
 
@@ -14,52 +17,52 @@ from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.outbound.review_reader import read_review
 from kubeloop.apiserver.outbound.target import trust
 from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.validation.selectors import labels
+from kubeloop.apiserver.validation.metadata import labels
 from kubeloop.apiserver.validation.webhook_client import client_config
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.meta.names import annotation_key, dns1035_label
 from kubeloop.types import JSONObject
 
-# Conversion webhooks: objects of a custom resource in another of its versions, as a program outside says.
+# Calls a webhook that converts objects of a custom resource to another version.
 #
 # Source: apiextensions.k8s.io/v1 ConversionReview; apiextensions-apiserver pkg/apiserver/conversion/webhook_converter.go.
 
 
-#: Posts a review to a ``clientConfig`` within ``timeout`` seconds; raises CallFailed.
+#: Sends a review to a ``clientConfig`` within ``timeout`` seconds; raises CallFailed.
 Post = Callable[..., Awaitable[bytes]]
 
 _GROUP: Final = "apiextensions.k8s.io"
 _REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 _FIELDS: Final[Mapping[str, str]] = {"uid": "string", "convertedObjects": "[]runtime.RawExtension", "result": "v1.Status"}
-#: Seconds, as kube-apiserver gives it.
+#: Timeout of a call in seconds, as in kube-apiserver.
 _TIMEOUT: Final = 30
 
 
 async def calls_nobody(_config: JSONObject, _review: JSONObject, *, timeout: int) -> bytes:  # noqa: ARG001 - a Post's own
-    """For definitions that are looked at, not served."""
-    raise CallFailed("nobody is called here")
+    """Raise CallFailed: for definitions that are only inspected and not served."""
+    raise CallFailed("no webhook is called here")
 
 
 class ConversionWebhook:
-    """Asks the webhook of one definition.
+    """Calls the conversion webhook of one definition.
 
     Guarantees
-        Of metadata only labels and annotations are the webhook's; all else stays as it was.
-        An answer that lacks an object, or has one of another name, kind or version, is refused whole.
+        The webhook can change only labels and annotations in the metadata; the rest of it stays.
+        A response that lacks an object, or has an object with another name, kind or version, is rejected as a whole.
     """
 
     def __init__(self, conversion: JSONObject, post: Post) -> None:
-        """``conversion`` is a definition's ``spec.conversion`` with strategy Webhook."""
+        """Read the configuration. ``conversion`` is ``spec.conversion`` of a definition with strategy Webhook."""
         webhook = conversion["webhook"]
         self._config: JSONObject = webhook["clientConfig"]
         self._reviews: list[str] = webhook.get("conversionReviewVersions") or []
         self._post = post
 
     async def convert(self, objects: list[JSONObject], to: str) -> list[JSONObject]:
-        """``objects``, which are not changed, in the API version ``to``.
+        """Convert objects, which stay unchanged, to the API version ``to``.
 
         Raises:
-            ApiError: 500 without a reason, as upstream leaves the errors of its converter.
+            ApiError: The conversion failed: code 500 without a reason, as upstream.
         """
         what = f"conversion webhook for {_shown_kind(objects[0])}"
         try:
@@ -87,7 +90,7 @@ class ConversionWebhook:
         body = await self._post(self._config, review, timeout=_TIMEOUT)
         response, met = read_review(body, _GROUP, version, "ConversionReview", _FIELDS)
         wanted = f"{_GROUP}/v1, Kind=ConversionReview"
-        # The answers of v1beta1 are believed without kind and uid.
+        # Responses of v1beta1 may lack kind and uid.
         if version == "v1" and met != wanted:
             raise CallFailed(f"expected webhook response of {wanted}, got {met}")
         if response is None:
@@ -105,13 +108,25 @@ def _shown_kind(obj: JSONObject) -> str:
 
 
 def _without_version(obj: JSONObject) -> JSONObject:
-    """Upstream converts what storage holds, before it knows the resourceVersion."""
+    """Return the object without resourceVersion, because upstream converts the stored object, which has none."""
     metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
     return {**obj, "metadata": metadata}
 
 
 def _checked(what: str, before: JSONObject, after: Any, to: str, place: int, *, single: bool) -> JSONObject:
-    """A converted object with the metadata of the one it was made of."""
+    """Check a converted object, and return it with the metadata of the original.
+
+    Args:
+        what: Name of the custom resource, for messages.
+        before: The original object.
+        after: The object in the response.
+        to: The requested API version.
+        place: Index of the object in the review.
+        single: The review has one object, so that messages leave out the index.
+
+    Raises:
+        ApiError: The object has another name, kind or version.
+    """
     if after is None:
         raise api_errors.internal("unexpected end of JSON input")
     if not isinstance(after, dict) or not after.get("kind"):
@@ -158,7 +173,7 @@ def _check_texts(field: str, given: dict[str, str]) -> None:
     if field == "labels":
         faults = [str(fault) for fault in labels("metadata.labels", given)]
     else:
-        # Upstream's own spelling of the path.
+        # Upstream spells the path this way.
         faults = [f'metadata.annotation: Invalid value: "{key}": {message}' for key in given for message in annotation_key(key)]
     if faults:
         raise CallFailed(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
@@ -175,7 +190,7 @@ _VERSIONS: Final = "spec.conversion.conversionReviewVersions"
 
 
 def bundle_fault(crd: JSONObject) -> str:
-    """What is wrong with the certificates that a conversion webhook's server is to be known by; empty when nothing is."""
+    """Return why the CA bundle of a conversion webhook is invalid; empty if it is valid."""
     client = ((crd["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
     if not client.get("caBundle"):
         return ""
@@ -187,7 +202,7 @@ def bundle_fault(crd: JSONObject) -> str:
 
 
 def check_bundle(crd: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    """A definition that is in use must not lose its webhook; before that, and where it was wrong already, nothing is said."""
+    """Check that an established definition keeps a valid CA bundle. A bundle that was invalid before may stay so."""
     if (crd["spec"].get("conversion") or {}).get("strategy") != "Webhook":
         return
     fault = bundle_fault(crd)
@@ -197,7 +212,7 @@ def check_bundle(crd: JSONObject, old: JSONObject) -> Iterator[FieldError]:
 
 
 def check_conversion(spec: JSONObject) -> Iterator[FieldError]:
-    """Field names are those of upstream's internal form, which is what its messages show."""
+    """Validate ``spec.conversion``. Field names are those of upstream's internal type, which its messages show."""
     conversion = spec.get("conversion")
     if conversion is None:
         return

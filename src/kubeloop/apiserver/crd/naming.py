@@ -1,7 +1,7 @@
-"""Which names of a CustomResourceDefinition are accepted, and what its conditions say of it.
+"""Decides which names of a CustomResourceDefinition are accepted, and sets the conditions about them.
 
-Pure: given the names that other definitions of the group hold. Source: apiextensions-apiserver status/naming_controller.go,
-establish/establishing_controller.go, apiapproval/apiapproval_controller.go.
+Pure functions: the caller passes the names of the other definitions in the group. Source: apiextensions-apiserver
+status/naming_controller.go, establish/establishing_controller.go, apiapproval/apiapproval_controller.go.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from kubeloop.types import JSONObject
 
 @dataclass(slots=True)
 class Taken:
-    """Names in use by others in the group: ``resources`` (plural, singular, short) and ``kinds`` (kind, list kind)."""
+    """Names that other definitions of the group use: ``resources`` (plural, singular, short) and ``kinds`` (kind, list kind)."""
 
     resources: set[str] = field(default_factory=set)
     kinds: set[str] = field(default_factory=set)
 
 
 def names_taken(others: Iterable[JSONObject]) -> Taken:
-    """What ``others`` (definitions of the same group) have been granted."""
+    """Collect the accepted names of other definitions in the same group."""
     taken = Taken()
     for other in others:
         names = accepted_names(other)
@@ -36,7 +36,7 @@ def names_taken(others: Iterable[JSONObject]) -> Taken:
 
 
 def settle(crd: JSONObject, taken: Taken, now: datetime) -> JSONObject | None:
-    """The definition with its names granted or refused and its conditions set; None when nothing changes. ``crd`` stays as it is."""
+    """Return the definition with accepted names and conditions; None if nothing changes. ``crd`` itself stays unchanged."""
     after = copy.deepcopy(crd)
     wanted, held = names_of(crd), accepted_names(crd)
     granted = dict(held)
@@ -64,7 +64,7 @@ def settle(crd: JSONObject, taken: Taken, now: datetime) -> JSONObject | None:
 
 
 def _grant(wanted: JSONObject, held: JSONObject, granted: JSONObject, taken: Taken) -> tuple[str, str]:
-    """Fill in ``granted``; reason and message of the last conflict, empty strings without one."""
+    """Add the names without a conflict to ``granted``. Return reason and message of the last conflict; empty texts without one."""
     reason = message = ""
     for name, title, used in (
         ("plural", "Plural", taken.resources),
@@ -90,12 +90,12 @@ def _grant(wanted: JSONObject, held: JSONObject, granted: JSONObject, taken: Tak
 
 
 def is_protected(group: str) -> bool:
-    """Groups of the Kubernetes community: their CRDs need an approval annotation (KEP-1111)."""
+    """Return whether a group belongs to the Kubernetes community: its CRDs need an approval annotation (KEP-1111)."""
     return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
 
 
 def approval(annotation: str) -> tuple[str, str]:
-    """State (``missing``, ``bypassed``, ``approved`` or ``invalid``) of the approval annotation, and the text that says so."""
+    """Return the state of the approval annotation (``missing``, ``bypassed``, ``approved`` or ``invalid``) and a message."""
     where = "see https://github.com/kubernetes/enhancements/pull/1111"
     if not annotation:
         return "missing", f'protected groups must have approval annotation "{APPROVAL_ANNOTATION}", {where}'

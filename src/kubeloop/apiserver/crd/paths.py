@@ -1,4 +1,4 @@
-"""Simple JSON paths (``.spec.replicas``): what scale subresources and selectable fields are named by."""
+"""Simple JSON paths (``.spec.replicas``), which configure scale subresources and selectable fields."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Any, Final
 from kubeloop.meta.field_error import go_number
 from kubeloop.types import JSONObject
 
-#: Nothing is there; null is something.
+#: Marks an absent value; null is a value.
 MISSING: Final = object()
 
 
 class WrongType(ValueError):
-    """A step of the path leads through, or to, a value of another type; the text is what Go's accessors say."""
+    """A value on the path has another type than expected; the text is that of Go's accessors."""
 
 
 def split(path: str) -> list[str]:
+    """Split a path into field names."""
     return path.removeprefix(".").split(".")
 
 
 def read(obj: JSONObject, path: str) -> Any:
-    """The value, or ``MISSING``.
+    """Return the value at a path, or ``MISSING``.
 
     Raises:
-        WrongType: something on the way is not an object.
+        WrongType: A value on the way is not an object.
     """
     value: Any = obj
     steps = split(path)
@@ -40,10 +41,10 @@ def read(obj: JSONObject, path: str) -> Any:
 
 
 def read_number(obj: JSONObject, path: str) -> int | None:
-    """A whole number, None when nothing is there.
+    """Return the integer at a path; None if it is absent.
 
     Raises:
-        WrongType: another type is there.
+        WrongType: The value has another type.
     """
     value = read(obj, path)
     if value is MISSING:
@@ -51,15 +52,15 @@ def read_number(obj: JSONObject, path: str) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
         if -(2**63) <= value < 2**63:
             return value
-        value = float(value)  # as Go reads a number that no int64 holds
+        value = float(value)  # Go reads a number beyond int64 this way.
     raise WrongType(f"{path} accessor error: {_shown(value)} is of the type {go_type(value)}, expected int64")
 
 
 def read_text(obj: JSONObject, path: str) -> str | None:
-    """A string, None when nothing is there.
+    """Return the string at a path; None if it is absent.
 
     Raises:
-        WrongType: another type is there.
+        WrongType: The value has another type.
     """
     value = read(obj, path)
     if value is MISSING:
@@ -70,6 +71,7 @@ def read_text(obj: JSONObject, path: str) -> str | None:
 
 
 def go_type(value: Any) -> str:
+    """Return the name of a value's Go type, for messages."""
     match value:
         case None:
             return "<nil>"

@@ -1,4 +1,4 @@
-"""CEL rules when a definition is written: each must compile, and must not be able to cost more than Kubernetes grants.
+"""Checks the CEL rules of a new or changed definition: each must compile, and its estimated cost must stay below Kubernetes' limit.
 
 Source: apiextensions-apiserver validation (ValidateCustomResourceDefinitionOpenAPISchema, cel_validation.go).
 """
@@ -25,7 +25,7 @@ _ADVICE: Final = "try simplifying the rule, or adding maxItems, maxProperties, a
 
 
 def check_rules(schema: JSONObject, path: str, faults: list[FieldError]) -> list[FieldError]:
-    """What is wrong with the rules of a schema whose other faults are ``faults``; parts that have some are not looked at."""
+    """Return the errors of the rules in a schema. Parts of the schema that have other errors (``faults``) are skipped."""
     if any(_forbids_types(fault, path) for fault in faults):
         return []
     wrong = list(_defaults(schema, path, is_root=True))
@@ -42,13 +42,13 @@ def check_rules(schema: JSONObject, path: str, faults: list[FieldError]) -> list
 
 
 def _forbids_types(fault: FieldError, path: str) -> bool:
-    """A default that does not fit, or a schema that is not structural at its root: no types are derived from it."""
+    """Return whether an error prevents deriving CEL types: an invalid default, or a schema that is not structural at its root."""
     below = fault.field.removeprefix(path)
     return below == ".type" or ".default" in below
 
 
 def _defaults(schema: Any, path: str, *, is_root: bool = False, in_metadata: bool = False) -> Iterator[FieldError]:
-    """Defaults that the rules of their own schema refuse."""
+    """Yield errors of defaults that violate the rules of the schema around them."""
     if not isinstance(schema, dict):
         return
     embedded = is_root or bool(schema.get("x-kubernetes-embedded-resource"))
@@ -68,6 +68,7 @@ class _Total:
     dearest: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, cost: int, path: str) -> None:
+        """Add the cost of the rule at a path."""
         self.cost = min(self.cost + cost, UNBOUNDED)
         if cost >= _TOTAL_LIMIT // 100:
             self.dearest.append((cost, path))
@@ -77,14 +78,15 @@ class _Total:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a node stands. ``cardinality``: how often it can occur in an object; None without a bound."""
+    """Position of a schema node. ``cardinality`` is the maximum number of its values in one object; None if there is no limit."""
 
     is_root: bool = True
     cardinality: int | None = 1
-    #: The list around it in which old and new items cannot be told apart.
+    #: The surrounding list whose old and new items cannot be matched.
     uncorrelatable: str = ""
 
     def below(self, schema: JSONObject) -> _Place:
+        """Return the position of a node below this one."""
         most = _most_elements(schema)
         known = self.cardinality is not None and most is not None
         return replace(self, is_root=False, cardinality=min((self.cardinality or 0) * (most or 0), UNBOUNDED) if known else None)
@@ -107,6 +109,7 @@ class _Checks:
         self._total = total
 
     def node(self, schema: Any, path: str, place: _Place) -> Iterator[FieldError]:
+        """Yield the errors of one schema node and those below it."""
         if not isinstance(schema, dict):
             return
         below = place.below(schema)

@@ -1,4 +1,4 @@
-"""Evaluates the CEL rules of a custom resource's schema against an object, with Kubernetes' texts, budget and ratcheting.
+"""Evaluates the CEL rules of a custom resource's schema for an object, with Kubernetes' messages, budget and ratcheting.
 
 Source: apiextensions-apiserver schema/cel/validation.go.
 """
@@ -24,13 +24,13 @@ from kubeloop.schema.structural import ANY_VALUE, NO_OTHER
 from kubeloop.schema.validation import same
 from kubeloop.types import JSONObject
 
-# Which part of an object before an update corresponds to which part of it now: by field name, and by the keys in lists of type map.
+# Matches each part of the new object with its old counterpart: by field name, and by key in lists of type map.
 #
-# Faults of parts that did not change are excused (ratcheting, KEP-4008). Source: k8s.io/apiserver pkg/cel/common/equality.go.
+# Errors of unchanged parts are ignored (ratcheting, KEP-4008). Source: k8s.io/apiserver pkg/cel/common/equality.go.
 
 
 class OldItems:
-    """The items of a list before the update, found by the keys of an item now. Of other lists than maps it finds nothing."""
+    """The old items of a list of type map, found by the keys of a new item. For other lists it finds nothing."""
 
     def __init__(self, schema: TypeSchema, items: Any) -> None:
         self._keys = schema.list_map_keys if schema.list_type == "map" and isinstance(items, list) else ()
@@ -40,6 +40,7 @@ class OldItems:
                 self._items.setdefault(key, item)
 
     def get(self, item: Any) -> Any:
+        """Return the old item with the same keys; None if there is none."""
         key = self._key(item)
         return None if key is None else self._items.get(key)
 
@@ -51,7 +52,7 @@ class OldItems:
 
 
 class Correlated:
-    """A value and its counterpart before the update."""
+    """A new value and its old counterpart."""
 
     __slots__ = ("_children", "_items", "_same", "old", "schema", "value")
 
@@ -64,7 +65,7 @@ class Correlated:
         self._same: bool | None = None
 
     def key(self, name: str) -> Correlated | None:
-        """The field of that name, None where only one of both has it or the schema does not know it."""
+        """Return a field with its counterpart; None if only one side has it or the schema does not define it."""
         if name not in self._children:
             self._children[name] = self._key(name)
         return self._children[name]
@@ -78,7 +79,7 @@ class Correlated:
         return None if below is None else Correlated(self.value[name], self.old[name], below)
 
     def index(self, number: int) -> Correlated | None:
-        """The item at that index, None outside of lists of type map and where its keys are new."""
+        """Return an item with its counterpart; None outside of lists of type map, or if no old item has its keys."""
         if number not in self._children:
             self._children[number] = self._index(number)
         return self._children[number]
@@ -92,7 +93,7 @@ class Correlated:
         return None if old is None else Correlated(self.value[number], old, self.schema.items)
 
     def unchanged(self) -> bool:
-        """Deep equality, in which the order of lists of type map does not matter."""
+        """Return whether both values are equal. The order of lists of type map does not matter."""
         if self._same is None:
             self._same = self._unchanged()
         return self._same
@@ -112,11 +113,11 @@ class Correlated:
         return same(old, value)
 
 
-#: What all rules of an object may cost together (RuntimeCELCostBudget).
+#: Budget for all rules of one object (RuntimeCELCostBudget).
 BUDGET: Final = 10_000_000
 _LONGEST_MESSAGE: Final = 5 * 1024
 _NOTHING_LEFT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
-#: Faults after which rules are not evaluated: they could meet values that the schema excludes.
+#: Types of schema errors after which rules are not evaluated, because they could meet values that the schema excludes.
 _BLOCKING: Final = frozenset({
     FieldErrorType.NOT_SUPPORTED, FieldErrorType.REQUIRED, FieldErrorType.TOO_LONG, FieldErrorType.TOO_MANY, FieldErrorType.TYPE_INVALID,
 })  # fmt: skip
@@ -127,16 +128,26 @@ _NO_FIELD: Final = "<nil>"
 
 
 class Rules:
-    """All rules of a resource's schema, compiled when they are first needed."""
+    """All rules of a resource's schema. They are compiled when they are first needed."""
 
     def __init__(self, schema: TypeSchema, *, is_root: bool = True) -> None:
-        """``is_root``: of whole objects, with metadata."""
+        """Store the schema. ``is_root`` is True for the schema of whole objects, which have metadata."""
         self._schema = schema
         self._is_root = is_root
         self._root: _Node | None = None
 
     def check(self, obj: JSONObject, old: JSONObject | None, faults: Iterable[FieldError], warnings: list[str]) -> list[FieldError]:
-        """What rules find wrong, after ``faults`` of the schema itself. Faults of unchanged parts become ``warnings``."""
+        """Evaluate the rules for an object.
+
+        Args:
+            obj: The new object.
+            old: The old object; None for a creation.
+            faults: Errors of the schema itself.
+            warnings: Receives the errors of unchanged parts, which do not count.
+
+        Returns:
+            ``faults`` and the errors of rules.
+        """
         if any(fault.type in _BLOCKING for fault in faults):
             return [invalid(_NO_FIELD, None, _NOT_CHECKED)]
         run = _Run(warnings)
@@ -145,7 +156,7 @@ class Rules:
         return run.faults
 
     def check_default(self, value: Any, path: str) -> list[FieldError]:
-        """What rules find wrong with a default: as a value that stays, or else as one that is new."""
+        """Return the errors of rules for a default value. It is checked as an unchanged value first, and then as a new one."""
         for old in (value, None):
             run = _Run([])
             run.node(self._compiled(), path, value, old, _Ratchet())
@@ -162,7 +173,7 @@ class Rules:
 
 @dataclass(slots=True)
 class _Node:
-    """Compiled rules of one part of the schema, and of the parts below that have any."""
+    """The compiled rules of one schema node and of the nodes below it."""
 
     schema: TypeSchema
     rules: list[CompiledRule] = field(default_factory=list)
@@ -174,11 +185,19 @@ class _Node:
 
     @property
     def uses_old(self) -> bool:
+        """Whether a rule here or below uses ``oldSelf``."""
         return any(rule.uses_old for rule in self.rules)
 
 
 def _build(said: TypeSchema, schema: TypeSchema, declared: DeclaredType | None, *, is_root: bool) -> _Node | None:
-    """``said`` holds the rules: the schema itself, or a part of its allOf. None where neither it nor anything below has rules."""
+    """Compile the rules of a node; None if neither the node nor a node below it has rules.
+
+    Args:
+        said: The schema with the rules: ``schema`` itself, or a part of its allOf.
+        schema: The schema of the node.
+        declared: CEL type of the node; None if it is not known.
+        is_root: The node is a whole object with metadata.
+    """
     node = _Node(schema)
     if said.validations and declared is not None:
         compiler = RuleCompiler(schema, declared)
@@ -209,35 +228,39 @@ def _build(said: TypeSchema, schema: TypeSchema, declared: DeclaredType | None, 
 
 @dataclass(frozen=True, slots=True)
 class _Ratchet:
-    """Whether the part at hand is as it was: by its own counterpart, or else by the nearest part around it that has one."""
+    """Tells whether the current value is unchanged: compared with its counterpart, or else with that of the nearest value around it."""
 
     current: Correlated | None = None
     parent: Correlated | None = None
 
     def excuses(self) -> bool:
+        """Return whether the value is unchanged, so that its errors become warnings."""
         of = self.current or self.parent
         return of is not None and of.unchanged()
 
     def key(self, name: str) -> _Ratchet:
+        """Return the state for a field."""
         if self.current is None:
             return self
         if self.parent is None and name in ("apiVersion", "kind"):
-            return _Ratchet()  # both were converted to one version: what changed there cannot be seen
+            return _Ratchet()  # Both were converted to one version, so changes there are not visible.
         return _Ratchet(self.current.key(name), self.current)
 
     def index(self, number: int) -> _Ratchet:
+        """Return the state for a list item."""
         return self if self.current is None else _Ratchet(self.current.index(number), self.current)
 
     def within_all_of(self) -> _Ratchet:
+        """Return the state for a part of allOf."""
         return _Ratchet(None, self.parent)
 
 
-class _OutOfBudget(Exception):  # it ends the run, it is not an error
+class _OutOfBudget(Exception):  # Ends the run; not an error.
     pass
 
 
 class _Run:
-    """One evaluation of all rules against one object."""
+    """One evaluation of all rules for one object."""
 
     def __init__(self, warnings: list[str]) -> None:
         self.faults: list[FieldError] = []
@@ -245,6 +268,15 @@ class _Run:
         self.left = BUDGET
 
     def node(self, node: _Node, path: str, value: Any, old: Any, ratchet: _Ratchet) -> None:
+        """Evaluate the rules of a node and of the nodes below it.
+
+        Args:
+            node: The compiled rules.
+            path: Path of the value.
+            value: The new value.
+            old: Its old counterpart; None without one.
+            ratchet: Tells whether the value is unchanged.
+        """
         try:
             self._node(node, path, value, old, ratchet)
         except _OutOfBudget:
@@ -305,7 +337,15 @@ class _Run:
                     self._broken(rule, node, path, value, values, ratchet)
 
     def _holds(self, rule: CompiledRule, program: Program, path: str, kind: str, values: JSONObject) -> bool:
-        """True also where evaluating failed, which is then reported."""
+        """Evaluate one rule. Return True also if the evaluation fails, which is reported separately.
+
+        Args:
+            rule: The rule.
+            program: Its compiled expression.
+            path: Path of the value.
+            kind: Type of the value, for messages.
+            values: The CEL variables.
+        """
         outcome = program.run(values)
         self._spend(path, kind, outcome.cost)
         error = outcome.error
@@ -345,7 +385,7 @@ class _Run:
             self.faults.append(fault)
 
     def _message(self, program: Program, rule: CompiledRule, values: JSONObject) -> tuple[str, bool]:
-        """The text of a messageExpression (empty where it yields none of use), and whether evaluation ends here."""
+        """Return the text of a messageExpression (empty if it is unusable), and whether the evaluation must stop."""
         outcome = program.run(values)
         if outcome.cost > self.left:
             return "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run", True

@@ -1,4 +1,4 @@
-"""From a CustomResourceDefinition to the resources that the registry serves, one for each served version."""
+"""Creates the resources of a CustomResourceDefinition for the registry, one for each served version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 from kubeloop.apiserver.crd.conversion import ConversionWebhook, Post, calls_nobody
-from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.crd.definition import (
     accepted_names,
     group_of,
@@ -21,6 +20,7 @@ from kubeloop.apiserver.crd.definition import (
     storage_version,
     versions_of,
 )
+from kubeloop.apiserver.crd.strategies import CustomStrategy
 from kubeloop.apiserver.registry.registry import by_priority
 from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource, TableColumn
 from kubeloop.apiserver.registry.strategy import Strategy
@@ -34,17 +34,17 @@ from kubeloop.schema import TypeSchema
 from kubeloop.tasks import result_of
 from kubeloop.types import JSONObject
 
-# Printer columns of custom resources: ``additionalPrinterColumns``, or the age.
+# Printer columns of custom resources: ``additionalPrinterColumns``, by default the age.
 #
 # Source: apiextensions-apiserver registry/customresource/tableconvertor.
 
 
-#: As Go prints null in a cell.
+#: Null in a cell, as Go prints it.
 _NOTHING = "<no value>"
 
 
 def columns_of(version: JSONObject) -> tuple[TableColumn, ...]:
-    """The name, then what the definition asks for; without anything, the age."""
+    """Return the columns of a version: the name, then the ``additionalPrinterColumns`` or else the age."""
     name = TableColumn(
         "Name", "string", "name", "Name of the object, unique in its namespace.", 0, lambda obj, _: obj["metadata"].get("name", "")
     )
@@ -56,7 +56,7 @@ def columns_of(version: JSONObject) -> tuple[TableColumn, ...]:
         try:
             columns.append(_column(column))
         except JSONPathError:
-            # As upstream: from the first path that cannot be read on, columns are left out.
+            # As upstream: columns after the first invalid path are left out.
             break
     return tuple(columns)
 
@@ -87,7 +87,7 @@ def _reader(path: str, type_: str) -> Callable[[JSONObject, float], Any]:
 
 
 def _cell(type_: str, value: Any, now: float) -> Any:
-    """A value in the type of its column; null when it is of another."""
+    """Return a value in the type of its column; None if the value has another type."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     match type_:
         case "integer" if number:
@@ -102,36 +102,37 @@ def _cell(type_: str, value: Any, now: float) -> Any:
             return None
 
 
-# Custom objects from version to version through a webhook: defaulted and pruned by the schemas on both sides, answers remembered.
+# Converts custom objects between versions through a webhook: defaults and prunes by the schemas of both versions, and caches the results.
 #
 # Source: apiextensions-apiserver pkg/apiserver (customresource_handler.go: storage decodes, defaults, converts, prunes).
 
 
 _Key = tuple[bytes, str]
-#: Answers remembered. One is a few KiB.
+#: Number of cached results. Each has a few KiB.
 _MOST_KNOWN = 4096
 
 
 class WebhookConverter:
-    """Converts objects of one definition, whatever versions they are in.
+    """Converts objects of one definition from any version to any other.
 
     Guarantees
-        The webhook is asked once for an object and version while its answer is remembered, however many want it at the same time.
-        All objects of one call that are not known go to the webhook in one review.
+        The webhook is called once per object and version while its result is cached, also for concurrent callers.
+        All objects of one call that are not cached are sent in one review.
     """
 
     def __init__(self, webhook: ConversionWebhook, strategies: Mapping[str, Strategy]) -> None:
-        """``strategies`` by version (``v1``)."""
+        """Create a converter with an empty cache. ``strategies`` maps the name of a version (``v1``) to its strategy."""
         self._webhook = webhook
         self._strategies = strategies
         self._known: OrderedDict[_Key, bytes] = OrderedDict()
         self._asked: dict[_Key, asyncio.Task[dict[_Key, bytes]]] = {}
 
     async def convert(self, objects: list[JSONObject], to: str, *, stored: bool = False) -> list[JSONObject]:
-        """Fresh trees in the API version ``to``. ``stored``: they come from storage, so that defaults of their version are filled in.
+        """Return new objects in the API version ``to``. ``stored``: the objects come from storage, so their version's defaults are set
+        first.
 
         Raises:
-            ApiError: the webhook failed.
+            ApiError: The webhook failed.
         """
         sources = [self._source(one, to, stored=stored) for one in objects]
         keys = [(source, to) for source in sources]
@@ -147,10 +148,10 @@ class WebhookConverter:
         return [decode(found[key]) for key in keys]
 
     def known(self, obj: JSONObject, to: str) -> JSONObject:
-        """The same for what has been converted before.
+        """Return the cached result of a conversion.
 
         Raises:
-            ConversionNeeded: it has not, or was forgotten.
+            ConversionNeeded: It is not in the cache.
         """
         found = self._known.get((self._source(obj, to, stored=False), to))
         if found is None:
@@ -159,7 +160,7 @@ class WebhookConverter:
         return tree
 
     def _source(self, obj: JSONObject, to: str, *, stored: bool) -> bytes:
-        """What the webhook is shown."""
+        """Return the object as the webhook gets it, encoded."""
         if obj.get("apiVersion") == to:
             return encode(obj)
         strategy = self._strategies.get(_version(obj))
@@ -185,7 +186,7 @@ class WebhookConverter:
         for key in keys:
             self._asked.pop(key, None)
         if task.cancelled() or task.exception() is not None:
-            return  # whoever waits is told; nobody may be left
+            return  # Every waiter gets the error, even if there is none.
         for key, value in task.result().items():
             self._known[key] = value
         while len(self._known) > _MOST_KNOWN:
@@ -200,7 +201,10 @@ _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create",
 
 
 def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedResource]:
-    """Under the accepted names. All versions share a converter, and storage in the storage version. ``post`` asks webhooks."""
+    """Return a resource for each served version, under the accepted names. All share a converter and the storage version.
+
+    ``post`` sends conversion reviews.
+    """
     names, group = accepted_names(crd), group_of(crd)
     kind, plural = names["kind"], names["plural"]
     stored = GroupVersionKind(group, storage_version(crd), kind)
@@ -262,7 +266,7 @@ def _subresources(version: JSONObject) -> tuple[str, ...]:
 
 
 def _deprecation(crd: JSONObject, version: JSONObject, kind: str) -> str:
-    """The definition's own text, or one that names the best version to use instead."""
+    """Return the deprecation warning of a version: the text in the definition, or a text that names the best version to use instead."""
     if not version.get("deprecated"):
         return ""
     if version.get("deprecationWarning"):
@@ -275,5 +279,5 @@ def _deprecation(crd: JSONObject, version: JSONObject, kind: str) -> str:
 
 
 def _hash(kind: GroupVersionKind) -> str:
-    """As discovery shows it, to tell clients that the stored version changed."""
+    """Return the storage version hash of discovery, by which clients notice a change of the storage version."""
     return base64.b64encode(hashlib.sha256("/".join(kind).encode()).digest()[:8]).decode()

@@ -1,7 +1,7 @@
-"""Validation of CustomResourceDefinitions, with the messages, fields and order of the Kubernetes API server.
+"""Validates CustomResourceDefinitions, with the messages, fields and order of the Kubernetes API server.
 
-Where all versions agree, faults are reported at ``spec`` (``spec.validation.openAPIV3Schema``), as upstream's internal form has them.
-Source: apiextensions-apiserver pkg/apis/apiextensions/validation.
+If all versions have the same schema, errors are reported at ``spec`` (``spec.validation.openAPIV3Schema``), as in upstream's internal
+type. Source: apiextensions-apiserver pkg/apis/apiextensions/validation.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _MOST_SELECTABLE: Final = 8
 
 
 def check_create(crd: JSONObject) -> list[FieldError]:
-    """Everything but what holds for the metadata of all objects."""
+    """Validate a new definition, except its metadata."""
     return list(_definition(crd, None))
 
 
 def with_name_rule(crd: JSONObject, found: list[FieldError]) -> list[FieldError]:
-    """``found``, what is wrong with metadata, and that names must say plural and group: after what else is wrong with them."""
+    """Return the errors of the metadata (``found``), followed by an error if the name is not plural and group."""
     wanted, metadata = f"{names_of(crd).get('plural') or ''}.{group_of(crd)}", crd.get("metadata") or {}
     at = 0
     for name in ("generateName", "name"):
@@ -55,7 +55,7 @@ def with_name_rule(crd: JSONObject, found: list[FieldError]) -> list[FieldError]
 
 
 def check_update(crd: JSONObject, old: JSONObject) -> list[FieldError]:
-    """With what must not change: group and plural never, scope and kind once established."""
+    """Validate an update: group and plural are immutable, scope and kind once the definition is established."""
     faults = [*_spec(crd), *check_bundle(crd, old)]
     names, before = names_of(crd), names_of(old)
     if is_true(old, "Established"):
@@ -67,6 +67,7 @@ def check_update(crd: JSONObject, old: JSONObject) -> list[FieldError]:
 
 
 def check_status_update(crd: JSONObject) -> list[FieldError]:
+    """Validate an update of the status."""
     return list(_names(accepted_names(crd), "status.acceptedNames"))
 
 
@@ -138,7 +139,7 @@ def _selectable_of(version: JSONObject) -> list[JSONObject]:
 
 
 def _version(crd: JSONObject, version: JSONObject, path: str) -> Iterator[FieldError]:
-    """What is not shared by all versions is checked here, the rest once at ``spec``."""
+    """Validate one version. Parts that all versions share are validated once, at ``spec``."""
     name = version.get("name") or ""
     if messages := dns1035_label(name, False):
         yield invalid(f"{path}.name", name, ",".join(messages))
@@ -155,7 +156,7 @@ def _version(crd: JSONObject, version: JSONObject, path: str) -> Iterator[FieldE
     if shared(crd, _selectable_of):
         return
     if _selectable_of(version) and shared(crd, schema_of):
-        # Upstream's internal form has moved the schema up to spec, where it does not find it for the fields of one version.
+        # Upstream's internal type has moved the schema to spec, where upstream does not find it for the fields of one version.
         yield invalid(f"{path}.selectableFields", "", "may only be set when `version.schema.openAPIV3Schema` is not included")
     else:
         yield from _selectable(version, f"{path}.selectableFields")
@@ -165,7 +166,7 @@ def _schema(schema: JSONObject, path: str, *, has_status: bool) -> Iterator[Fiel
     faults = check_schema(schema, path, has_status=has_status, metadata_rules=embedded_meta)
     yield from faults
     if _mentions_rules(schema):
-        # CEL takes a while to load, and most definitions have no rules.
+        # Imported late: CEL takes time to load, and most definitions have no rules.
         from kubeloop.apiserver.crd.rule_checks import check_rules
 
         yield from check_rules(schema, path, faults)
@@ -297,7 +298,7 @@ def _selectable(version: JSONObject, path: str) -> Iterator[FieldError]:
 
 
 def _find(schema: JSONObject, text: str) -> tuple[str, JSONObject | None]:
-    """The schema at a path, or what is wrong with the path."""
+    """Return an empty text and the schema at a path, or the error in the path and None."""
     if not text.startswith("."):
         return "expected [ or . but got: " + re.split(r"[.\[]", text)[0], None
     found: JSONObject | None = schema
@@ -352,7 +353,7 @@ def _approval_annotation(crd: JSONObject) -> str:
 
 
 def _shown(crd: JSONObject) -> list[JSONObject] | None:
-    """Versions as upstream's message prints its internal form, in which shared parts have moved up to ``spec``."""
+    """Return the versions as upstream's message prints its internal type, in which shared parts have moved to ``spec``."""
     if crd["spec"].get("versions") is None:
         return None
     schemas, subresources = shared(crd, schema_of), shared(crd, _subresources_of)

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from kubeloop.apiserver.aggregation.api_services import OWN_GROUP, ApiServiceTable, RegisteredService, is_remote
-from kubeloop.apiserver.builtin.bootstrap.api_services import group_priority, version_priority
+from kubeloop.apiserver.builtin.bootstrap.objects import group_priority, version_priority
 from kubeloop.apiserver.registry.registry import Registry, by_priority
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.codec.protobuf.envelope import wrapped

@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import Final
 
 from kubeloop.cel import CompileError, Environment, InstantiationError, Program, compile_expression, types
-from kubeloop.cel.patches import OBJECT, OPERATION, PATCH_FUNCTIONS, patch_messages
+from kubeloop.cel.declared import OBJECT, OPERATION, PATCH_FUNCTIONS, patch_messages
 from kubeloop.cel.types import Type
 
-# Types of the variables of an expression about a write. Source: k8s.io/apiserver pkg/admission/plugin/cel/compile.go (BuildRequestType,
-# BuildNamespaceType).
+# Types of the CEL variables of an admission request.
+#
+# Source: k8s.io/apiserver pkg/admission/plugin/cel/compile.go (BuildRequestType, BuildNamespaceType).
 
 _KIND: Final = types.struct("kubernetes.GroupVersionKind")
 _RESOURCE: Final = types.struct("kubernetes.GroupVersionResource")
@@ -28,7 +29,7 @@ _NAMESPACE_CONDITION: Final = types.struct("kubernetes.NamespaceCondition")
 _TEXTS: Final = types.list_of(types.STRING)
 _TEXTS_BY_NAME: Final = types.map_of(types.STRING, types.STRING)
 
-#: Fields of the types of those variables, by the type's name.
+#: Name of a type -> its fields, for the types of those variables.
 ADMISSION_FIELDS: Final = {
     _KIND.name: {"group": types.STRING, "version": types.STRING, "kind": types.STRING},
     _RESOURCE.name: {"group": types.STRING, "version": types.STRING, "resource": types.STRING},
@@ -75,7 +76,7 @@ ADMISSION_FIELDS: Final = {
 
 
 def admission_variables(*, params: bool = False, authorizer: bool = True) -> dict[str, Type]:
-    """Return the types of the variables by name. ``params``: for policies that have a parameter kind."""
+    """Return the types of the variables by name. ``params``: the policy has a parameter kind."""
     variables = {"object": types.DYN, "oldObject": types.DYN, "namespaceObject": _NAMESPACE, "request": _REQUEST}
     if params:
         variables["params"] = types.DYN
@@ -85,7 +86,7 @@ def admission_variables(*, params: bool = False, authorizer: bool = True) -> dic
     return variables
 
 
-#: The result types that an expression may have; None: any.
+#: The result types that an expression may have; None allows any.
 ResultTypes = tuple[Type, ...] | None
 
 CONDITION: Final = (types.BOOL,)
@@ -95,13 +96,13 @@ CONFIGURATION: Final = (OBJECT,)
 OPERATIONS: Final = (types.list_of(OPERATION),)
 
 _VARIABLES: Final = types.struct("kubernetes.variables")
-#: Result types that later expressions see in a variable. A variable of another type is dynamic to them.
+#: Result types that later expressions see in a variable. A variable of another type has the type dyn.
 _KEPT: Final = {types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT, types.NULL, types.STRING, types.TIMESTAMP, types.UINT}
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """An expression and its program, or the compilation error. ``internal``: the types are correct, but there is no program."""
+    """A compiled expression, or its error. ``internal`` is set if the types are correct but the program cannot be created."""
 
     expression: str
     program: Program | None = None
@@ -120,17 +121,28 @@ class Compiler:
         self._known: dict[str, Type] | None = {} if variables else None
 
     def variable(self, name: str, expression: str) -> Compiled:
+        """Compile a variable of the policy, and declare it for later expressions."""
         compiled = self.expression(expression, None)
         if self._known is not None:
             self._known[name] = _kept(None if compiled.program is None else compiled.program.result)
         return compiled
 
     def expression(self, expression: str, result_types: ResultTypes, *, authorizer: bool = True, variables: bool = True) -> Compiled:
-        """Compile an expression. ``variables`` False: it does not see the variables."""
+        """Compile an expression.
+
+        Args:
+            expression: The text in CEL.
+            result_types: The types that the result may have; None allows any.
+            authorizer: The expression sees ``authorizer``.
+            variables: The expression sees ``variables``.
+
+        Returns:
+            The program, or the error.
+        """
         return _compiled(expression, self._environment(authorizer=authorizer, variables=variables), result_types)
 
     def change(self, expression: str, result_types: ResultTypes) -> Compiled:
-        """Compile an expression that constructs objects or operations of a patch."""
+        """Compile a mutation expression, which constructs an object or the operations of a patch."""
         plain = self._environment()
         changing = Environment(plain.variables, plain.fields, messages=patch_messages, functions=PATCH_FUNCTIONS)
         return _compiled(expression, changing, result_types)
@@ -175,10 +187,10 @@ def _name(of: Type) -> str:
     return "null_type" if of == types.NULL else str(of)
 
 
-# What ``matchConditions`` of webhooks may say. Source: k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions.
+# ``matchConditions`` of webhooks. Source: k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions.
 
 
-#: Characters of a condition that is kept when it has been compiled; a program takes some hundred times as many bytes.
+#: Maximum characters of a condition to cache; its program has about a hundred times as many bytes.
 _LONGEST: Final = 1024
 
 

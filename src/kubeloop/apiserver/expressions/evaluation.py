@@ -1,4 +1,4 @@
-"""Evaluates several expressions about one write, with a bound on what they cost together, and variables that are computed when used.
+"""Evaluates the expressions of one write within a common cost budget. Variables are evaluated when they are first used.
 
 Source: k8s.io/apiserver pkg/admission/plugin/cel (activation.go, composition.go), pkg/apis/cel (config.go).
 """
@@ -13,9 +13,9 @@ from kubeloop.apiserver.expressions.compiler import Compiled
 from kubeloop.cel.faults import EvalError
 from kubeloop.meta.errors import KubeloopError
 
-#: What the expressions of a policy, for one binding and parameter, may cost together (RuntimeCELCostBudget).
+#: Cost budget of the expressions of a policy for one binding and parameter (RuntimeCELCostBudget).
 BUDGET: Final = 10_000_000
-#: The same for match conditions, of policies and of webhooks (RuntimeCELCostBudgetMatchConditions).
+#: Cost budget of the match conditions of a policy or webhook (RuntimeCELCostBudgetMatchConditions).
 CONDITIONS_BUDGET: Final = 2_500_000
 
 
@@ -28,14 +28,14 @@ class CostBudgetExceeded(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A value, or why there is none."""
+    """The value of an expression, or its error."""
 
     value: Any = None
     fault: str = ""
 
 
 class _Variables(dict[str, Any]):
-    """The variables of a policy: each is computed at most once, when it is first used; the cost adds up in ``cost``."""
+    """The variables of a policy: each is evaluated at most once, when it is first used, and its cost is added to ``cost``."""
 
     __slots__ = ("_declared", "_failed", "_values", "cost")
 
@@ -69,6 +69,7 @@ class _Variables(dict[str, Any]):
         return True
 
     def take_cost(self) -> int:
+        """Return the cost since the last call."""
         cost, self.cost = self.cost, 0
         return cost
 
@@ -76,10 +77,19 @@ class _Variables(dict[str, Any]):
 def evaluate(
     expressions: Sequence[Compiled | None], values: Mapping[str, Any], budget: int, variables: Mapping[str, Compiled] | None = None
 ) -> tuple[list[Result | None], int]:
-    """The results in order (None where there is no expression), and what is left of ``budget``.
+    """Evaluate expressions in order.
+
+    Args:
+        expressions: Compiled expressions; None stands for an absent one.
+        values: The CEL variables.
+        budget: Maximum cost of all expressions together.
+        variables: Compiled variables of the policy, by name.
+
+    Returns:
+        The results in order, with None for an absent expression, and the rest of the budget.
 
     Raises:
-        CostBudgetExceeded
+        CostBudgetExceeded: The cost exceeds the budget.
     """
     if not expressions:
         return [], budget
@@ -88,7 +98,7 @@ def evaluate(
     try:
         return _results(expressions, scope, budget, declared)
     finally:
-        del scope["variables"]  # which refers to the scope, so that both would be left to the collector
+        del scope["variables"]  # Break the reference cycle with the scope, which would wait for the garbage collector.
 
 
 def _results(
@@ -124,7 +134,7 @@ class ConditionsFault(KubeloopError):
 def conditions_hold(
     conditions: Sequence[Compiled], values: Mapping[str, Any], variables: Mapping[str, Compiled] | None = None, *, ignore_failure: bool
 ) -> bool:
-    """Return whether all conditions are true. A false one decides, whatever errors others have.
+    """Return whether all conditions are true. One false condition decides, even if others fail.
 
     Args:
         conditions: Compiled conditions.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kubeloop.apiserver.builtin.bootstrap.flow_control import GROUP, dangling
+from kubeloop.apiserver.builtin.bootstrap.objects import FLOW_CONTROL_GROUP, dangling
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
@@ -25,8 +25,8 @@ from kubeloop.types import JSONObject
 # Source: k8s.io/apiserver pkg/util/flowcontrol/apf_controller.go.
 
 
-SCHEMAS = GroupVersionResource(GROUP, "v1", "flowschemas")
-LEVELS = GroupVersionResource(GROUP, "v1", "prioritylevelconfigurations")
+SCHEMAS = GroupVersionResource(FLOW_CONTROL_GROUP, "v1", "flowschemas")
+LEVELS = GroupVersionResource(FLOW_CONTROL_GROUP, "v1", "prioritylevelconfigurations")
 MANAGER = "api-priority-and-fairness-config-consumer-v1"
 
 

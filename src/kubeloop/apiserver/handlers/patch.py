@@ -26,8 +26,8 @@ from kubeloop.merge.go_text import copy_tree, go_text, json_type
 from kubeloop.merge.strategic import merge_in
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.field_error import invalid
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.schema import Schemas, TypeSchema, strict
 from kubeloop.schema.strict_types import in_go_order, wire_types
 from kubeloop.serving.request import Request

@@ -15,7 +15,7 @@ from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.access import Access
 from kubeloop.apiserver.request.answers import Answer
 from kubeloop.apiserver.request.users import User
-from kubeloop.apiserver.validation.selectors import requirement
+from kubeloop.apiserver.validation.metadata import requirement
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.meta.selectors import FieldOperator, FieldTerm, parse_field_selector, parse_label_selector

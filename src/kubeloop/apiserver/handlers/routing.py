@@ -18,8 +18,8 @@ from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer, Reply
 from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.strconv import go_quoted
 
 Handler = Callable[[RequestScope], Awaitable[Reply]]
 

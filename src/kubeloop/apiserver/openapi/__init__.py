@@ -1,6 +1,6 @@
-"""OpenAPI documents, versions 2 and 3, of everything that the server serves.
+"""OpenAPI documents, versions 2 and 3, of all resources of the server.
 
-What makes them is imported when the first is asked for: many servers are never asked, and all are to start fast.
+The modules that create them are imported with the first request: many servers never get one, and start faster without them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class OpenAPI:
-    """``/openapi/v2`` and ``/openapi/v3``; always as the registry is now, and ``table``, which holds what other servers serve.
+    """Handles ``/openapi/v2`` and ``/openapi/v3``. The documents follow the registry, and ``table`` with the resources of other servers.
 
-    ``descriptions`` are the texts of built-in kinds; None: our own short ones.
+    ``descriptions`` are the texts of built-in kinds; None uses kubeloop's own short ones.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class OpenAPI:
         self._descriptions = descriptions
 
     def answer(self, request: Request) -> Answer | None:
-        """None when the path is no OpenAPI document."""
+        """Return the response; None if the path is not an OpenAPI document."""
         return self._handler.answer(request) if request.path.startswith("/openapi/") else None
 
     @cached_property

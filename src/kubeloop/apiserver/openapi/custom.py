@@ -25,16 +25,17 @@ _PATCH: Final = (*_WRITE, "force:boolean")
 
 
 def definition_name(resource: ServedResource) -> str:
-    """``com.example.stable.v1.Widget``: the group turned round, as OpenAPI names go."""
+    """Return the name of a definition, such as ``com.example.stable.v1.Widget``: OpenAPI names begin with the reversed group."""
     return ".".join([*reversed(resource.gvr.group.split(".")), resource.gvr.version, resource.kind])
 
 
 def list_name(resource: ServedResource) -> str:
+    """Return the name of the list's definition."""
     return definition_name(resource).removesuffix(resource.kind) + resource.list_kind
 
 
 def definitions(resource: ServedResource, published: JSONObject | None) -> dict[str, JSONObject]:
-    """The object's schema (``published``, of which a copy is made) with metadata filled in, and its list's."""
+    """Return the schemas of the object (a copy of ``published`` with metadata added) and of its list, by name."""
     name = definition_name(resource)
     schema = copy.deepcopy(published or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
     _fill_metadata(schema)
@@ -66,7 +67,7 @@ def _fill_metadata(schema: JSONObject) -> None:
 
 
 def _publish(schema: Any) -> None:
-    """Embedded resources show their metadata, int-or-string its two types; in place."""
+    """Show metadata in embedded resources, and both types of int-or-string, in place."""
     if not isinstance(schema, dict):
         return
     for below in [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]:
@@ -79,7 +80,7 @@ def _publish(schema: Any) -> None:
 
 
 def paths(resource: ServedResource) -> dict[str, JSONObject]:
-    """All operations on the resource and its subresources."""
+    """Return all operations on the resource and its subresources, by path."""
     return dict(sorted(_Paths(resource).all().items()))
 
 
@@ -94,6 +95,7 @@ class _Paths:
         self.scope = "Namespaced" if resource.namespaced else ""
 
     def all(self) -> dict[str, JSONObject]:
+        """Return the operations by path."""
         resource = self.resource
         prefix = resource.gvr.group_version.path
         within = "namespaces/{namespace}/" if resource.namespaced else ""

@@ -1,4 +1,4 @@
-"""OpenAPI version 3: one document for each group version, made when it is first asked for and kept while its resources stay.
+"""OpenAPI version 3: one document for each group version, created with the first request and cached while its resources are the same.
 
 Source: KEP-2896 (OpenAPI v3), Kubernetes documentation "OpenAPI V3".
 """
@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from kubeloop.apiserver.crd.definition import schema_of
-from kubeloop.apiserver.openapi import custom, gnostic_v3
+from kubeloop.apiserver.openapi import custom
+from kubeloop.apiserver.openapi.gnostic import encode_v3
 from kubeloop.apiserver.openapi.schemas import closed, referenced, v3
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
@@ -28,11 +29,11 @@ _TEXTS: Final = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unaut
 
 
 class Documents:
-    """Documents by name: ``api/v1``, ``apis/apps/v1``, ``version`` ... always as the registry is now.
+    """The documents by name: ``api/v1``, ``apis/apps/v1``, ``version`` ... They always follow the registry.
 
-    ``descriptions`` None: built-in kinds have none.
+    ``descriptions`` None leaves out the texts of built-in kinds.
 
-    Cost: the index costs no document; a document of a large group takes some 10 ms once.
+    Cost: the index creates no document; the document of a large group takes about 10 ms once.
     """
 
     def __init__(self, registry: Registry, clock: Clock, descriptions: Descriptions | None = None) -> None:
@@ -42,11 +43,11 @@ class Documents:
         self._revision = -1
         self._hashes: dict[str, str] = {}
         self._bodies: dict[tuple[str, str, bool], bytes] = {}
-        #: When the newest of them came to be.
+        #: Time of the last change of any document.
         self.changed = clock.wall()
 
     def hashes(self) -> dict[str, str]:
-        """What identifies each document's content, by name, sorted."""
+        """Return a hash of each document, by name, sorted."""
         if self._revision != self._registry.revision:
             before = self._hashes
             self._hashes = dict(sorted((name, self._hash(name)) for name in self._names()))
@@ -58,15 +59,15 @@ class Documents:
         return self._hashes
 
     def body(self, name: str, *, protobuf: bool = False) -> bytes:
-        """A document as JSON, or in gnostic's protobuf.
+        """Return a document as JSON, or as gnostic's protobuf.
 
         Raises:
-            KeyError: there is no such document.
+            KeyError: There is no document of this name.
         """
         key = (name, self.hashes()[name], protobuf)
         if key not in self._bodies:
             document = self._document(name)
-            self._bodies[key] = gnostic_v3.encode(document) if protobuf else msgspec.json.encode(document)
+            self._bodies[key] = encode_v3(document) if protobuf else msgspec.json.encode(document)
         return self._bodies[key]
 
     def _names(self) -> set[str]:
@@ -76,7 +77,7 @@ class Documents:
         return [one for one in self._registry.resources() if one.custom and _name(one.gvr.group_version) == name]
 
     def _hash(self, name: str) -> str:
-        """Of what the document is made from, which is cheaper than the document."""
+        """Return a hash of the sources of a document, which is cheaper than a hash of the document."""
         digest = hashlib.sha512(
             f"{builtin().version} {name} {self._descriptions.digest if self._descriptions is not None else ''}".encode()
         )
@@ -102,7 +103,7 @@ class Documents:
         return {"openapi": "3.0.0", "info": info, "paths": dict(sorted(paths.items())), "components": components}
 
     def _components(self, encoded: bytes) -> dict[str, JSONObject]:
-        """All built-in definitions that a document needs."""
+        """Return all built-in definitions that a document refers to."""
         found = {name: v3(name, builtin().definition(name)) for name in closed(builtin(), referenced(encoded))}
         if self._descriptions is not None:
             for name, tree in found.items():
@@ -115,7 +116,7 @@ def _name(group_version: GroupVersion) -> str:
 
 
 def _narrow(schemas: dict[str, JSONObject], name: str) -> None:
-    """Kinds that all groups share (DeleteOptions) are shown for the core group and the document's own; in place.
+    """Reduce the kinds that all groups share (DeleteOptions) to the core group and the document's own, in place.
 
     Documents of custom resources show those of all groups that upstream's main server registers.
     """
@@ -131,7 +132,7 @@ def _narrow(schemas: dict[str, JSONObject], name: str) -> None:
 
 
 def _described(paths: JSONObject) -> JSONObject:
-    """With the description that OpenAPI requires of every response; in place."""
+    """Add the description that OpenAPI requires in every response, in place."""
     for path in paths.values():
         for operation in path.values():
             if isinstance(operation, dict):

@@ -1,6 +1,6 @@
-"""Answers at /openapi/v3 (an index, and a document for each group version) and /openapi/v2, in JSON and in gnostic's protobuf.
+"""Handles /openapi/v3 (an index, and a document for each group version) and /openapi/v2, in JSON and in gnostic's protobuf.
 
-The hash in an index entry lets clients keep a document for ever. These documents go out whatever the method is, and are never indented.
+Clients may cache a document forever, because the index contains its hash. Any HTTP method gets a document, never indented.
 Source: kube-openapi handler and handler3.
 """
 
@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
-from kubeloop.apiserver.openapi import gnostic, gnostic_v3
 from kubeloop.apiserver.openapi.documents import Documents
-from kubeloop.apiserver.openapi.swagger import swagger
+from kubeloop.apiserver.openapi.gnostic import V2_CONTENT_TYPE, V2_MEDIA_TYPE, V3_CONTENT_TYPE, V3_MEDIA_TYPE, encode_v2
+from kubeloop.apiserver.openapi.swagger import swagger, with_others
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.request.response_writer import gzipped
 from kubeloop.schema.descriptions import Descriptions
@@ -30,21 +30,21 @@ from kubeloop.timing import Clock
 _LOG = logging.getLogger("kubeloop.apiserver.openapi")
 
 _JSON: Final = "application/json"
-#: Spellings of a media type in Accept headers, and what stands in the answer. Every wildcard means JSON.
+#: Media type in an Accept header -> Content-Type of the response. Every wildcard means JSON.
 _V2_TYPES: Final = {
     **dict.fromkeys((_JSON, "application/*", "*/*"), _JSON),
-    **dict.fromkeys((gnostic.MEDIA_TYPE, gnostic.ANSWERED_TYPE), gnostic.ANSWERED_TYPE),
+    **dict.fromkeys((V2_MEDIA_TYPE, V2_CONTENT_TYPE), V2_CONTENT_TYPE),
 }
 _V3_TYPES: Final = {
     **dict.fromkeys((_JSON, "application/*", "*/*"), _JSON),
-    **dict.fromkeys((gnostic_v3.MEDIA_TYPE, gnostic_v3.ANSWERED_TYPE), gnostic_v3.ANSWERED_TYPE),
+    **dict.fromkeys((V3_MEDIA_TYPE, V3_CONTENT_TYPE), V3_CONTENT_TYPE),
 }
 _VARY: Final = ("Vary", "Accept")
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A document as it goes out; ``packed`` is made when it is first asked for."""
+    """An encoded document; ``packed`` is its gzip form, created when it is first needed."""
 
     revision: tuple[int, int]
     body: bytes
@@ -53,7 +53,7 @@ class _Kept:
 
 
 class Handler:
-    """See ``OpenAPI``."""
+    """Creates the responses; see ``OpenAPI``."""
 
     def __init__(self, registry: Registry, clock: Clock, table: ApiServiceTable, descriptions: Descriptions) -> None:
         self._registry = registry
@@ -64,7 +64,7 @@ class Handler:
         self._v2: dict[str, _Kept] = {}
 
     def answer(self, request: Request) -> Answer | None:
-        """None when the path is no OpenAPI document."""
+        """Return the response; None if the path is not an OpenAPI document."""
         path = request.path
         if path == "/openapi/v2":
             return self._swagger(request)
@@ -90,14 +90,14 @@ class Handler:
             return Answer(404, body=b"", verbatim=True)
         accept = request.header("accept")
         if accept and not parse_accept(accept):
-            return Answer(body=b"", verbatim=True)  # upstream looks at each clause of the header, and here there is none
+            return Answer(body=b"", verbatim=True)  # Upstream examines each clause of the header, and there is none here.
         kind = _preferred(accept, _V3_TYPES)
         if kind is None:
             return Answer(406, body=b"", headers=[_VARY], verbatim=True)
         headers = [_VARY]
         asked = request.parameter("hash")
         if asked and asked != digest:
-            # The document has changed since the index was read.
+            # The document has changed since the client read the index.
             headers += [("Location", f"/openapi/v3/{name}?hash={digest}"), ("ETag", f'"{digest}"')]
             return Answer(301, body=b"", content_type=kind, headers=headers, verbatim=True)
         if asked:
@@ -130,12 +130,10 @@ class Handler:
         return kept
 
     def _encoded(self, kind: str) -> bytes:
-        encode = msgspec.json.encode if kind == _JSON else gnostic.encode
+        encode = msgspec.json.encode if kind == _JSON else encode_v2
         own = swagger(self._registry, self._descriptions)
         if not self._table.swagger:
             return encode(own)
-        from kubeloop.apiserver.openapi.merging import with_others
-
         try:
             return encode(with_others(own, self._table))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
@@ -144,14 +142,14 @@ class Handler:
 
 
 def _preferred(header: str, offered: dict[str, str]) -> str | None:
-    """What is answered to the first clause that is offered."""
+    """Return the Content-Type for the first clause that is available; None if none is."""
     if not header:
         return _JSON
     return next((offered[clause.media_type] for clause in parse_accept(header) if clause.media_type in offered), None)
 
 
 def _takes_gzip(header: str) -> bool:
-    """As the gzip handler that upstream puts before this one document: with qualities, in any case."""
+    """Return whether a client accepts gzip, as upstream's gzip handler decides: with qualities, in any case."""
     for part in header.split(","):
         coding, _, rest = part.partition(";")
         name, _, quality = rest.partition("=")
@@ -164,7 +162,16 @@ def _takes_gzip(header: str) -> bool:
 
 
 def _tagged(request: Request, body: bytes, digest: str, changed: datetime, headers: list[tuple[str, str]], kind: str) -> Answer:
-    """With what lets a client ask again only for changes."""
+    """Return the response with validators, or 304 if the client has the current document.
+
+    Args:
+        request: The request with its If-None-Match.
+        body: The document.
+        digest: Hash of the document, for the ETag.
+        changed: Time for Last-Modified.
+        headers: Further headers.
+        kind: The Content-Type.
+    """
     tag = f'"{digest}"'
     headers += [("Accept-Ranges", "bytes"), ("ETag", tag), ("Last-Modified", format_datetime(changed, usegmt=True))]
     if tag in [one.strip().removeprefix("W/") for one in request.header("if-none-match").split(",")]:

@@ -1,4 +1,4 @@
-"""Schema nodes as OpenAPI writes them: version 3 (components) and version 2 (definitions).
+"""Converts schema nodes to OpenAPI version 3 (components) and version 2 (definitions).
 
 Source: kube-openapi builder3 and builder; the differences between the two forms are those of a real server's documents.
 """
@@ -22,7 +22,7 @@ _BELOW: Final = ("items", "additionalProperties", "not")
 _JUNCTORS: Final = ("allOf", "anyOf", "oneOf")
 
 
-#: Fields that upstream does not describe, by definition: their references stand alone.
+#: Definition -> fields that upstream does not describe: their references have no siblings.
 _UNDESCRIBED: Final = {
     "io.k8s.api.networking.v1.IngressRule": frozenset({"http"}),
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps": frozenset(
@@ -32,7 +32,7 @@ _UNDESCRIBED: Final = {
 
 
 def v3(name: str, node: TypeSchema) -> JSONObject:
-    """A built-in definition in OpenAPI version 3."""
+    """Return a built-in definition in OpenAPI version 3."""
     tree: JSONObject = msgspec.to_builtins(node)
     return _v3(tree, _UNDESCRIBED.get(name, frozenset()))
 
@@ -41,7 +41,7 @@ def _v3(tree: JSONObject, undescribed: frozenset[str] = frozenset()) -> JSONObje
     tree = _each(tree, _v3)
     for field, below in tree.get("properties", {}).items():
         if "$ref" in below and field not in undescribed:
-            tree["properties"][field] = {"allOf": [below]}  # a reference may have no siblings, and a description is one
+            tree["properties"][field] = {"allOf": [below]}  # A reference may have no siblings, and a description is one.
     if tree.get("format") == "int-or-string":
         return {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
     if tree.get("format") == "quantity":
@@ -55,7 +55,7 @@ def _v3(tree: JSONObject, undescribed: frozenset[str] = frozenset()) -> JSONObje
 
 
 def v2(node: TypeSchema) -> JSONObject:
-    """A built-in definition in OpenAPI version 2: no defaults, references may have siblings."""
+    """Return a built-in definition in OpenAPI version 2, which has no defaults and allows siblings of references."""
     tree: JSONObject = msgspec.to_builtins(node)
     return _v2(tree)
 
@@ -73,7 +73,7 @@ def _v2(tree: JSONObject) -> JSONObject:
 
 
 def _each(tree: JSONObject, change: Any) -> JSONObject:
-    """A copy with every schema directly below changed."""
+    """Return a copy with every schema directly below changed."""
     made = dict(tree)
     for name in _BELOW:
         if isinstance(made.get(name), dict):
@@ -87,12 +87,12 @@ def _each(tree: JSONObject, change: Any) -> JSONObject:
 
 
 def referenced(encoded: bytes) -> Iterator[str]:
-    """Names of components that an encoded document refers to, with repetitions."""
+    """Yield the names of components that an encoded document refers to, with repetitions."""
     return (name.decode() for name in _REFERENCE.findall(encoded))
 
 
 def closed(schemas: Schemas, names: Iterable[str]) -> list[str]:
-    """The named built-in definitions and all that they refer to, sorted; names of others are left out."""
+    """Return the names of the built-in definitions in ``names`` and of all that they refer to, sorted. Other names are left out."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:

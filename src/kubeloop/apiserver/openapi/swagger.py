@@ -1,17 +1,20 @@
-"""OpenAPI version 2 (Swagger): one document for everything, made from the version 3 paths and the schema document.
+"""OpenAPI version 2 (Swagger): one document for all resources, derived from the version 3 paths and the schema document.
 
-Custom resources appear with what version 2 can say: no junctors, no nullable fields, types kept open where they cannot be told.
+Schemas of custom resources are reduced to what version 2 supports: no allOf and kin, no nullable fields, no type where it is ambiguous.
 Source: kube-openapi builder, apiextensions-apiserver controller/openapi/v2.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.apiserver.crd.definition import schema_of
 from kubeloop.apiserver.openapi import custom
 from kubeloop.apiserver.openapi.schemas import COMPONENTS, DEFINITIONS, closed, referenced, v2
@@ -20,19 +23,103 @@ from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
 from kubeloop.schema.descriptions import Descriptions
 from kubeloop.types import JSONObject
 
-# Parameters that many operations have, written once in a document of version 2 and referred to: it is half as long then.
+# Merges Swagger documents of other servers into this server's own: their paths, and the definitions and parameters that these use.
 #
-# Source: kube-openapi builder/parameters.go. Which ones stay where they are is what upstream leaves there.
+# Source: kube-openapi pkg/aggregator (FilterSpecByPaths, MergeSpecsIgnorePathConflictRenamingDefinitionsAndParameters).
+
+
+_LOG = logging.getLogger("kubeloop.apiserver.openapi")
+
+
+_REF: Final = "$ref"
+_SECTIONS: Final = ("definitions", "parameters")
+_KINDS: Final = "x-kubernetes-group-version-kind"
+
+
+def with_others(own: JSONObject, table: ApiServiceTable) -> JSONObject:
+    """Return ``own`` merged with the documents of the table's servers, as a new tree. An invalid document is logged and left out."""
+    merged = {**own, **{section: dict(own.get(section) or {}) for section in ("paths", *_SECTIONS)}}
+    for service in sorted(table.remote(), key=lambda one: one.name):
+        document = table.swagger.get(service.name)
+        if document is None:
+            continue
+        try:
+            _merge(merged, document, service.path)
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as fault:
+            _LOG.warning("OpenAPI v2 of APIService %s: %s %s", service.name, type(fault).__name__, fault)
+    return {**merged, **{section: dict(sorted(merged[section].items())) for section in ("paths", "definitions")}}
+
+
+def _merge(merged: JSONObject, document: JSONObject, path: str) -> None:
+    wanted = {name: item for name, item in document["paths"].items() if name == path or name.startswith(f"{path}/")}
+    found: dict[str, JSONObject] = {section: {} for section in _SECTIONS}
+    waiting = [wanted]
+    while waiting:
+        for section, name in _references(waiting.pop()):
+            if name not in found[section]:
+                found[section][name] = document[section][name]
+                waiting.append(found[section][name])
+    used = [(section, name, tree) for section in _SECTIONS for name, tree in found[section].items()]
+    renamed = {f"#/{section}/{name}": f"#/{section}/{_free(merged[section], name, tree)}" for section, name, tree in used}
+    for section, name, tree in used:
+        merged[section].setdefault(renamed[f"#/{section}/{name}"].rpartition("/")[2], _pointing(tree, renamed))
+    for name, item in wanted.items():
+        merged["paths"].setdefault(name, _pointing(item, renamed))
+
+
+def _free(taken: JSONObject, name: str, tree: Any) -> str:
+    """Return a name that is free for ``tree``, or that has an equal tree already."""
+    shown, number = name, 1
+    while shown in taken and _bare(taken[shown]) != _bare(tree):
+        number += 1
+        shown = f"{name}_v{number}"
+    return shown
+
+
+def _bare(tree: Any) -> Any:
+    """Return a definition without descriptions and group-version-kinds, for comparison."""
+    if isinstance(tree, dict):
+        return {name: _bare(value) for name, value in tree.items() if name not in ("description", _KINDS)}
+    return [_bare(one) for one in tree] if isinstance(tree, list) else tree
+
+
+def _references(tree: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(tree, dict):
+        reference = tree.get(_REF)
+        if isinstance(reference, str) and reference.startswith("#/"):
+            _, section, name = reference.split("/", 2)
+            if section not in _SECTIONS:
+                raise ValueError(f"a reference to {reference}")
+            yield section, name
+        for value in tree.values():
+            yield from _references(value)
+    elif isinstance(tree, list):
+        for one in tree:
+            yield from _references(one)
+
+
+def _pointing(tree: Any, renamed: dict[str, str]) -> Any:
+    if isinstance(tree, dict):
+        return {
+            name: renamed[value] if name == _REF and isinstance(value, str) and value in renamed else _pointing(value, renamed)
+            for name, value in tree.items()
+        }
+    return [_pointing(one, renamed) for one in tree] if isinstance(tree, list) else tree
+
+
+# Parameters that many operations share are written once in a document of version 2, which halves its size.
+#
+# Source: kube-openapi builder/parameters.go. The parameters that stay in the operations are the same as upstream.
 
 
 _PARAMETERS: Final = "#/parameters/"
-#: kubectl looks for these in the operations themselves; a name's description names the kind.
+#: Parameters that kubectl expects in the operations; the description of ``name`` contains the kind.
 _OWN: Final = frozenset({("query", "name"), ("path", "name"), ("query", "fieldValidation"), ("query", "dryRun")})
 _COMMON_TYPES: Final = f"{DEFINITIONS}io.k8s.apimachinery"
 
 
 def share_parameters(paths: JSONObject) -> JSONObject:
-    """Puts references into ``paths``, in place; gives the parameters that they lead to, by name."""
+    """Replace shared parameters in ``paths`` with references, in place. Return the parameters by name."""
     shared: JSONObject = {}
     references: dict[bytes, JSONObject] = {}
     for item in paths.values():
@@ -56,7 +143,7 @@ def _reference(parameter: JSONObject, shared: JSONObject, references: dict[bytes
     return reference
 
 
-#: Media types in the order in which upstream lists them; what a client sends and what it gets are lists of their own.
+#: Media types in upstream's order. Those of requests and those of responses are separate lists.
 _PRODUCED: Final = ("text/plain", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 _CONSUMED: Final = (
     "application/json-patch+json",
@@ -68,12 +155,12 @@ _OF_CUSTOM: Final = ("application/json", "application/yaml")
 _OPENID: Final = ("/.well-known/", "/openid/")
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 _NOT_IN_V2: Final = ("allOf", "anyOf", "oneOf", "not", "nullable", "default")
-#: Of a custom resource whose fields are not known this is all that is said.
+#: The whole definition of a custom resource whose fields are unknown.
 _OF_UNKNOWN: Final = ("type", "x-kubernetes-group-version-kind", "x-kubernetes-selectable-fields")
 
 
 def swagger(registry: Registry, descriptions: Descriptions | None = None) -> JSONObject:
-    """The document, as a fresh tree: more than a megabyte, about 0.1 s of work. ``descriptions`` None: built-in kinds have none."""
+    """Return the document as a new tree of more than a megabyte, in about 0.1 s. ``descriptions`` None leaves out the texts."""
     schemas = builtin()
     paths: JSONObject = {}
     for name in openapi_paths():
@@ -137,13 +224,13 @@ def _operation(operation: JSONObject, path: str) -> JSONObject:
     if not path.endswith("/"):
         made.setdefault("consumes", ["*/*"])
     elif not path.startswith(_OPENID):
-        made["consumes"] = made.get("produces", [])  # documents about the API say of both what they are
+        made["consumes"] = made.get("produces", [])  # documents about the API itself list the same media types for both
     made["schemes"] = ["https"]
     return made
 
 
 def _rank(media_type: str, order: tuple[str, ...]) -> tuple[bool, int]:
-    """Plain types before streams."""
+    """Sort key: plain media types before streams."""
     plain = media_type.partition(";")[0]
     return ";" in media_type, order.index(plain) if plain in order else len(order)
 
@@ -154,7 +241,7 @@ def _parameter(parameter: JSONObject) -> JSONObject:
 
 
 def _moved(value: Any) -> Any:
-    """References to components become references to definitions."""
+    """Return the value with references to components changed to references to definitions."""
     if isinstance(value, dict):
         return {name: _target(one) if name == "$ref" else _moved(one) for name, one in value.items()}
     return [_moved(one) for one in value] if isinstance(value, list) else value
@@ -165,7 +252,7 @@ def _target(reference: str) -> str:
 
 
 def _of_custom(item: JSONObject) -> JSONObject:
-    """Operations on custom resources say what could be sent even where nothing is; in place."""
+    """Add the media types of a body to all operations on custom resources, even to those without a body, in place."""
     for operation in item.values():
         if isinstance(operation, dict) and operation.get("consumes") == ["*/*"]:
             operation["consumes"] = list(_OF_CUSTOM)
@@ -179,13 +266,13 @@ def _definition(schema: JSONObject) -> JSONObject:
 
 
 def _published(schema: JSONObject) -> JSONObject:
-    """A custom resource's schema reduced to version 2; a new tree."""
+    """Return the schema of a custom resource reduced to version 2, as a new tree."""
     reference = next((one["$ref"] for one in schema.get("allOf", []) if "$ref" in one), schema.get("$ref"))
     if reference is not None:
         return {"$ref": _target(reference)}
     made = {name: value for name, value in schema.items() if name not in _NOT_IN_V2}
     if schema.get("nullable") or schema.get("x-kubernetes-preserve-unknown-fields"):
-        # Clients of version 2 would refuse null, or fields that they do not find.
+        # Clients of version 2 would reject null and unknown fields.
         for name in ("type", "items", "properties", "additionalProperties", "required"):
             made.pop(name, None)
         return made

@@ -1,4 +1,4 @@
-"""Field management: who owns which fields of an object, server-side apply, conflicts. Source: KEP-555, "Server-Side Apply"."""
+"""Field management: ownership of fields, server-side apply, conflicts. Source: KEP-555, "Server-Side Apply"."""
 
 from kubeloop.apiserver.ownership.entries import keep_readable
 from kubeloop.apiserver.ownership.managers import SERVER, keep_times, manager_of

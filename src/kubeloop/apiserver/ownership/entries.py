@@ -1,4 +1,4 @@
-"""``metadata.managedFields``: from its entries to who owns what, and back, in Kubernetes' order.
+"""Decodes and encodes ``metadata.managedFields``, in Kubernetes' order.
 
 Source: Kubernetes API reference, "ManagedFieldsEntry"; k8s.io/apimachinery pkg/util/managedfields/internal/managedfields.go.
 """
@@ -23,11 +23,11 @@ UPDATE = "Update"
 
 
 class InvalidEntries(Exception):
-    """Entries that cannot be read; ``str()`` is what Kubernetes says of them."""
+    """Entries that cannot be decoded; ``str()`` is Kubernetes' message."""
 
 
 class Manager(NamedTuple):
-    """What tells managers of one object apart. Who applies is one manager in all versions: ``api_version`` is empty."""
+    """Identity of a field manager. A manager that applies is the same in all versions: its ``api_version`` is empty."""
 
     name: str
     operation: str
@@ -37,36 +37,46 @@ class Manager(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def identifier(name: str, operation: str, api_version: str, subresource: str) -> str:
-    """A manager as one text, as upstream spells it: its alphabet decides the order in which conflicts are told."""
+    """Return the identity of a manager as text, in upstream's form: conflicts are listed in the order of these texts.
+
+    Args:
+        name: Name of the manager.
+        operation: Apply or Update.
+        api_version: API version of the write; ignored for Apply.
+        subresource: Subresource of the write; empty for the object.
+
+    Returns:
+        A JSON object with the parts that are not empty.
+    """
     parts = {"manager": name, "operation": operation, "apiVersion": "" if operation == APPLY else api_version, "subresource": subresource}
     return "{" + ",".join(f'"{part}":{json_text(value)}' for part, value in parts.items() if value) + "}"
 
 
 @lru_cache(maxsize=4096)
 def manager_named(text: str) -> Manager:
-    """The manager whose ``identifier`` is ``text``."""
+    """Parse the text of ``identifier``."""
     parts = json.loads(text)
     return Manager(parts.get("manager", ""), parts["operation"], parts.get("apiVersion", ""), parts.get("subresource", ""))
 
 
 @dataclass(slots=True)
 class Managed:
-    """Who owns which fields of one object, and since when: RFC 3339 times, None for an entry that names none. By ``identifier``."""
+    """The owned fields of each manager of one object, and the time of its entry (RFC 3339, or None), by ``identifier``."""
 
     fields: dict[str, VersionedSet] = field(default_factory=dict)
     times: dict[str, str | None] = field(default_factory=dict)
 
 
 def is_reset(entries: Any) -> bool:
-    """Whether a request asks that nobody owns anything any more: no entry at all, or a single empty one."""
+    """Return whether the managedFields of a request reset ownership: an empty list, or a list with a single empty entry."""
     return isinstance(entries, list) and (not entries or entries == [{}])
 
 
 def decode(entries: list[JSONObject] | None) -> Managed:
-    """A later entry of the same manager replaces an earlier one.
+    """Decode the entries. A later entry of the same manager replaces an earlier one.
 
     Raises:
-        InvalidEntries
+        InvalidEntries: An entry is invalid.
     """
     managed = Managed()
     for at, entry in enumerate(entries or ()):
@@ -91,7 +101,7 @@ def decode(entries: list[JSONObject] | None) -> Managed:
 
 
 def encode(managed: Managed) -> list[JSONObject]:
-    """Fresh entries, appliers first, then by time (to the second), manager, version and subresource."""
+    """Return new entries: those of Apply first, then by time (in seconds), manager, version and subresource."""
     found = [_entry(manager, owned, managed.times.get(manager)) for manager, owned in managed.fields.items()]
     if len(found) > 1:
         found.sort(key=_order)
@@ -99,7 +109,7 @@ def encode(managed: Managed) -> list[JSONObject]:
 
 
 def keep_readable(metadata: JSONObject, before: list[JSONObject] | None, warnings: list[str]) -> None:
-    """Take back what admission plug-ins or webhooks made of managedFields where it cannot be read; ``before`` is what they were."""
+    """Restore managedFields (``before``) and add a warning if admission has made them invalid."""
     after = metadata.get("managedFields")
     if after is before or after == before:
         return
@@ -136,26 +146,26 @@ def _order(entry: JSONObject) -> tuple[str, int, str, str, str]:
 
 @lru_cache(maxsize=1024)
 def seconds(time: str | None) -> int:
-    """Seconds since the epoch; 0 for no time."""
+    """Return seconds since the epoch; 0 for None."""
     return int(parse_time(time).timestamp()) if time else 0
 
 
-# Owners of replicas between an object and its ``/scale``: what the object's managers own of it, as managers of a Scale, and back.
+# Converts the owners of replicas between an object and its ``/scale``, in both directions.
 #
-# Source: k8s.io/apimachinery pkg/util/managedfields/scalehandler.go. As upstream, an owner that comes back from a Scale has lost its time.
+# Source: k8s.io/apimachinery pkg/util/managedfields/scalehandler.go. As upstream, an owner that is converted back from a Scale has no time.
 
 
-#: API version to the path of replicas in it; None for a version without a scale.
+#: API version -> path of the replicas in it; None for a version without a scale.
 Replicas = Mapping[str, Path | None]
 
 _REPLICAS: Final[Path] = ("f:spec", "f:replicas")
 
 
 def to_scale(entries: list[JSONObject] | None, replicas: Replicas) -> list[JSONObject]:
-    """The managedFields of an object's Scale.
+    """Return the managedFields of an object's Scale.
 
     Raises:
-        InvalidEntries
+        InvalidEntries: An entry is invalid.
     """
     managed, found = decode(entries), Managed()
     for manager, owned in managed.fields.items():
@@ -169,15 +179,24 @@ def to_scale(entries: list[JSONObject] | None, replicas: Replicas) -> list[JSONO
 def to_parent(
     entries: list[JSONObject] | None, scale_entries: list[JSONObject] | None, replicas: Replicas, api_version: str
 ) -> list[JSONObject]:
-    """The object's managedFields, whose own were ``entries``, after its Scale was written; ``api_version`` is the request's.
+    """Return the managedFields of an object after a write of its Scale.
+
+    Args:
+        entries: managedFields of the object before the write.
+        scale_entries: managedFields of the written Scale.
+        replicas: API version -> path of the replicas.
+        api_version: API version of the request.
+
+    Returns:
+        New entries.
 
     Raises:
-        InvalidEntries
+        InvalidEntries: An entry is invalid.
     """
     managed, scale, found = decode(entries), decode(scale_entries).fields, Managed()
     for manager, owned in managed.fields.items():
         if owned.api_version not in replicas:
-            continue  # a version that is no more
+            continue  # a version that does not exist any more
         path = replicas[owned.api_version]
         if path is None or path not in owned.set or scale.pop(manager, None) is not None:
             kept = owned

@@ -1,4 +1,4 @@
-"""Entries of managedFields: the name of a field manager, the limit on updates, times, and the annotation of kubectl apply."""
+"""Names of field managers, the limit on entries, times of entries, and the annotation of client-side kubectl apply."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from kubeloop.merge.fields.elements import json_text
 from kubeloop.merge.fields.managing import VersionedSet
 from kubeloop.types import JSONObject
 
-# Who a write belongs to: the name of a field manager, as a request says it or as its User-Agent does.
+# The field manager of a write: the query parameter, or the User-Agent.
 #
 # Source: k8s.io/apiserver pkg/endpoints/handlers/create.go (managerOrUserAgent), Kubernetes documentation "Server-Side Apply", "Managers".
 
 
-#: Bytes of a manager's name.
+#: Maximum bytes of a manager's name.
 LONGEST = 128
-#: Of a request that says neither.
+#: Manager of a request without parameter and User-Agent.
 UNKNOWN = "unknown"
-#: The server itself.
+#: Manager of the server's own writes.
 SERVER = "kube-apiserver"
 
 
 def manager_of(field_manager: str, user_agent: str) -> str:
-    """``field_manager`` (already validated) if there is one, else what stands before the first slash of the User-Agent.
+    """Return ``field_manager`` (which is valid), or else the part of the User-Agent before the first slash.
 
-    Of the latter only printable characters count, and only as many as fit. Never empty.
+    Of the User-Agent only printable characters are used, up to the maximum length. The result is never empty.
     """
     return field_manager or _prefix(user_agent) or UNKNOWN
 
@@ -51,15 +51,15 @@ def _prefix(user_agent: str) -> str:
     return "".join(kept)
 
 
-# A write that changes nothing but the times of managedFields changes nothing.
+# A write that changes only the times of managedFields changes nothing.
 #
 # Source: k8s.io/apiserver pkg/endpoints/handlers/fieldmanager/equality.go (IgnoreManagedFieldsTimestampsTransformer).
 
 
 def keep_times(old: JSONObject, new: JSONObject, is_same: Callable[[], bool]) -> bool:
-    """Give ``new`` the times of ``old`` if nothing else differs. True if so; else ``new`` is left as it was.
+    """Copy the times of ``old`` to ``new`` if nothing else differs. Return whether it did; otherwise ``new`` is unchanged.
 
-    ``is_same`` compares the objects as they then are, and is asked only when it matters.
+    ``is_same`` compares the objects after the copy. It is called only if the managedFields differ in nothing but times.
     """
     before, after = old["metadata"].get("managedFields") or [], new["metadata"].get("managedFields") or []
     if len(before) != len(after) or all(one.get("time") == other.get("time") for one, other in zip(before, after, strict=True)):
@@ -77,9 +77,9 @@ def _timeless(entry: JSONObject) -> JSONObject:
     return {name: value for name, value in entry.items() if name != "time"}
 
 
-# At most ten managers that update: beyond that the oldest of a version melt into one named "ancient-changes".
+# At most ten managers with operation Update: beyond that, the oldest of a version are merged into "ancient-changes".
 #
-# Source: k8s.io/apimachinery pkg/util/managedfields/internal/capmanagers.go. Who applies is never melted down.
+# Source: k8s.io/apimachinery pkg/util/managedfields/internal/capmanagers.go. Managers that apply are never merged.
 
 
 MOST_UPDATERS = 10
@@ -87,7 +87,7 @@ ANCIENT = "ancient-changes"
 
 
 def cap(managed: Managed) -> None:
-    """Changes ``managed`` where it has more than ``MOST_UPDATERS`` managers that update."""
+    """Merge the oldest managers of ``managed``, in place, if more than ``MOST_UPDATERS`` have the operation Update."""
     if len(managed.fields) <= MOST_UPDATERS:
         return
     updaters = [manager for manager, owned in managed.fields.items() if not owned.applied]
@@ -103,7 +103,7 @@ def cap(managed: Managed) -> None:
         version = owned.api_version
         first = first_of.setdefault(version, manager)
         if first == manager:
-            continue  # the first of its version makes room only once a second one joins it
+            continue  # The first manager of a version is merged only when a second one follows.
         bucket = identifier(ANCIENT, UPDATE, version, "")
         if bucket not in managed.fields:
             managed.fields[bucket] = managed.fields.pop(first)
@@ -113,18 +113,18 @@ def cap(managed: Managed) -> None:
         excess -= 1
 
 
-# From client-side apply to server-side apply: what ``kubectl apply`` wrote down earlier counts as kubectl's own.
+# From client-side apply to server-side apply: fields in the annotation of ``kubectl apply`` count as owned by kubectl.
 #
 # Source: k8s.io/apimachinery pkg/util/managedfields/internal (lastappliedmanager.go, lastappliedupdater.go).
 
 
-#: The one manager for whom this is done.
+#: The only manager with this treatment.
 KUBECTL: Final = "kubectl"
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def allowed_conflicts(live: JSONObject, scope: Scope) -> FieldSet:
-    """Fields that the annotation has as they are live: taking them from others is the same user's move from one apply to the other."""
+    """Return the fields whose values in the annotation and the live object are equal: for them a conflict is ignored."""
     text = _annotations(live).get(ANNOTATION)
     if not text:
         return FieldSet()
@@ -144,7 +144,7 @@ def allowed_conflicts(live: JSONObject, scope: Scope) -> FieldSet:
 
 
 def renew(obj: JSONObject, config: JSONObject) -> JSONObject:
-    """``obj`` with its annotation, if it has one, saying ``config``; without one that grew too large."""
+    """Return ``obj`` with ``config`` in the annotation if it has one, or without the annotation if it would exceed the size limit."""
     annotations = _annotations(obj)
     if not annotations.get(ANNOTATION):
         return obj
@@ -156,7 +156,7 @@ def renew(obj: JSONObject, config: JSONObject) -> JSONObject:
 
 
 def _text(config: JSONObject) -> str:
-    """As upstream encodes it: names sorted, a line break at the end."""
+    """Encode an object as upstream does: names sorted, a line break at the end."""
     metadata = {**config["metadata"]}
     if "annotations" in metadata:
         metadata["annotations"] = {name: value for name, value in _annotations(config).items() if name != ANNOTATION}

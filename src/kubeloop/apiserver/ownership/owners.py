@@ -1,4 +1,4 @@
-"""Keeps ``metadata.managedFields`` on every write, and merges what is applied.
+"""The field manager of the server: updates ``metadata.managedFields`` on every write, and merges applied configurations.
 
 Source: k8s.io/apimachinery pkg/util/managedfields (the chain of managers); Kubernetes documentation "Server-Side Apply".
 """
@@ -20,18 +20,18 @@ from kubeloop.merge.fields import ApplyConflict, FieldConflict, FieldSet, TypeMi
 from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.managing import VersionedSet, apply, update
 from kubeloop.meta.errors import ApiError
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.status import StatusCause, StatusDetails
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-# What a client is told whose apply wants fields that others own.
+# The error for an apply that conflicts with other managers.
 #
 # Source: k8s.io/apimachinery pkg/util/managedfields/internal/conflict.go; Kubernetes documentation "Server-Side Apply", "Conflicts".
 
 
 def apply_conflict(conflicts: Sequence[FieldConflict]) -> ApiError:
-    """A Conflict with a cause for each field. Causes are in the order given; the message goes by manager."""
+    """Return a Conflict with a cause for each field, in this order. The message groups the fields by manager."""
     causes = [
         StatusCause(reason="FieldManagerConflict", message=f"conflict with {_shown(one.manager)}", field=one.field) for one in conflicts
     ]
@@ -53,7 +53,7 @@ def _message(conflicts: Sequence[FieldConflict]) -> str:
 
 
 def _shown(text: str) -> str:
-    """Without the time of the write: upstream means to say it, but does not."""
+    """Format a manager without the time of its write, as upstream does."""
     manager = manager_named(text)
     shown = go_quoted(manager.name)
     if manager.subresource:
@@ -64,12 +64,12 @@ def _shown(text: str) -> str:
 _LOG = logging.getLogger("kubeloop.apiserver.ownership")
 
 
-#: Who owns what was there before anybody applied, when nobody was known to.
+#: Manager of the fields that existed before the first apply, if no manager was recorded.
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
-#: Who writes right now, apart from what the same manager owned before. No manager can be named so: identifiers are JSON.
+#: Manager of the current write, separate from what the same manager owned before. No identifier equals it, because identifiers are JSON.
 _SELF: Final = "current-operation"
 
-#: What nobody owns: identity, and what the server keeps.
+#: Fields without an owner: the identity of the object, and fields that the server sets.
 _NOBODYS: Final = FieldSet.of(
     ("f:apiVersion",),
     ("f:kind",),
@@ -92,14 +92,14 @@ _NOBODYS: Final = FieldSet.of(
 
 
 class Owners:
-    """Field management for all resources; keeps nothing of a request.
+    """Field management for all resources. It stores nothing about requests.
 
     Guarantees
-        An object says in ``managedFields`` who set each field last, or applies it. Who changes nothing owns nothing new.
-        What an applier stops saying goes, unless others own it.
+        ``managedFields`` records the manager that last set or applied each field. A manager that changes nothing owns nothing new.
+        A field that an applied configuration no longer contains is removed, unless another manager owns it.
 
     Not guaranteed
-        A record of writes that fit no schema: their owners are dropped, as upstream does.
+        A record of writes that do not fit the schema: their managers are dropped, as upstream does.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
@@ -107,14 +107,21 @@ class Owners:
         self._clock = clock
 
     def scope(self, resource: ServedResource, subresource: str) -> Scope:
-        """Where a write to a resource or one of its subresources is recorded."""
+        """Return the scope of writes to a resource or one of its subresources."""
         return self._scopes.of(resource, subresource)
 
     def updated(self, scope: Scope, live: JSONObject, new: JSONObject, manager: str) -> None:
-        """Set the managedFields of ``new``, which ``manager`` writes over ``live`` (``scope.empty`` for a creation). Never raises."""
+        """Set the managedFields of ``new`` for an update. Never raises.
+
+        Args:
+            scope: The resource and subresource of the write.
+            live: The stored object; ``scope.empty`` for a creation.
+            new: The new object; it is changed in place.
+            manager: Name of the field manager.
+        """
         metadata = new["metadata"]
         managed = _started(live, metadata.get("managedFields"), trust_request=not scope.subresource)
-        # Where nobody has been counted so far, nobody is from here on, until somebody applies.
+        # An object without managedFields gets none until its first apply.
         counted = managed.fields or not (live.get("metadata") or {}).get("uid")
         try:
             _check_kind(scope, new)
@@ -131,12 +138,22 @@ class Owners:
             metadata["managedFields"] = encode(managed)
 
     def applied(self, scope: Scope, live: JSONObject, config: JSONObject, manager: str, *, force: bool) -> JSONObject:
-        """What becomes of ``live`` (``scope.empty`` for a creation) when ``manager`` applies ``config``, managedFields included.
+        """Merge an applied configuration into an object.
 
-        Not defaulted and not conformed; shares what does not change with ``live`` and ``config``.
+        Args:
+            scope: The resource and subresource of the write.
+            live: The stored object; ``scope.empty`` for a creation.
+            config: The applied configuration.
+            manager: Name of the field manager.
+            force: Take fields from other managers instead of a conflict.
+
+        Returns:
+            The new object with its managedFields, before defaulting and pruning. It shares unchanged parts with ``live`` and ``config``.
 
         Raises:
-            BadRequest, Conflict; InternalError for a configuration that does not fit the schema.
+            BadRequest: The configuration has another kind, or sets managedFields.
+            Conflict: Other managers own some of the fields.
+            InternalError: The configuration does not fit the schema.
         """
         self.check_kind(scope, config)
         try:
@@ -202,13 +219,17 @@ class Owners:
                 del fields[me]
         managed.fields = fields
         if new is None:
-            return live  # whoever joins without a change is not given a time, as upstream
+            return live  # As upstream: a manager that joins without a change gets no time.
         managed.times[me] = self._now()
         return new
 
     @staticmethod
     def check_kind(scope: Scope, config: JSONObject) -> None:
-        """Raises BadRequest for a configuration of something else, and one that says who owns it."""
+        """Check the kind of an applied configuration.
+
+        Raises:
+            BadRequest: The configuration has another kind, or sets managedFields.
+        """
         group, version, kind = _said(config)
         if (group, version, kind) != tuple(scope.gvk):
             raise api_errors.bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
@@ -228,13 +249,13 @@ class Owners:
 
 
 def _check_kind(scope: Scope, new: JSONObject) -> None:
-    """Raises TypeMismatch for an object that says it is something else, as a custom one may."""
+    """Raises TypeMismatch for an object of another apiVersion or kind, which a custom object may have."""
     if new.get("kind") != scope.gvk.kind or new.get("apiVersion") != scope.api_version:
         raise TypeMismatch(f"failed to convert new object to proper version: {new.get('apiVersion')}, Kind={new.get('kind')}")
 
 
 def _started(live: JSONObject, given: Any, *, trust_request: bool) -> Managed:
-    """Who owns what before the write: as the request says, if it may and can be read, else as stored."""
+    """Return the owners before the write: those in the request if it may set them and they are valid, else the stored ones."""
     if trust_request:
         if is_reset(given):
             return Managed()
@@ -242,7 +263,7 @@ def _started(live: JSONObject, given: Any, *, trust_request: bool) -> Managed:
             try:
                 return decode(given)
             except InvalidEntries:
-                pass  # clients that do not know what they send do no harm
+                pass  # Clients that drop managedFields by accident do no harm this way.
     try:
         return decode((live.get("metadata") or {}).get("managedFields"))
     except InvalidEntries:
@@ -250,7 +271,7 @@ def _started(live: JSONObject, given: Any, *, trust_request: bool) -> Managed:
 
 
 def _check_fits(scope: Scope, obj: JSONObject) -> None:
-    """Raises TypeMismatch for an object that does not fit its type as a whole; what built-in objects are was seen when they were read."""
+    """Raises TypeMismatch for a custom object that does not fit its type. Built-in objects were checked when they were decoded."""
     if scope.checked:
         check(_bare(obj), scope.versions.type_of(scope.api_version), allow_duplicates=True)
 
@@ -264,7 +285,7 @@ def _misfit(scope: Scope, obj: JSONObject) -> str:
 
 
 def _said(config: JSONObject) -> tuple[str, str, str]:
-    """Group, version and kind as Go reads them: empty where they are no text, or no version is to be seen."""
+    """Return group, version and kind as Go reads them: empty if they are not strings, or the apiVersion has no version."""
     api_version, kind = config.get("apiVersion"), config.get("kind")
     kind = kind if isinstance(kind, str) else ""
     api_version = api_version if isinstance(api_version, str) else ""
@@ -275,14 +296,14 @@ def _said(config: JSONObject) -> tuple[str, str, str]:
 
 
 def _check_versions(managed: Managed) -> None:
-    """Raises TypeMismatch: an owner wrote in what is no version at all. One that is merely unknown loses its fields, and no more."""
+    """Raises TypeMismatch if an owner's apiVersion is malformed. An unknown version only loses its fields."""
     for owned in managed.fields.values():
         if owned.api_version.count("/") > 1:
             raise TypeMismatch(f"unexpected GroupVersion string: {owned.api_version}")
 
 
 def _bare(obj: JSONObject) -> JSONObject:
-    """Without managedFields, which are no fields of their own."""
+    """Return the object without managedFields, which are not managed themselves."""
     metadata = obj.get("metadata")
     if not metadata or "managedFields" not in metadata:
         return obj
@@ -290,7 +311,7 @@ def _bare(obj: JSONObject) -> JSONObject:
 
 
 def _named(obj: JSONObject, scope: Scope) -> str:
-    """As upstream names an object in such texts: namespace, name and kind."""
+    """Format the identity of an object as upstream does: namespace, name and kind."""
     metadata = obj.get("metadata")
     known = metadata if isinstance(metadata, dict) else {}
     gvk = scope.gvk

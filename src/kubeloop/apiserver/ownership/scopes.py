@@ -1,4 +1,4 @@
-"""What the fields of one path's bodies are: their types in each version, and which of them a write through that path does not reach."""
+"""Types of the fields that a write through one path can own, in each version, and the fields that it cannot change."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.merge.fields import FieldSet, MergeType, MissingVersion, TypeMismatch, builtin_types, custom_type
 from kubeloop.merge.fields.checking import check
-from kubeloop.merge.fields.filters import Filter, excluding
+from kubeloop.merge.fields.field_set import Filter, excluding
 from kubeloop.merge.fields.managing import Versions
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind
 from kubeloop.schema import TypeSchema, strict
 from kubeloop.types import JSONObject
 
-# Fields that a write through one path does not reach, and that it therefore never owns: status on the main resource, spec on ``/status``.
+# Fields that a write through one path does not change and therefore never owns: status on the main resource, spec on ``/status``.
 #
-# Source: GetResetFields of the strategies in k8s.io/kubernetes pkg/registry and k8s.io/apiextensions-apiserver pkg/registry. Pods'
-# strategies for ``/ephemeralcontainers`` and ``/resize`` have such filters, too, but nothing upstream asks for them: writers own whatever
-# they sent.
+# Source: GetResetFields of the strategies in k8s.io/kubernetes pkg/registry and k8s.io/apiextensions-apiserver pkg/registry. The strategies
+# of ``/ephemeralcontainers`` and ``/resize`` of pods define such filters too, but upstream does not use them: a manager owns everything
+# that it sent.
 
 
-#: From the top of the object to the field; what is below it goes with it.
+#: Path from the root of the object to a field; it includes the fields below.
 Path = tuple[str, ...]
 
 _STATUS: Final[tuple[Path, ...]] = (("status",),)
@@ -35,13 +35,13 @@ _SPEC_AND_METADATA: Final[tuple[Path, ...]] = (("metadata",), ("spec",))
 
 _REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
 
-#: Kinds whose main resource resets something else than ``status``.
+#: Kinds whose main resource resets other fields than ``status``.
 _ON_MAIN: Final[dict[GroupResource, tuple[Path, ...]]] = {
     _REQUESTS: (("spec",), ("status",)),
     GroupResource("certificates.k8s.io", "podcertificaterequests"): (),
 }
 
-#: Kinds whose ``/status`` resets something else than ``spec``.
+#: Kinds whose ``/status`` resets other fields than ``spec``.
 _ON_STATUS: Final[dict[GroupResource, tuple[Path, ...]]] = {
     GroupResource("", "pods"): (("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
     GroupResource("apps", "deployments"): (("spec",), ("metadata", "labels")),
@@ -73,7 +73,7 @@ _ON_OTHERS: Final[dict[tuple[GroupResource, str], tuple[Path, ...]]] = {
 
 
 def reset_fields(resource: ServedResource, subresource: str) -> tuple[Path, ...]:
-    """What a write through ``subresource`` (empty: the main resource) does not change, whatever it says."""
+    """Return the paths that a write through ``subresource`` (empty for the main resource) does not change."""
     group_resource = resource.gvr.group_resource
     if not subresource:
         found = _ON_MAIN.get(group_resource)
@@ -93,8 +93,9 @@ TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 class Scope:
     """One path of one version of a resource.
 
-    ``filters``, by API version, keep to the fields within reach. ``empty`` is what an object is before it is created (never change it):
-    what Go writes of an empty struct, whose fields nobody who creates adds. ``checked``: what is stored may not fit its type, since the
+    ``filters`` (by API version) keep only the fields that the path can change. ``empty`` is the object before its creation (never change
+    it): the fields that Go writes for an empty struct, which no creator owns. ``checked``: a stored object may not fit its type, because
+    the
     definition of a custom resource may have changed.
     """
 
@@ -107,17 +108,19 @@ class Scope:
 
     @property
     def api_version(self) -> str:
+        """The API version of the path."""
         return self.gvk.api_version
 
 
 class Scopes:
-    """Makes each scope once, and anew when the definition of a custom resource changed."""
+    """Creates scopes and caches them until the definition of a custom resource changes."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._known: dict[tuple[GroupVersionKind, str], tuple[ServedResource, Scope]] = {}
 
     def of(self, resource: ServedResource, subresource: str) -> Scope:
+        """Return the scope of a resource or one of its subresources."""
         key = resource.gvk, subresource
         found = self._known.get(key)
         if found is None or found[0].schema is not resource.schema:
@@ -129,20 +132,20 @@ class Scopes:
         if resource.custom:
             versions = _CustomVersions(resource)
         else:
-            # The same objects in all versions, also those of another group (Events).
+            # The same objects in all versions, also in another group (Events).
             served = [one for one in self._registry if one.storage_prefix == resource.storage_prefix and one.kind == resource.kind]
             versions = _BuiltinVersions({one.gvk.api_version: one for one in served} | {resource.gvk.api_version: resource})
         filters: dict[str, Filter] = {}
         if paths := reset_fields(resource, subresource):
             keep = excluding(FieldSet.of(*(tuple(f"f:{name}" for name in path) for path in paths)))
-            # Upstream knows them in all versions, except on the main path of a custom resource: there in the request's version alone.
+            # Upstream uses all versions, except on the main path of a custom resource: there it uses the version of the request alone.
             alone = resource.custom and not subresource
             filters = dict.fromkeys((resource.gvk.api_version,) if alone else versions.names, keep)
         return Scope(resource.gvk, subresource, versions, filters, _empty(resource.gvk, custom=resource.custom), resource.custom)
 
 
 class _CustomVersions:
-    """The versions of a custom resource that its definition names, served or not."""
+    """All versions in the definition of a custom resource, served or not."""
 
     def __init__(self, resource: ServedResource) -> None:
         self._resource = resource
@@ -151,16 +154,18 @@ class _CustomVersions:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the API versions."""
         return tuple(self._schemas)
 
     def type_of(self, api_version: str) -> MergeType:
+        """Return the type of an API version."""
         found = self._types.get(api_version)
         if found is None:
             found = self._types[api_version] = custom_type(self._schema(api_version))
         return found
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """Raises TypeMismatch: ``obj`` has fields that the version lacks; upstream fails then, rather than prune them."""
+        """Raises TypeMismatch if ``obj`` has fields that the version lacks: upstream fails rather than prune them."""
         self._schema(api_version)
         if str(obj.get("apiVersion") or "") in ("", api_version):
             return obj
@@ -187,18 +192,21 @@ class _BuiltinVersions:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the API versions."""
         return tuple(self._resources)
 
     def type_of(self, api_version: str) -> MergeType:
+        """Return the type of an API version."""
         return _builtin(self._served(api_version).gvk)
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """Convert an object to an API version."""
         at = str(obj.get("apiVersion") or "")
         target = self._served(api_version)
         if at in ("", api_version):
             return obj
         source = self._served(at)
-        # Through the Go type, since pruning leaves nulls. Nothing is defaulted: what a version lacks must stay lacking in another.
+        # Through the Go type, because pruning leaves nulls. Defaults are not set: a field that one version lacks must stay absent.
         try:
             return converted(source, strict.conform(obj, source.gvk).obj, target.gvk)
         except DecodeError as fault:
@@ -219,17 +227,19 @@ def _builtin(gvk: GroupVersionKind) -> MergeType:
 
 
 class _OneVersion:
-    """Of what has one version, and is stored nowhere."""
+    """A kind with a single version that is never stored."""
 
     def __init__(self, gvk: GroupVersionKind) -> None:
         self._gvk = gvk
 
     def type_of(self, api_version: str) -> MergeType:
+        """Return the type of the version."""
         if api_version != self._gvk.api_version:
             raise MissingVersion(api_version)
         return _builtin(self._gvk)
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """Return the object itself."""
         if api_version != self._gvk.api_version:
             raise MissingVersion(api_version)
         return obj
@@ -237,13 +247,13 @@ class _OneVersion:
 
 @cache
 def scale_scope() -> Scope:
-    """Of ``/scale``, whatever it is the scale of."""
+    """Return the scope of ``/scale``, which is the same for all resources."""
     return Scope(SCALE, "scale", _OneVersion(SCALE), {}, _empty(SCALE, custom=False))
 
 
 @cache
 def token_request_scope() -> Scope:
-    """Of ``/token`` of service accounts."""
+    """Return the scope of ``/token`` of service accounts."""
     return Scope(TOKEN_REQUEST, "token", _OneVersion(TOKEN_REQUEST), {}, _empty(TOKEN_REQUEST, custom=False))
 
 

@@ -1,4 +1,4 @@
-"""One mutation of a policy, applied to an object: an apply configuration merged into it, or the operations of a JSON patch.
+"""Applies one mutation of a policy to an object: merges an apply configuration, or runs the operations of a JSON patch.
 
 Source: k8s.io/apiserver pkg/admission/plugin/policy/mutating/patch (smd.go, json_patch.go), mutating/dispatcher.go (dispatchOne).
 """
@@ -25,7 +25,7 @@ from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.strict import is_builtin
 from kubeloop.types import JSONObject
 
-# Values of expressions that no JSON has, where an object wants a field's: nulls, bytes and moments, as Go shows them.
+# CEL values that JSON does not have (null in a typed field, bytes, timestamps), as error messages show them.
 #
 # Source: structured-merge-diff's typed/validate, over the values of cel-go.
 
@@ -35,9 +35,10 @@ _NANOS: Final = 1_000_000_000
 
 
 def check_foreign(value: Any, type_: MergeType, path: str = "") -> None:
-    """
+    """Check that a value consists of JSON values that fit a type.
+
     Raises:
-        TypeMismatch: a value at some path is none of JSON's, or null.
+        TypeMismatch: A value is null or has no JSON form; the error names its path.
     """
     if isinstance(value, dict):
         for name, one in value.items():
@@ -72,7 +73,7 @@ def _type(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Go's ``%v``."""
+    """Format a value as Go's ``%v``."""
     if value is None:
         return "NULL_VALUE"
     if isinstance(value, bytes):
@@ -83,7 +84,7 @@ def _shown(value: Any) -> str:
 
 
 def _syntax(value: Any) -> str:
-    """Go's ``%#v``."""
+    """Format a value as Go's ``%#v``."""
     if value is None:
         return "0"
     if isinstance(value, bytes):
@@ -100,20 +101,21 @@ def _moment(value: Timestamp) -> tuple[datetime, int]:
 
 _TEST_FAILED = ": test failed"
 _UNTYPED = "error applying patch: failed to convert patch object to typed object"
-#: The one kind of a subresource that stands in the schema of its own version.
+#: The only subresource whose kind is in the schema of the version itself.
 _BINDING = "Binding"
 
 
 class Changes:
-    """Applies what expressions gave; keeps the field types of custom resources while their schemas stay."""
+    """Applies the results of mutation expressions to objects. It caches the field types of custom resources until their schemas change."""
 
     def __init__(self) -> None:
         self._custom: dict[GroupVersionKind, tuple[TypeSchema, MergeType]] = {}
 
     def _type_of(self, match: Match, attributes: Attributes) -> MergeType:
-        """
+        """Return the type of the object for merges.
+
         Raises:
-            NotMutable: the version of the API that the kind is of has no schema of it, as for most kinds of subresources.
+            NotMutable: The schema of the version does not describe the kind, as for most kinds of subresources.
         """
         resource, kind = match.resource, match.kind
         if resource.custom and attributes.kind is None:
@@ -127,10 +129,19 @@ class Changes:
         return found
 
     def applied(self, value: ConstructedObject, obj: JSONObject, match: Match, attributes: Attributes) -> JSONObject:
-        """A fresh tree: ``obj`` with an ``Object{}`` merged into it, defaulted.
+        """Merge an apply configuration into an object.
+
+        Args:
+            value: The ``Object{}`` that the expression returned.
+            obj: The object; it stays as it is.
+            match: The version of ``obj``.
+            attributes: The write.
+
+        Returns:
+            A new object with the configuration merged and defaults set.
 
         Raises:
-            NotMutable: the configuration does not fit, or would replace something that is owned as a whole.
+            NotMutable: The configuration does not fit the type, or would replace a value that is atomic.
         """
         check_type_names(value)
         configuration = as_configuration(value) | {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
@@ -154,11 +165,20 @@ class Changes:
         return _settled(copy_tree(merged), match, attributes, NotMutable)
 
     def patched(self, value: list[ConstructedObject], obj: JSONObject, match: Match, attributes: Attributes) -> JSONObject:
-        """A fresh tree: ``obj`` after the operations, defaulted; ``obj`` itself where an operation ``test`` fails.
+        """Apply the operations of a JSON patch to an object.
+
+        Args:
+            value: The ``JSONPatch{}`` operations that the expression returned.
+            obj: The object; it stays as it is.
+            match: The version of ``obj``.
+            attributes: The write.
+
+        Returns:
+            A new object with defaults set; ``obj`` itself if an operation ``test`` fails.
 
         Raises:
-            NotMutable: an operation does not apply.
-            InternalError: what comes out is no object of the kind.
+            NotMutable: An operation cannot be applied.
+            InternalError: The result is not an object of the kind.
         """
         try:
             tree = json_patch(obj, as_operations(value), lenient=True)
@@ -169,13 +189,13 @@ class Changes:
         if not isinstance(tree, dict):
             raise api_errors.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
         if match.resource.custom and attributes.kind is not None:
-            # Upstream's converter of custom resources does not know what their subresources show.
+            # Upstream's converter of custom resources does not know the kinds of their subresources.
             raise NotMutable(f"request to convert CR to an invalid group/version: {match.kind.api_version}")
         return _settled(tree, match, attributes, api_errors.internal_error, strict=True)
 
 
 def _settled(tree: JSONObject, match: Match, attributes: Attributes, refuse: Any, *, strict: bool = False) -> JSONObject:
-    """As the kind has it; unknown fields are gone, or (``strict``) refused where the kind is built in."""
+    """Return a patched object with defaults. Unknown fields are dropped, or rejected if ``strict`` is set and the kind is built in."""
     wanted = attributes.gvk
     try:
         met = kind_of(tree, match.kind)
@@ -185,7 +205,7 @@ def _settled(tree: JSONObject, match: Match, attributes: Attributes, refuse: Any
         if met != match.kind:
             raise api_errors.internal_error(_foreign_kind(met, match.kind))
         if met.group_version != wanted.group_version:
-            # Upstream converts through the version it stores, and this change it cannot.
+            # Upstream converts through the stored version, which fails for this change.
             raise NotMutable(f"converting ({met.version}.{met.kind}) to ({wanted.version}.{wanted.kind}): unknown conversion")
     decoded = conform(tree, met, match.kind, match.resource, refuse, merged=not strict)
     if strict and decoded.problems and not match.resource.custom:
@@ -203,7 +223,7 @@ def _foreign_kind(met: GroupVersionKind, wanted: GroupVersionKind) -> str:
 
 
 def _atomics(value: Any, type_: MergeType, path: str) -> Iterator[str]:
-    """What a configuration gives of things that are owned as a whole, whose other parts would be lost."""
+    """Yield the paths of atomic values in a configuration: a merge would replace them as a whole and lose their other parts."""
     if isinstance(value, dict) and type_.map is not None:
         if type_.map.atomic:
             yield path

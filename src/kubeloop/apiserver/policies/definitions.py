@@ -1,4 +1,4 @@
-"""The policies that are bound, ready to be evaluated: read and compiled when they or their bindings changed.
+"""Caches the policies that have bindings, compiled, and reads them again after a change of a policy or binding.
 
 Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/policy_source.go; {validating,mutating}/plugin.go (compilePolicy).
 """
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.admission.matching import Match, Matcher, matches_object
-from kubeloop.apiserver.admission.requests import name_of
+from kubeloop.apiserver.admission.matching import Match, Matcher, matches_object, name_of
 from kubeloop.apiserver.expressions.compiler import CONDITION, Compiled, Compiler
 from kubeloop.apiserver.policies.params import InvalidConfiguration, ParamKind, ParamRef, param_kind, param_ref, said
 from kubeloop.apiserver.registry.objects import Objects
@@ -28,7 +27,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Which requests a policy or binding is about."""
+    """The requests to which a policy or binding applies."""
 
     rules: tuple[JSONObject, ...]
     excluded: tuple[JSONObject, ...]
@@ -38,7 +37,7 @@ class Constraints:
 
 
 def constraints_of(found: JSONObject) -> Constraints:
-    """Of a ``matchConstraints`` or ``matchResources``, defaulted and valid."""
+    """Parse a ``matchConstraints`` or ``matchResources``, which is defaulted and valid."""
     return Constraints(
         rules=tuple(found.get("resourceRules") or ()),
         excluded=tuple(found.get("excludeResourceRules") or ()),
@@ -50,7 +49,9 @@ def constraints_of(found: JSONObject) -> Constraints:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """``constraints`` None: wherever the policy is. ``actions``: of a validating policy."""
+    """A binding of a policy. ``constraints`` is None if the binding adds none; ``actions`` are the validationActions of a validating
+    policy.
+    """
 
     name: str
     policy: str
@@ -60,6 +61,7 @@ class Binding:
 
 
 def binding_of(obj: JSONObject) -> Binding:
+    """Parse a stored binding."""
     spec = obj.get("spec") or {}
     resources = spec.get("matchResources")
     return Binding(
@@ -73,7 +75,7 @@ def binding_of(obj: JSONObject) -> Binding:
 
 @dataclass(frozen=True, slots=True)
 class Policy(Generic[E]):
-    """What both kinds of policies have. ``own``: the expressions of its kind."""
+    """The parts that validating and mutating policies share. ``own`` holds the expressions of one kind of policy."""
 
     name: str
     constraints: Constraints
@@ -85,7 +87,7 @@ class Policy(Generic[E]):
 
 
 def policy_of(obj: JSONObject, own: Callable[[JSONObject, Compiler], E]) -> Policy[E]:
-    """Compile a stored policy, defaulted and valid. ``own`` compiles what is of its kind."""
+    """Compile a stored policy, which is defaulted and valid. ``own`` compiles the expressions of its kind."""
     spec = obj.get("spec") or {}
     compiler = Compiler(params=spec.get("paramKind") is not None, variables=True)
     variables = {one["name"]: compiler.variable(one["name"], one["expression"]) for one in spec.get("variables") or ()}
@@ -102,18 +104,20 @@ def policy_of(obj: JSONObject, own: Callable[[JSONObject, Compiler], E]) -> Poli
 
 @dataclass(frozen=True, slots=True)
 class Bound(Generic[E]):
-    """A policy with its bindings, by name."""
+    """A policy with its bindings, which are sorted by name."""
 
     policy: Policy[E]
     bindings: tuple[Binding, ...]
 
 
 class Definitions(Generic[E]):
-    """The policies of one kind that somebody bound. ``resources``: of policies, and of bindings; ``own``: as in ``policy_of``.
+    """The policies of one kind that have a binding.
+
+    ``resources`` are the resource of policies and the resource of bindings; ``own`` is as in ``policy_of``.
 
     Guarantees
-        ``bound`` reflects every change that the watch cache has handed out: a policy counts when its write has been answered.
-        A policy is compiled once for each of its versions.
+        ``bound`` includes every change that the watch cache has published: a policy applies as soon as its write has returned.
+        Each version of a policy is compiled once.
     """
 
     def __init__(
@@ -132,12 +136,12 @@ class Definitions(Generic[E]):
         self._subscriptions: list[Subscription] = []
         self._compiled: dict[str, tuple[str, Policy[E]]] = {}
         self._bound: list[Bound[E]] = []
-        #: Whether ``_bound`` is what was read after the last subscription.
+        #: Whether ``_bound`` was read after the last subscription began.
         self._complete = False
         self._reading = asyncio.Lock()
 
     async def bound(self) -> list[Bound[E]]:
-        """By name of the policy."""
+        """Return the policies that have a binding, sorted by name."""
         if self._is_stale():
             async with self._reading:
                 if self._is_stale():
@@ -148,6 +152,7 @@ class Definitions(Generic[E]):
         return not self._complete or any(one.waiting or one.ended for one in self._subscriptions)
 
     def stop(self) -> None:
+        """End the subscriptions."""
         for one in self._subscriptions:
             one.close()
         self._subscriptions = []
@@ -156,7 +161,7 @@ class Definitions(Generic[E]):
         policies, bindings = (self._registry.get(one) for one in self._resources)
         if policies is None or bindings is None:
             raise LookupError(f"the registry does not serve {self._resources}")
-        # Subscribed anew before the read, so that a change during it is read again.
+        # Subscribe before the read, so that a change during the read causes another read.
         self.stop()
         self._complete = False
         self._subscriptions = [self._cache.subscribe(one.storage_prefix) for one in (policies, bindings)]
@@ -176,11 +181,11 @@ class Definitions(Generic[E]):
         self._bound, self._complete = found, True
 
 
-# Whether a policy or a binding is about a request. Source: k8s.io/apiserver pkg/admission/plugin/policy/matching/matching.go.
+# Matches requests with policies and bindings. Source: k8s.io/apiserver pkg/admission/plugin/policy/matching/matching.go.
 
 
 _GROUP: Final = "admissionregistration.k8s.io"
-#: Nothing configured may keep an administrator from mending the configuration, nor anybody from being told who is who.
+#: No policy may prevent an administrator from repairing the policies, or any user from authenticating.
 _EXEMPT: Final = frozenset({
     *(
         GroupResource(_GROUP, f"{kind}admission{what}")
@@ -196,14 +201,15 @@ _EXEMPT: Final = frozenset({
 
 
 def is_exempt(attributes: Attributes) -> bool:
+    """Return whether no policy may apply to the write."""
     return attributes.resource.gvr.group_resource in _EXEMPT
 
 
 async def matched(matcher: Matcher, constraints: Constraints, attributes: Attributes) -> Match | None:
-    """The version in which the request is to be evaluated; None: it is not concerned.
+    """Return the version in which to evaluate the request; None if the constraints do not match.
 
     Raises:
-        NotFound: the rules are about it, and the namespace whose labels would decide does not exist.
+        NotFound: A rule matches, and the namespace whose labels would decide does not exist.
     """
     missing: NotFound | None = None
     try:
@@ -226,9 +232,10 @@ async def matched(matcher: Matcher, constraints: Constraints, attributes: Attrib
 
 
 async def bound_here(matcher: Matcher, binding: Binding, attributes: Attributes) -> bool:
-    """
+    """Return whether a binding applies to the request.
+
     Raises:
-        InvalidConfiguration: the namespace whose labels would decide does not exist.
+        InvalidConfiguration: The namespace whose labels would decide does not exist.
     """
     if binding.constraints is None:
         return True

@@ -1,4 +1,4 @@
-"""MutatingAdmissionPolicy: expressions that say how a request is changed, one policy after the other.
+"""MutatingAdmissionPolicy: changes objects with CEL expressions, one policy after the other.
 
 Source: k8s.io/apiserver pkg/admission/plugin/policy/mutating (dispatcher.go, reinvocationcontext.go), generic/policy_dispatcher.go.
 """
@@ -24,14 +24,14 @@ from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.meta.errors import ApiError, NotFound
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.status import StatusCause
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """``applies``: an apply configuration, else a JSON patch."""
+    """One mutation of a policy: ``applies`` is True for an apply configuration, False for a JSON patch."""
 
     expression: Compiled
     applies: bool
@@ -39,13 +39,14 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Mutations:
-    """The part of a policy that only mutating policies have."""
+    """The part of a policy that only mutating policies have: its mutations and its reinvocation policy."""
 
     each: tuple[Mutation, ...]
     reinvoked: bool
 
 
 def mutations_of(spec: JSONObject, compiler: Compiler) -> Mutations:
+    """Compile the mutations of a policy's spec."""
     found = []
     for one in spec.get("mutations") or ():
         applies = one.get("patchType") == "ApplyConfiguration"
@@ -56,7 +57,7 @@ def mutations_of(spec: JSONObject, compiler: Compiler) -> Mutations:
 
 
 class _Key(NamedTuple):
-    """An evaluation of a policy, to be told from others when it is asked again."""
+    """Identifies the evaluation of a policy for one binding and parameter."""
 
     policy: str
     binding: str
@@ -72,12 +73,13 @@ class _Invocation(NamedTuple):
 
     @property
     def key(self) -> _Key:
+        """The identity of this evaluation."""
         metadata = {} if self.params is None else self.params["metadata"]
         return _Key(self.policy.name, self.binding.name, metadata.get("namespace", ""), metadata.get("name", ""))
 
 
 class _Round:
-    """What is remembered of one write: who is to be asked again if something changes after them."""
+    """State of one write: the evaluations to repeat if the object changes after them."""
 
     def __init__(self) -> None:
         self.asked: set[_Key] = set()
@@ -85,6 +87,7 @@ class _Round:
         self.output: JSONObject | None = None
 
     def changed(self) -> None:
+        """Mark all evaluations so far for another run, because the object has changed."""
         self.due |= self.asked
         self.asked = set()
 
@@ -95,12 +98,12 @@ class _Fault(NamedTuple):
 
 
 class MutatingPolicies:
-    """Evaluates the policies that are concerned, in the order of their names, for each binding and each of its parameters.
+    """Plug-in MutatingAdmissionPolicy: evaluates the matching policies in the order of their names, for each binding and parameter.
 
     Guarantees
-        A policy sees what those before it made of the object. Whoever has reinvocationPolicy IfNeeded is evaluated once more when the
-        object was changed after it, or by it.
-        Either every change is made or, where something fails that counts, the write is refused.
+        A policy sees the changes of the policies before it. A policy with reinvocationPolicy IfNeeded is evaluated once more if the object
+        changed after it or by it.
+        Either all changes are made or, if a failure counts by its failurePolicy, the write is rejected.
     """
 
     def __init__(self, definitions: Definitions[Mutations], registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
@@ -113,7 +116,7 @@ class MutatingPolicies:
         self._changes = Changes()
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
     async def mutate(self, attributes: Attributes) -> None:
         if attributes.operation == "DELETE" or is_exempt(attributes):
@@ -192,7 +195,7 @@ class MutatingPolicies:
         memory.output = copy.deepcopy(attributes.obj)
 
     def _mutate(self, invocation: _Invocation, facts: Activation, faults: list[_Fault]) -> bool:
-        """Whether any mutation could be made, be it without a change."""
+        """Apply the mutations of one evaluation. Return whether any of them could be evaluated, even without a change."""
         policy, match, made = invocation.policy, invocation.match, False
         for mutation in policy.own.each:
             obj = facts.object_of(match)
@@ -210,7 +213,7 @@ class MutatingPolicies:
         return made
 
     async def _keep(self, match: Match, facts: Activation) -> None:
-        """Give the object of the request what was changed in the version of ``match``."""
+        """Convert the changed object back from the version of ``match`` to the version of the request."""
         attributes, obj = facts.attributes, facts.object_of(match)
         assert attributes.obj is not None
         assert obj is not None

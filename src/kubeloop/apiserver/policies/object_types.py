@@ -1,4 +1,4 @@
-"""What the expressions of mutating policies construct, checked and made JSON of.
+"""Checks and converts the CEL objects that mutation expressions construct: ``Object{}`` and ``JSONPatch{}``.
 
 Source: k8s.io/apiserver pkg/cel/mutation/dynamic/objects.go; pkg/admission/plugin/policy/mutating/patch/json_patch.go.
 """
@@ -11,24 +11,24 @@ from typing import Any, Final
 from kubeloop.cel.functions.timestamps import format_duration, format_timestamp
 from kubeloop.cel.values import ConstructedObject, DurationValue, Timestamp, UInt, from_key
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 
 JSON = Any
 
-#: Whole numbers beyond it are no JSON numbers to every reader: protobuf writes them as text.
+#: Larger integers are not exact as JSON numbers: protobuf writes them as text.
 _EXACT: Final = 2**53
 _SCALARS: Final = (type(None), bool, int, float, str)
 
 
 class NotMutable(KubeloopError):
-    """A change that cannot be made; the text is Kubernetes'."""
+    """A mutation that cannot be applied; the text is Kubernetes' own."""
 
 
 def check_type_names(value: ConstructedObject) -> None:
-    """That each object is constructed as what its place says: ``Object.spec{}`` in the field ``spec`` of an ``Object{}``.
+    """Check that each object has the type of its place: ``Object.spec{}`` in the field ``spec`` of an ``Object{}``.
 
     Raises:
-        NotMutable: naming each that is not.
+        NotMutable: Some objects have another type; the text names each.
     """
     faults = list(_misnamed(value, value.name))
     if faults:
@@ -52,10 +52,10 @@ def _misnamed(value: Any, place: str) -> list[str]:
 
 
 def as_configuration(value: ConstructedObject) -> dict[str, JSON]:
-    """An ``Object{}`` as a fresh tree of JSON; bytes and moments stay what they are, for ``check_foreign``.
+    """Convert an ``Object{}`` to a new JSON tree. Bytes and timestamps stay as they are, for ``check_foreign``.
 
     Raises:
-        NotMutable: a key that is no string, a value that JSON does not have.
+        NotMutable: A key is not a string, or a value has no JSON form.
     """
     found = _tree(value)
     assert isinstance(found, dict)
@@ -82,10 +82,10 @@ def _tree(value: Any) -> JSON:
 
 
 def as_operations(found: list[ConstructedObject]) -> list[dict[str, JSON]]:
-    """``JSONPatch{}`` values as the operations of a patch.
+    """Convert ``JSONPatch{}`` values to the operations of a patch.
 
     Raises:
-        NotMutable
+        NotMutable: A value has no JSON form.
     """
     operations = []
     for one in found:
@@ -102,7 +102,7 @@ def as_operations(found: list[ConstructedObject]) -> list[dict[str, JSON]]:
 
 
 def _protobuf_value(value: Any) -> JSON:
-    """As protobuf's JSON has it: moments are texts, bytes are base64, and large whole numbers are texts."""
+    """Convert a value as protobuf's JSON mapping does: timestamps and large integers become text, bytes base64."""
     if isinstance(value, dict):
         return {_key(from_key(key)): _protobuf_value(one) for key, one in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The parameters of policies: which kind they are of, and which objects a binding names.
+"""Parameters of policies: their kind, and the objects that a binding refers to.
 
 Source: k8s.io/apiserver pkg/admission/plugin/policy/generic (policy_dispatcher.go: CollectParams, policy_source.go).
 """
@@ -24,28 +24,31 @@ from kubeloop.types import JSONObject
 
 
 class InvalidConfiguration(KubeloopError):
-    """A policy or binding that cannot be evaluated as it stands; the text is Kubernetes'."""
+    """A policy or binding that cannot be evaluated because it is misconfigured; the text is Kubernetes' own."""
 
 
 def said(fault: KubeloopError) -> str:
-    """What a client is told of a fault."""
+    """Return the message of an error for the client."""
     return fault.status.message if isinstance(fault, ApiError) else str(fault)
 
 
 @dataclass(frozen=True, slots=True)
 class ParamKind:
+    """The ``paramKind`` of a policy."""
+
     api_version: str
     kind: str
 
     @property
     def gvk(self) -> GroupVersionKind:
+        """The kind with its group and version."""
         group, _, version = self.api_version.rpartition("/")
         return GroupVersionKind(group, version, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class ParamRef:
-    """By ``name`` or by ``selector``. ``must_exist``: a binding without parameters denies."""
+    """The ``paramRef`` of a binding: by ``name`` or by ``selector``. ``must_exist`` denies requests if no parameter exists."""
 
     name: str
     namespace: str
@@ -54,10 +57,12 @@ class ParamRef:
 
 
 def param_kind(found: JSONObject | None) -> ParamKind | None:
+    """Parse a ``paramKind``; None stays None."""
     return None if found is None else ParamKind(found.get("apiVersion") or "", found.get("kind") or "")
 
 
 def param_ref(found: JSONObject | None) -> ParamRef | None:
+    """Parse a ``paramRef``; None stays None."""
     if found is None:
         return None
     selector = found.get("selector")
@@ -70,16 +75,17 @@ def param_ref(found: JSONObject | None) -> ParamRef | None:
 
 
 class Params:
-    """Finds parameters, as they are stored at that moment."""
+    """Reads the parameters of policies from storage."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
         self._objects = objects
 
     def resource(self, kind: ParamKind) -> ServedResource:
-        """
+        """Return the resource of a kind of parameters.
+
         Raises:
-            InvalidConfiguration: nothing serves the kind.
+            InvalidConfiguration: The server does not serve the kind.
         """
         found = self._registry.kind(kind.gvk)
         if found is None or not found.served:
@@ -88,11 +94,16 @@ class Params:
         return found
 
     async def of(self, kind: ParamKind | None, ref: ParamRef | None, namespace: str) -> list[JSONObject | None]:
-        """With what a policy is to be evaluated, once each: None without parameters. ``namespace``: that of the request.
+        """Return the parameters with which to evaluate a policy, once each; a single None evaluates it without parameters.
+
+        Args:
+            kind: The kind of parameters; None for a policy without.
+            ref: The reference of the binding; None for a binding without.
+            namespace: Namespace of the request.
 
         Raises:
-            InvalidConfiguration
-            ApiError: a webhook that converts failed.
+            InvalidConfiguration: The reference does not fit the kind, or a required parameter does not exist.
+            ApiError: A conversion webhook failed.
         """
         if kind is None or ref is None:
             return [None]
@@ -120,14 +131,14 @@ class Params:
         return [tree for tree in trees if ref.selector.matches(tree["metadata"].get("labels"))]
 
 
-# Whoever writes a policy or a binding that uses parameters must be allowed to read these: a policy shows what is in them.
+# A user who writes a policy or binding with parameters needs the permission to read them, because a policy reveals their content.
 #
 # Source: pkg/registry/admissionregistration (authz.go of the four kinds).
 
 
 _GROUP: Final = "admissionregistration.k8s.io"
 _POLICIES: Final = tuple(GroupResource(_GROUP, f"{kind}admissionpolicies") for kind in ("validating", "mutating"))
-#: By the resource of bindings, that of their policies.
+#: Resource of bindings -> resource of their policies.
 _BINDINGS: Final = {
     GroupResource(_GROUP, "validatingadmissionpolicybindings"): _POLICIES[0],
     GroupResource(_GROUP, "mutatingadmissionpolicybindings"): _POLICIES[1],
@@ -135,7 +146,9 @@ _BINDINGS: Final = {
 
 
 class ParamAuthorization:
-    """Part of validation upstream: asked about what is well-formed, before anything else that only validates."""
+    """Checks that the writer of a policy or binding may read its parameters. It runs first after validation, of which it is a part
+    upstream.
+    """
 
     resources = frozenset({*_POLICIES, *_BINDINGS})
 
@@ -145,12 +158,13 @@ class ParamAuthorization:
         self._authorizer = authorizer
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """
+        """Check the permission.
+
         Raises:
-            Invalid: the user may not read the parameters.
+            Invalid: The user may not read the parameters.
         """
         resource = attributes.resource.gvr.group_resource
         if attributes.obj is None or attributes.subresource or MASTERS in attributes.user.groups:
@@ -192,7 +206,7 @@ class ParamAuthorization:
         if kind is not None and where[2] == "*":
             return f"unable to resolve paramKind &{{{kind.api_version} {kind.kind}}} {everything}"
         if policies == _POLICIES[1]:
-            # Upstream's two words stand in each other's place.
+            # Upstream has these two words the wrong way round.
             lacks = f'user {verb} does not have "{_shown(user)}" permission'
         return f"{lacks} on the object referenced by paramRef"
 
@@ -202,7 +216,7 @@ class ParamAuthorization:
         return None if found is None else found.obj
 
     def _where(self, kind: ParamKind) -> tuple[str, str, str]:
-        """Group, version and resource; all resources of the version where none is of the kind."""
+        """Return group, version and resource of a kind; ``*`` as resource if the server does not serve the kind."""
         served = self._registry.kind(kind.gvk)
         return kind.gvk.group, kind.gvk.version, "*" if served is None else served.gvr.resource
 
@@ -216,6 +230,6 @@ def _same(spec: JSONObject, before: JSONObject, *names: str) -> bool:
 
 
 def _shown(user: User) -> str:
-    """As Go prints the user."""
+    """Format a user as Go does."""
     extra = " ".join(f"{name}:[{' '.join(values)}]" for name, values in sorted(user.extra.items()))
     return f"&{{{user.name} {user.uid} [{' '.join(user.groups)}] map[{extra}]}}"

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: expressions that a request must satisfy, or else is refused, warned about, or noted in the audit log.
+"""ValidatingAdmissionPolicy: evaluates CEL expressions; a request that fails one is rejected, warned about, or noted in the audit log.
 
 Source: k8s.io/apiserver pkg/admission/plugin/policy/validating (dispatcher.go, validator.go).
 """
@@ -24,36 +24,47 @@ from kubeloop.meta.errors import ApiError, NotFound
 from kubeloop.meta.status import StatusCause
 from kubeloop.types import JSONObject
 
-# What policies add to the audit log. Source: k8s.io/apiserver pkg/admission/plugin/policy/validating/dispatcher.go.
+# Audit annotations of policies. Source: k8s.io/apiserver pkg/admission/plugin/policy/validating/dispatcher.go.
 
 
-#: Bytes of an annotation's value.
+#: Maximum bytes of an annotation's value.
 _LONGEST: Final = 10 * 1024
 
 
 class Annotations:
-    """The annotations of one policy, whose values of several bindings and parameters stand in one."""
+    """The audit annotations of one policy; values from several bindings and parameters are joined."""
 
     def __init__(self, policy: str) -> None:
         self._policy = policy
         self._values: dict[str, list[str]] = {}
 
     def add(self, key: str, value: str) -> None:
-        """An empty value is none; one that is there already is not repeated."""
+        """Add a value. Empty and repeated values are ignored."""
         value = value.encode()[:_LONGEST].decode("utf-8", "ignore")
         values = self._values.setdefault(key, [])
         if value and value not in values:
             values.append(value)
 
     def publish(self, into: dict[str, str]) -> None:
-        """What is there already stays."""
+        """Write the annotations into ``into``; existing keys stay."""
         for key, values in self._values.items():
             if values:
                 into.setdefault(f"{self._policy}/{key}", ", ".join(values))
 
 
 def failure_annotation(message: str, policy: str, binding: str, index: int, actions: tuple[str, ...]) -> str:
-    """The value that says what was found wrong with a request that went on."""
+    """Return the audit annotation about a failed validation of a request that continues.
+
+    Args:
+        message: Message of the failure.
+        policy: Name of the policy.
+        binding: Name of the binding.
+        index: Index of the validation in the policy.
+        actions: validationActions of the binding.
+
+    Returns:
+        A JSON list as text.
+    """
     failure = {
         "message": message,
         "policy": policy,
@@ -62,18 +73,20 @@ def failure_annotation(message: str, policy: str, binding: str, index: int, acti
         "validationActions": list(actions),
     }
     text = json.dumps([failure], separators=(",", ":"), ensure_ascii=False)
-    for letter in "<>&\u2028\u2029":  # as Go's encoder writes them
+    for letter in "<>&\u2028\u2029":  # Go's encoder escapes these.
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
 
 
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
-#: Bytes of a message that an expression makes; a longer one is as none.
+#: Maximum bytes of the message of a messageExpression; a longer one is ignored.
 _LONGEST_MESSAGE: Final = 5 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
+    """One validation of a policy."""
+
     expression: str
     message: str
     reason: str
@@ -81,7 +94,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What a validating policy has of its own; expressions are in the order of ``validations``, messages too if there are any."""
+    """The part of a policy that only validating policies have. Message expressions are in the order of ``validations``."""
 
     validations: tuple[Validation, ...]
     expressions: tuple[Compiled, ...]
@@ -91,6 +104,7 @@ class Checks:
 
 
 def checks_of(spec: JSONObject, compiler: Compiler) -> Checks:
+    """Compile the validations of a policy's spec."""
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
 
     def message(one: JSONObject) -> Compiled | None:
@@ -108,7 +122,7 @@ def checks_of(spec: JSONObject, compiler: Compiler) -> Checks:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Why a policy is not content. ``index``: of the validation, where it is one."""
+    """A failed validation. ``index`` is None if the policy failed otherwise."""
 
     message: str
     reason: str = "Invalid"
@@ -116,11 +130,11 @@ class Denial:
 
 
 class ValidatingPolicies:
-    """Evaluates the policies that are concerned, in the order of their names, for each binding and each of its parameters.
+    """Plug-in ValidatingAdmissionPolicy: evaluates the matching policies in the order of their names, for each binding and parameter.
 
     Guarantees
-        All are evaluated before the request is refused; the refusal is that of the first. What a policy's own failure
-        means is what its failurePolicy says.
+        All policies are evaluated before the request is rejected; the client gets the first denial. The failurePolicy of a policy decides
+        about its own failures.
     """
 
     def __init__(self, definitions: Definitions[Checks], registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
@@ -132,7 +146,7 @@ class ValidatingPolicies:
         self._params = Params(registry, objects)
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         if is_exempt(attributes):
@@ -172,11 +186,21 @@ class ValidatingPolicies:
     async def _binding(
         self, policy: Policy[Checks], binding: Binding, match: Match, facts: Activation, annotations: Annotations
     ) -> list[Denial]:
-        """Those that refuse the request; others have been warned about and noted.
+        """Evaluate a policy for one binding, and apply the binding's actions.
+
+        Args:
+            policy: The compiled policy.
+            binding: One of its bindings.
+            match: The version of the request to evaluate.
+            facts: The CEL variables of the request.
+            annotations: Receives the audit annotations.
+
+        Returns:
+            The denials that reject the request; others became warnings and audit annotations.
 
         Raises:
-            InvalidConfiguration
-            NotFound: the request's namespace is gone.
+            InvalidConfiguration: The binding does not fit the policy.
+            NotFound: The namespace of the request does not exist any more.
         """
         if not await bound_here(self._matcher, binding, facts.attributes):
             return []
@@ -198,7 +222,7 @@ class ValidatingPolicies:
 
 
 def _acted(policy: Policy[Checks], binding: Binding, denial: Denial, attributes: Attributes) -> list[Denial]:
-    """What the binding says is to be done about a denial, done; those that refuse the request."""
+    """Apply the actions of a binding to a denial. Return the denial if it rejects the request, else nothing."""
     refused = []
     for action in binding.actions:
         match action:
@@ -216,7 +240,18 @@ def _acted(policy: Policy[Checks], binding: Binding, denial: Denial, attributes:
 def _evaluated(
     policy: Policy[Checks], match: Match, facts: Activation, params: JSONObject | None, annotations: Annotations
 ) -> tuple[list[Denial], list[Denial]]:
-    """What the policy denies, and what its audit annotations fail with, which refuses whatever the binding's actions are."""
+    """Evaluate a policy with one parameter.
+
+    Args:
+        policy: The compiled policy.
+        match: The version of the request to evaluate.
+        facts: The CEL variables of the request.
+        params: The parameter; None without.
+        annotations: Receives the audit annotations.
+
+    Returns:
+        The denials, and the failures of audit annotations, which reject the request whatever the actions are.
+    """
     failed: list[Denial] = []
     checks = policy.own
     try:
@@ -240,7 +275,7 @@ def _evaluated(
 
 
 def _messages(policy: Policy[Checks], values: dict[str, Any], budget: int) -> tuple[list[Result | None], str]:
-    """The messages that expressions make, and why there are none."""
+    """Evaluate the messageExpressions. Return their results, and the reason why there are none."""
     try:
         return evaluate(policy.own.messages, values, budget, policy.variables)[0], ""
     except CostBudgetExceeded as fault:

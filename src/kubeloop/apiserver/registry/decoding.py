@@ -16,8 +16,8 @@ from kubeloop.apiserver.request.go_json_errors import json_fault
 from kubeloop.apiserver.request.negotiation import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.field_error import fits_int64
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.schema import strict
 from kubeloop.schema.converted import converted
 from kubeloop.schema.object_metadata import conform_metadata

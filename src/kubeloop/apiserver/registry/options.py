@@ -18,9 +18,9 @@ from kubeloop.apiserver.validation.metadata import field_manager
 from kubeloop.merge.go_text import json_type
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
-from kubeloop.meta.integers import decimal, is_digits
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.selectors import parse_field_selector, parse_label_selector
+from kubeloop.meta.strconv import decimal, is_digits
 from kubeloop.serving.request import Request
 
 _MATCH = "resourceVersionMatch"

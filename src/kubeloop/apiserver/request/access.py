@@ -15,9 +15,9 @@ from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.info import RequestInfo
 from kubeloop.apiserver.request.users import User
 from kubeloop.meta.errors import ApiError
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.selectors import FieldTerm, parse_field_selector
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
+from kubeloop.meta.strconv import go_quoted
 
 
 def refusal(code: int, reason: str, message: str, details: StatusDetails | None = None) -> ApiError:

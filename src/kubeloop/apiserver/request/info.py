@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from kubeloop.meta.integers import decimal
 from kubeloop.meta.kinds import GroupResource, GroupVersion
 from kubeloop.meta.names import path_segment
 from kubeloop.meta.selectors import FieldOperator, parse_field_selector, parse_label_selector
+from kubeloop.meta.strconv import decimal
 from kubeloop.serving.request import Request
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

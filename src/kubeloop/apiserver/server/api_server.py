@@ -28,7 +28,7 @@ from kubeloop.apiserver.handlers.scope import ServerServices
 from kubeloop.apiserver.openapi import OpenAPI
 from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
-from kubeloop.apiserver.policies.chain import Policies
+from kubeloop.apiserver.policies import Policies
 from kubeloop.apiserver.policies.params import ParamAuthorization
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.options import DeleteParameters
@@ -48,7 +48,7 @@ from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.apiserver.store.deleter import Deleter
 from kubeloop.apiserver.store.reader import Reader
 from kubeloop.apiserver.store.writer import EVENT_TTL, Writer
-from kubeloop.apiserver.webhooks.chain import Webhooks
+from kubeloop.apiserver.webhooks.configurations import Webhooks
 from kubeloop.meta.errors import ConfigError, NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.schema import builtin

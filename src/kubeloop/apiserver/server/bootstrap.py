@@ -12,7 +12,14 @@ from functools import cache, partial
 
 from kubeloop.apiserver.authorization.rbac_rules import missing_rules
 from kubeloop.apiserver.builtin import strategies
-from kubeloop.apiserver.builtin.bootstrap import api_services, flow_control, roles
+from kubeloop.apiserver.builtin.bootstrap.objects import (
+    API_SERVICES_GROUP,
+    FLOW_CONTROL_GROUP,
+    ROLES_GROUP,
+    default_flow_control,
+    default_roles,
+    local_api_services,
+)
 from kubeloop.apiserver.builtin.catalogue import DEPRECATIONS
 from kubeloop.apiserver.builtin.conversion import convert_autoscaler, convert_event
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
@@ -44,7 +51,7 @@ def builtin_registry(schemas: Schemas, clock: Clock) -> Registry:
 
 
 def _of_definitions(clock: Clock) -> Strategy:
-    from kubeloop.apiserver.crd.strategy import DefinitionStrategy
+    from kubeloop.apiserver.crd.strategies import DefinitionStrategy
 
     return DefinitionStrategy(clock)
 
@@ -133,7 +140,7 @@ def _selectors(role: JSONObject) -> list[JSONObject]:
 
 
 #: Field manager of the objects of a group, if not the server.
-_MANAGERS = {flow_control.GROUP: "api-priority-and-fairness-config-producer-v1"}
+_MANAGERS = {FLOW_CONTROL_GROUP: "api-priority-and-fairness-config-producer-v1"}
 #: Field manager that applies the status of a kind.
 _STATUS_MANAGERS = {
     "flowschemas": "api-priority-and-fairness-config-consumer-v1",
@@ -182,17 +189,17 @@ def _owned(owners: Owners, resource: ServedResource, obj: JSONObject) -> JSONObj
 
 def _objects(registry: Registry, now: str, service_cidr: str) -> Iterator[tuple[GroupVersionResource, JSONObject]]:
     served = ((one.gvr.group, one.gvr.version) for one in registry if not one.custom)
-    for service in api_services.local_api_services(served, now):
-        yield GroupVersionResource(api_services.GROUP, "v1", "apiservices"), service
+    for service in local_api_services(served, now):
+        yield GroupVersionResource(API_SERVICES_GROUP, "v1", "apiservices"), service
     yield GroupVersionResource("networking.k8s.io", "v1", "servicecidrs"), default_service_cidr(service_cidr, now)
-    for resource, obj in flow_control.default_flow_control(now):
-        yield GroupVersionResource(flow_control.GROUP, "v1", resource), obj
-    for resource, obj in roles.default_roles():
-        yield GroupVersionResource(roles.GROUP, "v1", resource), obj
+    for resource, obj in default_flow_control(now):
+        yield GroupVersionResource(FLOW_CONTROL_GROUP, "v1", resource), obj
+    for resource, obj in default_roles():
+        yield GroupVersionResource(ROLES_GROUP, "v1", resource), obj
 
 
 async def _create_or_replace(objects: Objects, owners: Owners, resource: ServedResource, obj: JSONObject) -> None:
-    default = copy.deepcopy(obj) if resource.gvr.group == roles.GROUP else None
+    default = copy.deepcopy(obj) if resource.gvr.group == ROLES_GROUP else None
     try:
         await objects.write(resource, _owned(owners, resource, obj), expected=0)
     except PreconditionFailed:

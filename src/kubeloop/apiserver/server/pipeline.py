@@ -35,7 +35,7 @@ from kubeloop.apiserver.storage import StorageFailed
 from kubeloop.apiserver.tables import has_tables
 from kubeloop.http1.errors import BodyMalformed
 from kubeloop.meta.errors import ApiError, Forbidden
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.serving.request import Request
 from kubeloop.timing import TimeLimit
 

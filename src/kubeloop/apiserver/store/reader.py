@@ -18,8 +18,8 @@ from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.go_json_errors import json_fault
 from kubeloop.apiserver.storage import Compacted, FutureRevision, KeyValue, Range, prefix_end
 from kubeloop.apiserver.storage.watch_cache import WatchCache
-from kubeloop.meta.integers import decimal
 from kubeloop.meta.selectors import FieldSelector, Selector, parse_field_selector, parse_label_selector
+from kubeloop.meta.strconv import decimal
 from kubeloop.timing import Clock, within
 from kubeloop.types import JSONObject
 

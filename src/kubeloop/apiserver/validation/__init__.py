@@ -1,4 +1,4 @@
-"""Rules that many kinds share: formats, object metadata, label selectors.
+"""Validation rules that many kinds share: formats, object metadata, label selectors.
 
-Messages are Kubernetes' own, and so is their order, for clients compare causes.
+Messages and their order are those of Kubernetes, because clients compare causes.
 """

@@ -1,4 +1,4 @@
-"""Which requests webhooks and admission policies are about: rules with operations, and conditions in CEL.
+"""Validates the parts that webhooks and admission policies share: rules with operations, and match conditions.
 
 Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation (validateRuleWithOperations, validateMatchConditions).
 """
@@ -13,7 +13,7 @@ from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplic
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
 
-#: What is wrong with an expression at a path, as one error or none.
+#: Validates an expression at a path and yields at most one error.
 Check = Callable[[str, str], Errors]
 
 _OPERATIONS: Final = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
@@ -22,12 +22,13 @@ _MOST_CONDITIONS: Final = 64
 
 
 def one_of_pointer(path: str, value: str | None, allowed: list[str]) -> Errors:
-    """For fields that may be absent."""
+    """Check that an optional value is one of the allowed ones."""
     if value is not None and value not in allowed:
         yield unsupported(path, value, allowed)
 
 
 def rule_with_operations(path: str, rule: JSONObject) -> Errors:
+    """Validate a rule with operations."""
     operations = rule.get("operations") or []
     yield from _all_or_some(f"{path}.operations", operations, "operations")
     for at, one in enumerate(operations):
@@ -61,7 +62,7 @@ def _resources(path: str, resources: list[str]) -> Errors:
             continue
         name, slash, sub = text.partition("/")
         if not slash:
-            plain = text != "*"  # the last one decides, as upstream
+            plain = text != "*"  # As upstream, the last one decides.
             continue
         if name in all_of:
             yield invalid(f"{path}[{at}]", text, f"if '{name}/*' is present, must not specify {text}")
@@ -78,7 +79,7 @@ def _resources(path: str, resources: list[str]) -> Errors:
 
 
 def match_conditions(path: str, conditions: list[JSONObject], check: Check) -> Errors:
-    """``check`` looks at each expression, without the blanks around it."""
+    """Validate match conditions. ``check`` validates each expression, without the blanks around it."""
     if len(conditions) > _MOST_CONDITIONS:
         yield FieldError(FieldErrorType.TOO_MANY, path, len(conditions), f"must have at most {_MOST_CONDITIONS} items")
     names: set[str] = set()

@@ -1,4 +1,4 @@
-"""Formats of strings and numbers beyond names and labels, each as a list of messages (empty when it fits).
+"""Validates formats of strings and numbers beyond names and labels. Functions return messages, an empty list for a valid value.
 
 Source: k8s.io/apimachinery pkg/util/validation (validation.go, ip.go), with the feature gates of a default 1.36 server.
 """
@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kubeloop.meta.field_error import FieldError, FieldErrorType, invalid, required
-from kubeloop.meta.names import dns1123_label, dns1123_subdomain, in_range
+from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, invalid, required
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain, in_range, percent
+from kubeloop.meta.strconv import decimal
 
 MAX_INT32 = 2**31 - 1
 NOT_NEGATIVE = "must be greater than or equal to 0"
@@ -23,10 +24,12 @@ _UNDERSCORE_NAME = rf"{_UNDERSCORE_LABEL}(\.{_UNDERSCORE_LABEL})*"
 
 
 def user_id(value: int) -> list[str]:
+    """Validate a user or group ID."""
     return in_range(value, 0, MAX_INT32)
 
 
 def subdomain_with_underscore(value: str) -> list[str]:
+    """Validate a DNS-1123 subdomain that may contain underscores."""
     found = ["must be no more than 253 characters"] if len(value.encode()) > 253 else []
     if not re.fullmatch(_UNDERSCORE_NAME, value):
         found.append(
@@ -37,7 +40,7 @@ def subdomain_with_underscore(value: str) -> list[str]:
 
 
 def sloppy_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """As Kubernetes reads addresses of old: leading zeros in IPv4 are decimal. None if it is none."""
+    """Parse an IP address as old versions of Kubernetes do: leading zeros in IPv4 are decimal. None if it is invalid."""
     if re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", value, re.ASCII):
         parts = [int(part) for part in value.split(".")]
         return ipaddress.IPv4Address(".".join(map(str, parts))) if max(parts) < 256 else None
@@ -48,7 +51,7 @@ def sloppy_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def ip_address(value: str) -> list[str]:
-    """Strict as new fields and, by StrictIPCIDRValidation, old ones want it."""
+    """Validate an IP address strictly, as StrictIPCIDRValidation requires."""
     found = sloppy_ip(value)
     if found is None:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
@@ -58,6 +61,7 @@ def ip_address(value: str) -> list[str]:
 
 
 def canonical_ip(value: str) -> list[str]:
+    """Validate an IP address in its canonical form."""
     found = ip_address(value)
     parsed = sloppy_ip(value)
     if found or parsed is None or str(parsed) == value:
@@ -66,7 +70,7 @@ def canonical_ip(value: str) -> list[str]:
 
 
 def sloppy_cidr(value: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """The network that a CIDR value stands for, as Kubernetes reads them of old. None if it is none."""
+    """Parse a CIDR as old versions of Kubernetes do. None if it is invalid."""
     address, slash, length = value.partition("/")
     parsed = sloppy_ip(address)
     if parsed is None or not slash or not re.fullmatch(r"\d{1,6}", length, re.ASCII) or int(length) > parsed.max_prefixlen:
@@ -75,6 +79,7 @@ def sloppy_cidr(value: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | N
 
 
 def cidr(value: str) -> list[str]:
+    """Validate a CIDR."""
     address, _, length = value.partition("/")
     parsed, network = sloppy_ip(address), sloppy_cidr(value)
     if parsed is None or network is None:
@@ -89,22 +94,26 @@ def cidr(value: str) -> list[str]:
 
 
 def each(path: str, value: Any, messages: Iterable[str]) -> Iterator[FieldError]:
-    """One error for each message."""
+    """Yield an error for each message."""
     for message in messages:
         yield invalid(path, value, message)
 
 
 def label_name_field(path: str, value: str) -> Iterator[FieldError]:
-    """A DNS-1123 label, such as a container's name."""
+    """Validate a DNS-1123 label, such as the name of a container."""
     return each(path, value, dns1123_label(value, False))
 
 
 def subdomain_field(path: str, value: str) -> Iterator[FieldError]:
+    """Validate a DNS-1123 subdomain."""
     return each(path, value, dns1123_subdomain(value, False))
 
 
 def fully_qualified_name(path: str, name: str, segments: int = 2) -> Iterator[FieldError]:
-    """A domain with at least so many segments; no more than one fault is told. Source: IsFullyQualifiedDomainName, IsFullyQualifiedName."""
+    """Validate a domain with at least ``segments`` segments; yields at most one error.
+
+    Source: IsFullyQualifiedDomainName, IsFullyQualifiedName.
+    """
     if not name:
         yield required(path)
         return
@@ -122,37 +131,41 @@ def fully_qualified_name(path: str, name: str, segments: int = 2) -> Iterator[Fi
 
 
 def not_negative(path: str, value: int | None) -> Iterator[FieldError]:
+    """Check that a number is zero or more; None is valid."""
     if value is not None and value < 0:
         yield invalid(path, value, NOT_NEGATIVE)
 
 
 def positive(path: str, value: int) -> Iterator[FieldError]:
+    """Check that a number is greater than zero."""
     if value <= 0:
         yield invalid(path, value, "must be greater than zero")
 
 
 def immutable(path: str, new: Any, old: Any) -> Iterator[FieldError]:
-    """Empty and absent count as equal, as in Kubernetes' semantic equality."""
+    """Check that a value is unchanged. Empty and absent are equal, as in Kubernetes' semantic equality."""
     if (new or None) != (old or None) and new != old:
         yield invalid(path, new, IMMUTABLE)
 
 
 def one_of(path: str, value: Any, supported: Iterable[str]) -> Iterator[FieldError]:
-    """``supported`` is told in the order given: upstream sorts it for some fields and not for others."""
+    """Check that a value is supported. The message lists ``supported`` in this order, because upstream sorts it for some fields only."""
     values = list(supported)
     if value not in values:
         yield unsupported(path, value, values)
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
+    """Return the error for an unsupported value."""
     shown = ", ".join(f'"{one}"' for one in supported)
     return FieldError(FieldErrorType.NOT_SUPPORTED, path, value, f"supported values: {shown}")
 
 
-# Warnings about addresses that are accepted but not written as they should be. Source: GetWarningsForIP, GetWarningsForCIDR.
+# Warnings about valid addresses that are not in their canonical form. Source: GetWarningsForIP, GetWarningsForCIDR.
 
 
 def ip_warnings(path: str, value: str) -> list[str]:
+    """Return warnings about an IP address."""
     found = sloppy_ip(value)
     if found is None:
         return []
@@ -165,6 +178,7 @@ def ip_warnings(path: str, value: str) -> list[str]:
 
 
 def cidr_warnings(path: str, value: str) -> list[str]:
+    """Return warnings about a CIDR."""
     network = sloppy_cidr(value)
     address = sloppy_ip(value.partition("/")[0])
     if network is None or address is None:
@@ -183,3 +197,56 @@ def cidr_warnings(path: str, value: str) -> list[str]:
     if not found and plain != value:
         found.append(f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{plain}")')
     return found
+
+
+# Numbers that may be percentages, as in rolling updates. Source: ValidatePositiveIntOrPercent, IsNotMoreThan100Percent.
+
+
+def int_or_percent(path: str, value: int | str) -> Iterator[FieldError]:
+    """Validate a number of zero or more, or a percentage."""
+    if isinstance(value, str):
+        yield from each(path, value, percent(value))
+    else:
+        yield from not_negative(path, value)
+
+
+def at_most_all(path: str, value: int | str) -> Iterator[FieldError]:
+    """Check that a percentage is at most 100%."""
+    if isinstance(value, str) and not percent(value) and (decimal(value[:-1]) or 0) > 100:
+        yield invalid(path, value, "must not be greater than 100%")
+
+
+def amount(value: int | str) -> int:
+    """Return the number, or the number of a percentage. Invalid text is zero, as in Go's Atoi."""
+    if isinstance(value, int):
+        return value
+    return decimal(value.removesuffix("%")) or 0
+
+
+# Paths inside volumes and containers. Source: validateLocalDescendingPath, validatePathNoBacksteps.
+
+
+def no_back_steps(path: str, target: str) -> Errors:
+    """Check that a path does not contain ``..``."""
+    if ".." in target.split("/"):
+        yield invalid(path, target, "must not contain '..'")
+
+
+def descending(path: str, target: str) -> Errors:
+    """Check that a path is relative and does not contain ``..``."""
+    if target.startswith("/"):
+        yield invalid(path, target, "must be a relative path")
+    yield from no_back_steps(path, target)
+
+
+def not_reserved(path: str, target: str) -> Errors:
+    """Check a path as ``descending`` does, and that it does not begin with ``..``, which kubelet's atomic writer uses."""
+    yield from descending(path, target)
+    if target.startswith("..") and not target.startswith("../"):
+        yield invalid(path, target, "must not start with '..'")
+
+
+def file_mode(path: str, mode: int | None) -> Errors:
+    """Check that a file mode is between 0 and 0777."""
+    if mode is not None and not 0 <= mode <= 0o777:
+        yield invalid(path, mode, "must be a number between 0 and 0777 (octal), both inclusive")

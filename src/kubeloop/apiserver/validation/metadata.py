@@ -1,19 +1,126 @@
-"""ObjectMeta on create and update: names, labels, annotations, owner references, finalizers, managed fields.
+"""Rules for object metadata, label selectors and conditions, which all kinds share.
 
-Source: k8s.io/apimachinery pkg/api/validation/objectmeta.go and pkg/apis/core/validation (finalizer names).
+Source: k8s.io/apimachinery pkg/api/validation/objectmeta.go, pkg/apis/meta/v1/validation; pkg/apis/core/validation (finalizer names).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
-from kubeloop.apiserver.validation.formats import each, immutable, not_negative
-from kubeloop.apiserver.validation.selectors import labels
-from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required, too_long
-from kubeloop.meta.names import dns1123_label, path_segment, qualified_name
+from kubeloop.apiserver.validation.formats import each, immutable, not_negative, one_of
+from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required, too_long
+from kubeloop.meta.names import dns1123_label, label_value, path_segment, qualified_name, wrong_pattern
 from kubeloop.types import JSONObject
 
-#: Messages about a name, or about a prefix of one when the second argument is true.
+
+def labels(path: str, found: dict[str, str] | None) -> Iterator[FieldError]:
+    """Validate the keys and values of labels. All errors are reported at the map itself."""
+    for key, value in (found or {}).items():
+        yield from each(path, key, qualified_name(key))
+        yield from each(path, value, label_value(value))
+
+
+def label_selector(path: str, selector: JSONObject | None, *, any_value: bool = False) -> Iterator[FieldError]:
+    """Validate a label selector. ``any_value`` skips the values of expressions, for stored objects with invalid ones."""
+    if selector is None:
+        return
+    yield from labels(f"{path}.matchLabels", selector.get("matchLabels"))
+    for at, expression in enumerate(selector.get("matchExpressions") or ()):
+        yield from requirement(f"{path}.matchExpressions[{at}]", expression, any_value=any_value)
+
+
+def requirement(path: str, expression: JSONObject, *, any_value: bool = False, any_operator: bool = False) -> Iterator[FieldError]:
+    """Validate one expression of a selector.
+
+    Args:
+        path: Path of the expression.
+        expression: A LabelSelectorRequirement.
+        any_value: Skip the values.
+        any_operator: Skip the operator.
+
+    Returns:
+        The errors.
+    """
+    operator, values, key = expression.get("operator", ""), expression.get("values") or [], expression.get("key", "")
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    elif not any_operator:
+        yield invalid(f"{path}.operator", operator, "not a valid selector operator")
+    yield from each(f"{path}.key", key, qualified_name(key))
+    if not any_value:
+        for at, value in enumerate(values):
+            yield from each(f"{path}.values[{at}]", value, label_value(value))
+
+
+def matches(selector: JSONObject, found: dict[str, str]) -> bool:
+    """Return whether a valid LabelSelector matches labels. An empty selector matches all."""
+    if any(found.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_matches(expression, found) for expression in selector.get("matchExpressions") or ())
+
+
+def _matches(expression: JSONObject, found: dict[str, str]) -> bool:
+    key, values = expression.get("key", ""), expression.get("values") or []
+    match expression.get("operator"):
+        case "In":
+            return found.get(key) in values
+        case "NotIn":
+            return key not in found or found[key] not in values
+        case "Exists":
+            return key in found
+        case _:
+            return key not in found
+
+
+def is_empty(selector: JSONObject) -> bool:
+    """Return whether a LabelSelector is empty."""
+    return not selector.get("matchLabels") and not selector.get("matchExpressions")
+
+
+_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
+_REASON_LIMIT = 1024
+_MESSAGE_LIMIT = 32 * 1024
+
+
+def conditions(path: str, found: list[JSONObject]) -> Iterator[FieldError]:
+    """Validate a list of conditions."""
+    types: set[str] = set()
+    for at, condition in enumerate(found):
+        here, kind = f"{path}[{at}]", condition.get("type", "")
+        if kind in types:
+            yield duplicate(f"{here}.type", kind)
+        types.add(kind)
+        yield from _condition(here, condition)
+
+
+def _condition(path: str, condition: JSONObject) -> Iterator[FieldError]:
+    kind, reason = condition.get("type", ""), condition.get("reason", "")
+    yield from each(f"{path}.type", kind, qualified_name(kind))
+    yield from one_of(f"{path}.status", condition.get("status", ""), ("False", "True", "Unknown"))
+    if condition.get("observedGeneration", 0) < 0:
+        yield invalid(f"{path}.observedGeneration", condition["observedGeneration"], "must be greater than or equal to zero")
+    if condition.get("lastTransitionTime") is None:
+        yield required(f"{path}.lastTransitionTime")
+    if not reason:
+        yield required(f"{path}.reason")
+    else:
+        if not re.fullmatch(_REASON, reason):
+            rule = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters "
+            rule += "or '_,:', and must end with an alphanumeric character or '_'"
+            text = wrong_pattern(rule, _REASON, "my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")
+            yield invalid(f"{path}.reason", reason, text)
+        if len(reason.encode()) > _REASON_LIMIT:
+            yield too_long(f"{path}.reason", _REASON_LIMIT)
+    if len(condition.get("message", "").encode()) > _MESSAGE_LIMIT:
+        yield too_long(f"{path}.message", _MESSAGE_LIMIT)
+
+
+#: Returns messages about a name, or about a prefix of a name if the second argument is True.
 NameRule = Callable[[str, bool], list[str]]
 
 ANNOTATIONS_LIMIT = 256 * 1024
@@ -21,7 +128,17 @@ _STANDARD_FINALIZERS = {"kubernetes", "orphan", "foregroundDeletion"}
 
 
 def object_meta(metadata: JSONObject, *, namespaced: bool, name_rule: NameRule, path: str = "metadata") -> Iterator[FieldError]:
-    """A whole ObjectMeta, after names were generated."""
+    """Validate an ObjectMeta, after names were generated.
+
+    Args:
+        metadata: The ObjectMeta.
+        namespaced: Whether the kind has namespaces.
+        name_rule: The rule for names of the kind.
+        path: Path of the metadata.
+
+    Returns:
+        The errors.
+    """
     if prefix := metadata.get("generateName"):
         yield from each(f"{path}.generateName", prefix, name_rule(prefix, True))
     if name := metadata.get("name"):
@@ -45,12 +162,12 @@ def object_meta(metadata: JSONObject, *, namespaced: bool, name_rule: NameRule, 
 
 
 def embedded_meta(metadata: JSONObject, path: str) -> Iterator[FieldError]:
-    """The ObjectMeta of a resource inside a custom object: whatever kind it is, so any name will do, in a namespace or not."""
+    """Validate the ObjectMeta of a resource inside a custom object. Its kind is unknown, so any name and namespace are valid."""
     return object_meta(metadata, namespaced=bool(metadata.get("namespace")), name_rule=path_segment, path=path)
 
 
 def object_meta_update(metadata: JSONObject, old: JSONObject, *, path: str = "metadata") -> Iterator[FieldError]:
-    """What an update may not change, and the parts that are checked again."""
+    """Validate an update: check immutable fields, and the fields that may change."""
     if old.get("deletionTimestamp"):
         yield from _no_new_finalizers(f"{path}.finalizers", metadata.get("finalizers") or [], old.get("finalizers") or [])
     if not metadata.get("resourceVersion"):
@@ -69,6 +186,7 @@ def object_meta_update(metadata: JSONObject, old: JSONObject, *, path: str = "me
 
 
 def annotation_map(path: str, found: dict[str, str] | None) -> Iterator[FieldError]:
+    """Validate annotations: their keys, and their total size."""
     size = 0
     for key, value in (found or {}).items():
         yield from each(path, key, qualified_name(key.lower()))
@@ -78,6 +196,7 @@ def annotation_map(path: str, found: dict[str, str] | None) -> Iterator[FieldErr
 
 
 def owner_references(path: str, references: list[JSONObject]) -> Iterator[FieldError]:
+    """Validate owner references."""
     controller = ""
     for reference in references:
         yield from _owner_reference(path, reference)
@@ -103,6 +222,7 @@ def _owner_reference(path: str, reference: JSONObject) -> Iterator[FieldError]:
 
 
 def finalizers(path: str, found: list[str]) -> Iterator[FieldError]:
+    """Validate the names of finalizers."""
     for name in found:
         yield from each(path, name, qualified_name(name))
     if {"orphan", "foregroundDeletion"} <= set(found):
@@ -110,7 +230,7 @@ def finalizers(path: str, found: list[str]) -> Iterator[FieldError]:
 
 
 def standard_finalizers(metadata: JSONObject, path: str = "metadata") -> Iterator[FieldError]:
-    """The further rule of core and its sibling groups: without a domain only Kubernetes' own finalizers."""
+    """Check that finalizers without a domain are Kubernetes' own, as the core group and its related groups require."""
     for at, name in enumerate(metadata.get("finalizers") or ()):
         if "/" not in name and name not in _STANDARD_FINALIZERS:
             yield invalid(f"{path}.finalizers[{at}]", name, "name is neither a standard finalizer name nor is it fully qualified")
@@ -123,6 +243,7 @@ def _no_new_finalizers(path: str, new: list[str], old: list[str]) -> Iterator[Fi
 
 
 def managed_fields(path: str, entries: list[JSONObject]) -> Iterator[FieldError]:
+    """Validate the entries of managedFields."""
     for at, entry in enumerate(entries):
         here = f"{path}[{at}]"
         if entry.get("operation", "") not in ("Apply", "Update"):
@@ -135,7 +256,7 @@ def managed_fields(path: str, entries: list[JSONObject]) -> Iterator[FieldError]
 
 
 def field_manager(path: str, name: str) -> Iterator[FieldError]:
-    """Also for the query parameter ``fieldManager``."""
+    """Validate the name of a field manager, also of the query parameter ``fieldManager``."""
     if len(name.encode()) > 128:
         yield too_long(path, 128)
     if name.isprintable():
@@ -148,7 +269,7 @@ def field_manager(path: str, name: str) -> Iterator[FieldError]:
 
 
 def template_meta(path: str, metadata: JSONObject | None, allowed: tuple[str, ...] = ("labels", "annotations")) -> Iterator[FieldError]:
-    """Metadata of a template of which only labels and annotations count: anything else is refused."""
+    """Check that the metadata of a template sets only allowed fields."""
     metadata = metadata or {}
     yield from annotation_map(f"{path}.annotations", metadata.get("annotations"))
     yield from labels(f"{path}.labels", metadata.get("labels"))

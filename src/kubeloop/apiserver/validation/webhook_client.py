@@ -1,20 +1,148 @@
-"""Where a webhook is said to be: ``clientConfig`` of webhook configurations. Source: k8s.io/apiserver pkg/util/webhook/validation.go."""
+"""Validates the ``clientConfig`` of webhooks. Source: k8s.io/apiserver pkg/util/webhook/validation.go."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
-from kubeloop.apiserver.validation.go_url import BadUrl, parse_url
 from kubeloop.meta.field_error import FieldError, invalid, required
 from kubeloop.meta.names import dns1123_subdomain, in_range
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
+
+# Parses URLs as Go's net/url does, with its error messages. Source: net/url Parse of Go 1.26.
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
+_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2}).{0,2}")
+#: In a host only bytes outside of ASCII may be escaped.
+_HOST_ESCAPE: Final = re.compile(r"%(?!25)[0-7][0-9a-fA-F]")
+_NO_HOST: Final = re.compile(r"[\x00-\x20#/?@\\^`{|}\x7f]")
+_USER: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
+
+
+class BadUrl(ValueError):
+    """An invalid URL; its text is that of Go's url.Error."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoUrl:
+    """A parsed URL. ``host`` includes the port; ``user`` is None if there is none."""
+
+    scheme: str
+    host: str
+    user: str | None
+    query: str
+    fragment: str
+
+
+def parse_url(text: str) -> GoUrl:
+    """Parse a URL.
+
+    Raises:
+        BadUrl: The URL is invalid.
+    """
+    url, _, fragment = text.partition("#")
+    try:
+        scheme, rest = _scheme(url)
+        rest, _, query = rest.partition("?")
+        user, host = _authority(scheme, rest)
+    except BadUrl as fault:
+        raise BadUrl(f"parse {go_quoted(url)}: {fault}") from None
+    try:
+        return GoUrl(scheme, host, user, query, _unescaped(fragment))
+    except BadUrl as fault:
+        raise BadUrl(f"parse {go_quoted(text)}: {fault}") from None
+
+
+def _scheme(url: str) -> tuple[str, str]:
+    if _CONTROL.search(url):
+        raise BadUrl("net/url: invalid control character in URL")
+    if url.startswith(":"):
+        raise BadUrl("missing protocol scheme")
+    found = _SCHEME.match(url)
+    return (found[1].lower(), url[found.end() :]) if found else ("", url)
+
+
+def _authority(scheme: str, rest: str) -> tuple[str | None, str]:
+    if not rest.startswith("/"):
+        if not scheme and ":" in rest.partition("/")[0]:
+            raise BadUrl("first path segment in URL cannot contain colon")
+        if not scheme:
+            _unescaped(rest)
+        return None, ""
+    user, host = None, ""
+    if rest.startswith("//"):
+        authority, slash, path = rest[2:].partition("/")
+        rest = slash + path
+        before, at, place = authority.rpartition("@")
+        host = _host(scheme, place)
+        if at and not _USER.fullmatch(before):
+            raise BadUrl("net/url: invalid userinfo")
+        user = _unescaped(before) if at else None
+    _unescaped(rest)
+    return user, host
+
+
+def _host(scheme: str, host: str) -> str:
+    if host.rfind("[") > 0:
+        raise BadUrl("invalid IP-literal")
+    if host.startswith("["):
+        return _literal(host)
+    colon = host.find(":") if scheme in ("http", "https") else host.rfind(":")
+    if colon >= 0:
+        _check_port(host[colon:])
+    return _unescaped_host(host)
+
+
+def _literal(host: str) -> str:
+    """Parse an IPv6 address in brackets, with or without a zone."""
+    end = host.rfind("]")
+    if end < 0:
+        raise BadUrl("missing ']' in host")
+    _check_port(host[end + 1 :])
+    inside, zone_mark, _ = host[1:end].partition("%25")
+    address = _unescaped_host(inside)
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        shown = unquote(host[1:end]) if zone_mark else address
+        raise BadUrl(f"invalid host: ParseAddr({go_quoted(shown)}): unable to parse IP") from None
+    if parsed.version == 4:
+        raise BadUrl("invalid IP-literal")
+    return host
+
+
+def _check_port(text: str) -> None:
+    if text and not re.fullmatch(r":[0-9]*", text):
+        raise BadUrl(f"invalid port {go_quoted(text)} after host")
+
+
+def _unescaped_host(host: str) -> str:
+    for at, character in enumerate(host):
+        if character == "%" and (bad := _ESCAPE.match(host, at) or _HOST_ESCAPE.match(host, at)):
+            raise BadUrl(f"invalid URL escape {go_quoted(bad.group())}")
+        if _NO_HOST.match(character):
+            raise BadUrl(f"invalid character {go_quoted(character)} in host name")
+    return unquote(host)
+
+
+def _unescaped(text: str) -> str:
+    if bad := _ESCAPE.search(text):
+        raise BadUrl(f"invalid URL escape {go_quoted(bad.group())}")
+    return unquote(text)
+
 
 _FORM: Final = "; desired format: https://host[/path]"
 
 
 def client_config(path: str, config: JSONObject) -> Iterator[FieldError]:
-    """Exactly one of a URL and a service."""
+    """Check that a ``clientConfig`` has exactly one of a URL and a service, and validate it."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield required(path, "exactly one of url or service is required")
@@ -25,7 +153,7 @@ def client_config(path: str, config: JSONObject) -> Iterator[FieldError]:
 
 
 def webhook_url(path: str, url: str) -> Iterator[FieldError]:
-    """An https URL with a host, and nothing else but a path."""
+    """Validate an https URL with a host and an optional path, and nothing else."""
     try:
         parts = parse_url(url)
     except BadUrl as fault:
@@ -44,7 +172,8 @@ def webhook_url(path: str, url: str) -> Iterator[FieldError]:
 
 
 def webhook_service(path: str, service: JSONObject) -> Iterator[FieldError]:
-    # Upstream hands each over as the other.
+    # Upstream passes each in the place of the other.
+    """Validate a reference to a service."""
     for told, missing in (("name", "namespace"), ("namespace", "name")):
         if not service.get(missing):
             yield required(f"{path}.{told}")

@@ -1,1 +1,1 @@
-"""Programs that the server asks: admission webhooks, and the conversion webhooks of custom resources."""
+"""Calls admission webhooks and the conversion webhooks of custom resources."""

@@ -1,4 +1,4 @@
-"""AdmissionReviews: the question to a webhook about one write, and what its answer means.
+"""AdmissionReviews: encode the request to a webhook about one write, and decode its response.
 
 Source: admission.k8s.io/v1 and v1beta1; k8s.io/apiserver pkg/admission/plugin/webhook/request, webhook/errors.
 """
@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.admission.requests import request_tree
+from kubeloop.apiserver.admission.matching import request_tree
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.apiserver.outbound.review_reader import read_review
 from kubeloop.meta.errors import ApiError
@@ -40,7 +40,7 @@ JSON_PATCH: Final = "JSONPatch"
 
 @dataclass(frozen=True, slots=True)
 class AdmissionReviewRequest:
-    """A review as it is sent; ``version`` of its API, ``uid`` that the answer must repeat."""
+    """An AdmissionReview to send: the version of its API, and the ``uid`` that the response must repeat."""
 
     uid: str
     version: str
@@ -49,7 +49,7 @@ class AdmissionReviewRequest:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionReviewResponse:
-    """What a webhook said. ``patch`` is empty when there is none; ``status`` what it gives for a refusal."""
+    """The response of a webhook. ``patch`` is empty if there is none; ``status`` is the Status of a rejection."""
 
     allowed: bool
     patch: bytes = b""
@@ -67,13 +67,22 @@ def question(
     old: JSONObject | None,
     name: str,
 ) -> AdmissionReviewRequest:
-    """Ask about a write, in the first of ``versions`` that is known here.
+    """Build the AdmissionReview for a write, in the first of ``versions`` that is known here.
 
-    ``kind`` and ``resource`` are what the webhook asked to be called for, ``obj`` and ``old`` are of that kind. ``name`` is empty
-    while a generated one is not yet given.
+    Args:
+        attributes: The write.
+        versions: ``admissionReviewVersions`` of the webhook, in its order of preference.
+        kind: The kind that a rule of the webhook matched.
+        resource: The resource that a rule of the webhook matched.
+        obj: The object in that kind; None for DELETE.
+        old: The stored object in that kind; None for CREATE.
+        name: Name of the object; empty while a name is not generated yet.
+
+    Returns:
+        The review with its encoded body.
 
     Raises:
-        CallFailed: no known version.
+        CallFailed: The server knows none of the versions.
     """
     version = next((one for one in versions if one in _VERSIONS), None)
     if version is None:
@@ -84,10 +93,10 @@ def question(
 
 
 def verdict(asked: AdmissionReviewRequest, body: bytes, *, mutating: bool) -> AdmissionReviewResponse:
-    """Read an answer.
+    """Decode the response of a webhook.
 
     Raises:
-        CallFailed: it is none; the text says what is wrong, as ``failed calling webhook`` goes on.
+        CallFailed: The response is invalid; the text continues ``failed calling webhook``.
     """
     try:
         response, met = read_review(body, _GROUP, asked.version, "AdmissionReview", _FIELDS)
@@ -124,7 +133,7 @@ def _verdict(
             raise CallFailed(f"expected webhook response of {wanted}, got {met}")
         _check_patch(patch, type_, mutating=mutating)
     else:
-        # The answers of v1beta1 are believed without uid, kind and patch type.
+        # Responses of v1beta1 may lack uid, kind and patch type.
         type_ = JSON_PATCH if patch else ""
     warnings = tuple(text for text in response.get("warnings") or () if text)
     kept = (patch, type_ or "") if mutating else (b"", "")
@@ -146,13 +155,13 @@ def _check_patch(patch: bytes, type_: str | None, *, mutating: bool) -> None:
 
 
 def denial(name: str, given: JSONObject | None) -> ApiError:
-    """The refusal of a webhook that said no: its own Status, with its name before the message, and never a success."""
+    """Return the error of a rejection: the webhook's Status with its name in the message, and never a status code of success."""
     try:
         status = msgspec.convert(copy.deepcopy(given or {}), Status, strict=False)
     except msgspec.ValidationError:
         status = Status(message=str((given or {}).get("message") or ""))
     status.kind, status.api_version, status.status = "Status", "v1", "Failure"
-    # What is no HTTP status cannot be sent.
+    # A code that is no HTTP status cannot be sent.
     status.code = status.code if status.code <= 599 else 500
     status.code = max(status.code, 400)
     why = status.message or status.reason

@@ -1,18 +1,28 @@
-"""The webhooks that are configured: read from storage when they changed, in the order in which they are asked.
+"""The webhook configurations of a server, and the two admission plug-ins that call their webhooks.
 
-Source: k8s.io/apiserver pkg/admission/configuration (by name of the configuration, then as listed).
+The modules that call webhooks are imported for the first configuration: most servers have none, and start faster without them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
+from kubeloop.apiserver.admission import Attributes, Plugin
+from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.storage.watch_cache import Subscription, WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.selectors import Selector, selector_from
+from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.outbound.client import WebhookClient
+    from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
 
 MUTATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations")
 VALIDATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations")
@@ -20,7 +30,7 @@ VALIDATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "validat
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One webhook of a configuration. ``key`` tells it from all others."""
+    """One webhook of a configuration. ``key`` identifies it among all webhooks."""
 
     key: str
     name: str
@@ -38,7 +48,7 @@ class Hook:
 
 
 def hooks_of(configuration: JSONObject) -> list[Hook]:
-    """The webhooks of a stored configuration, defaulted and valid."""
+    """Return the webhooks of a stored configuration, which is defaulted and valid."""
     owner = configuration["metadata"]["name"]
     return [_hook(f"{owner}/{one['name']}/{place}", one) for place, one in enumerate(configuration.get("webhooks") or ())]
 
@@ -65,10 +75,10 @@ class Configurations:
     """All webhooks of one kind of configuration.
 
     Guarantees
-        ``hooks`` reflects every configuration that the watch cache has handed out; nothing is read again while none changes.
+        ``hooks`` includes every configuration that the watch cache has published. Storage is read again only after a change.
 
     Not guaranteed
-        That a configuration counts for the very next write: a moment may pass, as with Kubernetes.
+        That a configuration affects the very next write: as in Kubernetes, there is a short delay.
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
@@ -80,13 +90,14 @@ class Configurations:
         self._hooks: list[Hook] = []
 
     async def hooks(self) -> list[Hook]:
-        """In the order in which they are asked."""
+        """Return the webhooks in the order in which they are called."""
         subscription = self._subscription
         if subscription is None or subscription.waiting or subscription.ended:
             await self._read()
         return self._hooks
 
     def stop(self) -> None:
+        """End the subscription."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -95,8 +106,102 @@ class Configurations:
         resource = self._registry.get(self._gvr)
         if resource is None:
             raise LookupError(f"the registry does not serve {self._gvr}")
-        # Subscribed anew before the read, so that a change during it is read again.
+        # Subscribe before the read, so that a change during the read causes another read.
         self.stop()
         self._subscription = self._cache.subscribe(resource.storage_prefix)
         found = sorted(await self._objects.all(resource), key=lambda one: str(one["metadata"]["name"]))
         self._hooks = [hook for configuration in found for hook in hooks_of(configuration)]
+
+
+# The plug-ins of admission that call webhooks.
+
+
+class Webhooks:
+    """The webhooks of a server: ``plugins`` are its two admission plug-ins, in order; ``post`` calls any webhook.
+
+    Call ``stop`` after the last request.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        objects: Objects,
+        cache: WatchCache,
+        clock: Clock,
+        authorizer: Authorizer,
+        reach: EgressPolicy | None = None,
+    ) -> None:
+        self.registry = registry
+        self.objects = objects
+        self.authorizer = authorizer
+        self.clock = clock
+        self._reach = reach
+        self._caller: WebhookClient | None = None
+        self._mutating = Configurations(MUTATING, registry, objects, cache)
+        self._validating = Configurations(VALIDATING, registry, objects, cache)
+        self.plugins: tuple[Plugin, Plugin] = (_Mutating(self, self._mutating), _Validating(self, self._validating))
+
+    @property
+    def caller(self) -> WebhookClient:
+        """The HTTP client for webhooks, created with the first call."""
+        if self._caller is None:
+            from kubeloop.apiserver.outbound.client import WebhookClient
+            from kubeloop.apiserver.outbound.target import ServiceResolver
+
+            self._caller = WebhookClient(ServiceResolver(self.registry, self.objects).resolve, self.clock, self._reach)
+        return self._caller
+
+    def asker(self, configurations: Configurations, *, mutating: bool) -> WebhookDispatcher:
+        """Return a dispatcher for one kind of configuration."""
+        from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
+
+        return WebhookDispatcher(configurations, self.registry, self.objects, self.caller, self.authorizer, self.clock, mutating=mutating)
+
+    async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
+        """Send a review to a webhook and return the body of its response; see ``WebhookClient.post``."""
+        return await self.caller.post(config, review, timeout=timeout)
+
+    async def stop(self) -> None:
+        """End the subscriptions."""
+        self._mutating.stop()
+        self._validating.stop()
+        if self._caller is not None:
+            await self._caller.close()
+
+
+class _Mutating:
+    def __init__(self, webhooks: Webhooks, configurations: Configurations) -> None:
+        self._webhooks = webhooks
+        self._configurations = configurations
+
+    async def mutate(self, attributes: Attributes) -> None:
+        if await self._configurations.hooks():
+            await self._plugin.mutate(attributes)
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Do nothing: this plug-in only mutates."""
+
+    @cached_property
+    def _plugin(self) -> Plugin:
+        from kubeloop.apiserver.webhooks.mutating import MutatingWebhooks
+
+        return MutatingWebhooks(self._webhooks.asker(self._configurations, mutating=True))
+
+
+class _Validating:
+    def __init__(self, webhooks: Webhooks, configurations: Configurations) -> None:
+        self._webhooks = webhooks
+        self._configurations = configurations
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Do nothing: this plug-in only validates."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        if await self._configurations.hooks():
+            await self._plugin.validate(attributes)
+
+    @cached_property
+    def _plugin(self) -> Plugin:
+        from kubeloop.apiserver.webhooks.dispatcher import ValidatingWebhooks
+
+        return ValidatingWebhooks(self._webhooks.asker(self._configurations, mutating=False))

@@ -1,4 +1,4 @@
-"""One webhook asked about one write: what it is shown, and what becomes of its answer. Shared by mutating and validating webhooks.
+"""Calls one webhook about one write and evaluates its response. Mutating and validating webhooks share this code.
 
 Source: k8s.io/apiserver pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go.
 """
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.admission.matching import Match, Matcher, is_exempt, matches_object
-from kubeloop.apiserver.admission.requests import name_of, versioned
+from kubeloop.apiserver.admission.matching import Match, Matcher, is_exempt, matches_object, name_of, versioned
 from kubeloop.apiserver.outbound.client import WebhookClient
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.registry.objects import Objects
@@ -25,29 +24,32 @@ from kubeloop.meta.errors import ApiError
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-#: Seconds for which a warning that was told is only counted.
+#: Seconds during which a repeated warning is only counted.
 PERIOD: Final = 60.0
-#: Warnings that are remembered, and the characters by which each is known and told.
+#: Maximum number of warnings that are remembered, and of the characters that identify and show each.
 MOST: Final = 256
 LONGEST: Final = 2000
 
 
 class RepeatedWarnings:
-    """Guarantees
-        Of one text there is at most one line in ``PERIOD`` seconds; the next line says how many there would have been in between.
-        What is remembered is bounded by ``MOST`` texts of ``LONGEST`` characters: those told least recently are forgotten.
+    """Logs warnings at a limited rate.
+
+    Guarantees
+        The log has at most one line with the same text in ``PERIOD`` seconds; the next line says how many were left out.
+        Memory is bounded: at most ``MOST`` texts of ``LONGEST`` characters, of which the least recently logged are dropped.
 
     Not guaranteed
-        That a count is told whose text never comes again.
+        That the count of a text is logged if the text never occurs again.
     """
 
     def __init__(self, log: logging.Logger, clock: Clock) -> None:
         self._log = log
         self._clock = clock
-        #: When each was told last, and how often it came since; the one told least recently first.
+        #: Text -> time of its last line and number of repetitions since; the least recently logged first.
         self._told: dict[str, tuple[float, int]] = {}
 
     def say(self, text: str) -> None:
+        """Log a warning, or count it if it was logged recently."""
         text = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
         now = self._clock.now()
         last, since = self._told.get(text, (now - PERIOD, 0))
@@ -91,7 +93,7 @@ async def invocation_of(hook: Hook, matcher: Matcher, attributes: Attributes) ->
 
 
 class WebhookDispatcher:
-    """What both kinds of admission webhooks need: which are concerned, objects in their versions, calls, and what failures mean."""
+    """Selects and calls webhooks, converts objects to their versions, and applies their failure policies."""
 
     def __init__(
         self,
@@ -114,15 +116,16 @@ class WebhookDispatcher:
         self._warnings = RepeatedWarnings(_LOG, clock)
 
     async def hooks(self, attributes: Attributes) -> list[Hook]:
-        """All that are configured; none for writes that no webhook may be asked about."""
+        """Return all configured webhooks; none for writes that no webhook may reject."""
         hooks = await self._configurations.hooks()
         return [] if not hooks or is_exempt(attributes) else hooks
 
     async def invocation(self, hook: Hook, attributes: Attributes) -> Invocation | None:
-        """None: the webhook is not concerned.
+        """Return how to call a webhook for a write; None if its rules, selectors or conditions do not match.
 
         Raises:
-            NotFound, Forbidden (a condition that cannot be evaluated).
+            NotFound: The namespace whose labels would decide does not exist.
+            Forbidden: A match condition cannot be evaluated.
         """
         found = await invocation_of(hook, self._matcher, attributes)
         if found is None or not hook.conditions:
@@ -144,17 +147,27 @@ class WebhookDispatcher:
             raise api_errors.forbidden(attributes.resource.gvr.group_resource, name, str(fault)) from None
 
     async def versioned(self, invocation: Invocation, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:
-        """``obj`` in the version that the webhook wants; the same tree where that is the request's own."""
+        """Return ``obj`` in the version that the webhook's rule matched; ``obj`` itself if that is the version of the request."""
         return await versioned(self.objects, invocation, attributes, obj)
 
     async def ask(
         self, invocation: Invocation, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None
     ) -> AdmissionReviewResponse:
-        """The webhook's verdict; its warnings are passed on.
+        """Call a webhook, and add its warnings to those of the request.
+
+        Args:
+            invocation: The webhook and the version in which it sees the write.
+            attributes: The write.
+            obj: The object in that version; None for DELETE.
+            old: The stored object in that version; None for CREATE.
+
+        Returns:
+            The response, which allows the write.
 
         Raises:
-            CallFailed: it could not be asked, or its answer is none.
-            BadRequest: a dry run of a webhook that has side effects. ApiError: it said no, with its own status.
+            CallFailed: The call failed, or the response is invalid.
+            BadRequest: The request is a dry run and the webhook has side effects.
+            ApiError: The webhook rejected the write; the error has the webhook's own status.
         """
         hook = invocation.hook
         if attributes.dry_run and hook.side_effects not in _HARMLESS:
@@ -173,10 +186,10 @@ class WebhookDispatcher:
         return said
 
     def failed(self, hook: Hook, fault: CallFailed) -> None:
-        """A webhook that failed is passed over, if it was configured so.
+        """Apply the failure policy of a webhook whose call failed: return for Ignore.
 
         Raises:
-            InternalError
+            InternalError: The policy is Fail.
         """
         why = f'failed calling webhook "{hook.name}": {fault}'
         if not hook.ignore_failure:
@@ -185,23 +198,23 @@ class WebhookDispatcher:
         self._warnings.say(f"{why}; the write goes on")
 
 
-# ValidatingAdmissionWebhook: webhooks that may refuse what is written, all asked at the same time.
+# ValidatingAdmissionWebhook: calls all matching webhooks concurrently.
 #
 # Source: k8s.io/apiserver pkg/admission/plugin/webhook/validating; Kubernetes documentation, "Dynamic Admission Control".
 
 
 class ValidatingWebhooks:
-    """Asks the webhooks that are concerned; the write goes on when none of them refuses it.
+    """Plug-in ValidatingAdmissionWebhook: calls the matching webhooks; the write continues if none rejects it.
 
     Guarantees
-        All are asked, and have answered or failed, before the write is refused; the refusal is that of the first in order.
+        All calls have ended before the write is rejected. The client gets the rejection of the first webhook in order.
     """
 
     def __init__(self, asker: WebhookDispatcher) -> None:
         self._asker = asker
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         hooks = await self._asker.hooks(attributes)
@@ -211,7 +224,7 @@ class ValidatingWebhooks:
         concerned = [invocation for invocation in found if invocation is not None]
         said = await asyncio.gather(*(self._ask(invocation, attributes) for invocation in concerned), return_exceptions=True)
         errors = [one for one in said if one is not None]
-        for other in errors[1:]:  # as upstream: the client is answered the first, and the log has the others
+        for other in errors[1:]:  # As upstream: the client gets the first error, and the log has the others.
             _LOG.warning("another webhook refuses the request too: %s", other, exc_info=None if isinstance(other, ApiError) else other)
         if errors:
             raise errors[0]

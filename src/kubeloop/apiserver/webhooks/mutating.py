@@ -1,4 +1,4 @@
-"""MutatingAdmissionWebhook: webhooks that may change what is written, one after the other.
+"""MutatingAdmissionWebhook: calls webhooks that may change the object, one after the other.
 
 Source: k8s.io/apiserver pkg/admission/plugin/webhook/mutating; Kubernetes documentation, "Dynamic Admission Control".
 """
@@ -22,7 +22,7 @@ from kubeloop.types import JSONObject
 
 
 class _Round:
-    """What is remembered of one write: which webhooks to ask again if something changes after them, and which are to be asked again."""
+    """State of one write: the webhooks to call again if the object changes after their call, and the webhooks to call again now."""
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
@@ -30,24 +30,25 @@ class _Round:
         self.output: JSONObject | None = None
 
     def changed(self) -> None:
+        """Mark all webhooks called so far for another call, because the object has changed."""
         self.due |= self.asked
         self.asked = set()
 
 
 class MutatingWebhooks:
-    """Asks the webhooks that are concerned, in the order of their configurations' names.
+    """Plug-in MutatingAdmissionWebhook: calls the matching webhooks in the order of the names of their configurations.
 
     Guarantees
-        A webhook sees what those before it made of the object. Whoever has reinvocationPolicy IfNeeded is asked once more when the object
-        was changed after it.
-        What it changes passes defaulting and validation as if the client had sent it.
+        A webhook sees the changes of the webhooks before it. A webhook with reinvocationPolicy IfNeeded is called once more if the object
+        changed after its call.
+        The changed object is defaulted and validated as if the client had sent it.
     """
 
     def __init__(self, asker: WebhookDispatcher) -> None:
         self._asker = asker
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
+        """Do nothing: this plug-in only mutates."""
 
     async def mutate(self, attributes: Attributes) -> None:
         hooks = await self._asker.hooks(attributes)
@@ -70,7 +71,7 @@ class MutatingWebhooks:
         memory.output = copy.deepcopy(attributes.obj)
 
     async def _mutated(self, invocation: Invocation, attributes: Attributes) -> bool:
-        """Whether the object is another afterwards."""
+        """Call one webhook, and return whether it changed the object."""
         obj = await self._asker.versioned(invocation, attributes, attributes.obj)
         old = await self._asker.versioned(invocation, attributes, attributes.old)
         try:
@@ -113,7 +114,7 @@ def _operations(said: AdmissionReviewResponse) -> list[Any]:
 
 
 def _patched(invocation: Invocation, attributes: Attributes, obj: JSONObject, operations: list[Any]) -> JSONObject:
-    """The object after a patch, as its kind has it: unknown fields are gone, defaults are there."""
+    """Return the object after a patch, without unknown fields and with defaults."""
     if attributes.operation == "CONNECT":
         raise api_errors.not_implemented(f'changes by admission webhook "{invocation.hook.name}" of how a client is connected')
     try:

@@ -22,7 +22,12 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Owner(Struct, frozen=True, gc=False, rename="camel"):
-    """An owner reference, read only. Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (OwnerReference)."""
+    """An owner reference of a head, read only. Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (OwnerReference).
+
+    Example:
+        >>> Owner(api_version="apps/v1", kind="ReplicaSet", name="web", uid="7c9e", controller=True).kind
+        'ReplicaSet'
+    """
 
     api_version: str = ""
     kind: str = ""
@@ -33,14 +38,23 @@ class Owner(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Head(Struct, frozen=True, gc=False, eq=False):
-    """The essentials of one state of one object.
+    """Identity, labels, owners and chosen fields of one state of one object, without decoding the object.
 
     Guarantees
-        It never changes; an update of the object makes another head. Reading a field decodes nothing.
-        ``labels`` is read-only, empty rather than None; equal label sets of many objects are one mapping.
+        It never changes; an update of the object makes a new head. Reading a field decodes nothing.
+        ``labels`` is read-only, empty rather than None; equal label sets of several objects are one mapping.
 
     ``value`` reads a path that the informer was asked for (an index, or ``paths=``).
     Two heads are equal only if they are the same; compare ``uid`` and ``resource_version``.
+
+    Example:
+        >>> web = await client.create(ConfigMap(metadata=ObjectMeta(name="web", labels={"team": "shop"})))
+        >>> async with Informers(client) as informers:
+        ...     config_maps = informers.of(ConfigMap)
+        ...     await config_maps.wait_synced()
+        ...     head = config_maps.lister.head("web")
+        ...     print(head.name, head.labels["team"], head.resource_version == web.metadata.resource_version)
+        web shop True
     """
 
     paths: ClassVar[dict[str, str]] = {}
@@ -172,12 +186,18 @@ def _read_labels(raw: bytes, share: Callable[[str], str]) -> Mapping[str, str]:
 
 
 class HeadReader:
-    """Makes heads of projected objects: shares equal values, compresses the stored part of the document.
+    """Makes heads of projected objects: shares equal values and compresses the stored part of the document.
 
-    ``paths`` are read beside the head's own fields; each becomes a field of the head's class, so that none costs a container.
+    Args:
+        api_version: ``apiVersion`` of the kind; lists leave it out of their items.
+        kind: ``kind`` of the kind.
+        paths: Further paths to read; each becomes an attribute of the head's class, so that it needs no container.
+        archive: Compresses and stores documents.
+        shared: Shares equal strings between heads.
+        keep: The parts of objects to store.
 
     Raises
-        ValueError: a path is malformed, or names what ``keep`` does not keep (constructor).
+        ValueError: a path is malformed, or names a part that ``keep`` does not store (constructor).
     """
 
     def __init__(

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from kubeloop.codec.paths import EACH, parse_path
 from kubeloop.codec.projection import Projected
-from kubeloop.codec.pruning import Pruning, covers
-from kubeloop.codec.strip_managed_fields import Excision
+from kubeloop.codec.pruning import Excision, Pruning, covers
 from kubeloop.meta import Resource
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionKind

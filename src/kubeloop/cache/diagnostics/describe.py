@@ -30,7 +30,17 @@ LATE = 10.0
 
 
 class Description:
-    """A moment of all informers. ``print(it)`` writes plain text in 80 columns, ``rich.print(it)`` a coloured table, notebooks HTML."""
+    """The state of all informers at one moment, as a table.
+
+    ``print(description)`` writes plain text in 80 columns, ``rich.print(description)`` a coloured table; notebooks show HTML.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod)
+        ...     await pods.wait_synced()
+        ...     print(informers.describe().rows()[0])
+        (...)
+    """
 
     def __init__(self, stats: Sequence[InformerStats]) -> None:
         self.stats = tuple(stats)

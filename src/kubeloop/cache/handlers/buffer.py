@@ -48,15 +48,20 @@ ADDED, RESYNC = EventType.ADDED, EventType.RESYNC
 
 
 class Replay(Generic[R]):
-    """Every object of one moment, as events that are made when their turn comes: a million of them cost no more than one.
+    """All objects of one moment as events, which are made when they are handled: a replay of a million objects costs as much as of one.
 
-    States of that moment that are no more stay in memory until the replay has ended.
+    States of that moment that have since been replaced stay in memory until the replay ends.
+
+    Args:
+        kind: ADDED for the first events of a handler, RESYNC for repeated ones.
+        heads: The objects.
+        view: The cache, for the events.
+        received: Time of the events on the informer's clock, in seconds.
     """
 
     __slots__ = ("_heads", "_left", "_view", "kind", "received")
 
     def __init__(self, kind: EventType, heads: Snapshot | Sequence[Head], view: CacheView[R], received: float) -> None:
-        """``kind``: ADDED for what a handler begins with, RESYNC for what it is shown again."""
         self._heads = iter(heads)
         self._left = len(heads)
         self._view = view

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kubeloop.cache.lister.overlay import MutationCache, PendingDelete, PendingWrite
-from kubeloop.cache.tasks.progress import InformerStopped, Progress
-from kubeloop.meta.integers import decimal
+from kubeloop.cache.tasks import InformerStopped, Progress
+from kubeloop.meta.strconv import decimal
 
 
 class Reached(Protocol):
@@ -35,7 +35,14 @@ class Reached(Protocol):
 
 
 class Freshness:
-    """Knows how far the watches of one informer are, and wakes who waits for them to be further."""
+    """Waits until the watches of one informer have reached a version.
+
+    Args:
+        description: The informer's objects, for errors.
+        overlay: The informer's unconfirmed writes.
+        progress: Wakes the waiting tasks.
+        feeds: Returns the watches and their versions.
+    """
 
     def __init__(self, description: str, overlay: MutationCache, progress: Progress, feeds: Callable[[], Sequence[Reached]]) -> None:
         self._description = description

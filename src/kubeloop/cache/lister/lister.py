@@ -37,29 +37,46 @@ class OutsideScope(KubeloopError):
 
 
 class Lister(Generic[R]):
-    """Typed reads of one informer's cache.
+    """Reads the cache of one informer.
 
     Guarantees
-        Each read decodes fresh objects, which the caller owns: changing one changes nothing here.
-        One call answers from one moment. Only returned objects are decoded: queries read indexes, labels and heads.
-        After a write through the informers' client has returned, no answer is older than that write (see ``MutationCache`` for the limits).
-        Everything that is not ``async`` may be called from any thread, and changes nothing.
+        Each read decodes new objects, which belong to the caller: changing them does not change the cache.
+        One call reads one moment of the cache. Only returned objects are decoded: queries read indexes, labels and heads.
+        After a write through the informers' client has returned, no result is older than that write (``MutationCache`` has the limits).
+        Every method that is not ``async`` may be called from any thread.
 
     Queries
-        ``namespace``: of one namespace. ``labels``: a selector. ``where``: values at paths that heads carry, all of which must hold
-        (``{"status.phase": "Running"}``), or a predicate of the head. A query uses an index over a label or path where there is one.
+        ``namespace``: one namespace; None: all that are cached. ``label_selector``: a selector. ``where``: values at paths that heads
+        carry,
+        all of which must match (``{"status.phase": "Running"}``), or a predicate of the head. A query uses an index over a label or path
+        if there is one.
 
     Objects that do not fit their type
-        are left out of answers with many objects, and logged once for each of their states; ``get`` of one raises. They are in the cache,
-        in ``heads`` and in handlers' events, and ``unstructured`` reads them.
+        are left out of results with several objects, and logged once for each of their states; ``get`` of such an object raises.
+        They are in the cache, in ``heads`` and in events; ``unstructured`` reads them.
 
     Cost
-        About 25 us for each Pod returned; ``head`` and ``heads`` decode nothing. For many objects prefer ``stream``.
+        About 25 us for each Pod returned; ``head`` and ``heads`` decode nothing. For results of many thousands of objects use ``stream``.
 
     Raises
         OutsideScope: a namespace that the informer does not watch. UnreadPath: a path that heads do not carry.
         UnknownIndex: no index of that name. ValueError: a malformed selector or path.
         TypeError: an argument has a wrong type; names the argument and valid values.
+
+    Args:
+        view: The cache.
+        scope: The namespaces that the informer watches; empty: all.
+        version: Returns the resourceVersion of the cache.
+        deletions: The recorded deletions, for ``changed_since``.
+        freshness: Waits until the cache reaches a version.
+
+    Example:
+        >>> web = await client.create(ConfigMap(metadata=ObjectMeta(name="web", labels={"team": "shop"})))
+        >>> async with Informers(client) as informers:
+        ...     lister = informers.of(ConfigMap).lister
+        ...     await informers.wait_synced()
+        ...     print([found.metadata.name for found in lister.list(label_selector="team=shop")], lister.get("db"))
+        ['web'] None
     """
 
     __slots__ = ("_deletions", "_freshness", "_scope", "_version", "_view")
@@ -67,7 +84,6 @@ class Lister(Generic[R]):
     def __init__(
         self, view: CacheView[R], scope: tuple[str, ...], version: Callable[[], str], deletions: Deletions, freshness: Freshness
     ) -> None:
-        """``scope``: the namespaces that the informer watches, none for all."""
         self._view = view
         self._scope = scope
         self._version = version
@@ -154,11 +170,21 @@ class Lister(Generic[R]):
     def range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[R]:
-        """Objects in the order of a ``Sorted`` index, at least ``low`` and below ``high``; ``reverse``: from the highest down.
+        """Return objects in the order of a ``Sorted`` index, at least ``low`` and below ``high``.
+
+        Args:
+            name: Name of the index.
+            low: Lowest sort value. None: no bound.
+            high: The values end before this one. None: no bound.
+            reverse: From the highest value down.
+            limit: Maximum number of objects. None: all.
+
+        Returns:
+            The objects; one with several values is in the list once for each value.
 
         Raises:
             UnknownIndex: no index of that name, or one without order. ValueError: a negative limit.
-            TypeError: the bounds do not compare with one another, or with any value that the index has; or are none; or the limit is none.
+            TypeError: the bounds do not compare with each other, or with any value of the index; or a bound or the limit has a wrong type.
         """
         return self._decoded(self.heads_in_range(name, low, high, reverse=reverse, limit=limit))
 
@@ -202,7 +228,18 @@ class Lister(Generic[R]):
     def heads_in_range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[Head]:
-        """As ``range``, decoding nothing."""
+        """Return heads as ``range`` does, without decoding the objects.
+
+        Args:
+            name: As of ``range``.
+            low: As of ``range``.
+            high: As of ``range``.
+            reverse: As of ``range``.
+            limit: As of ``range``.
+
+        Raises:
+            UnknownIndex, ValueError, TypeError: as ``range``.
+        """
         for bound, value in (("low", low), ("high", high)):
             if value is not None and not isinstance(value, str | int | float | datetime):
                 raise TypeError(f"{bound}={described(value)} is no bound; give a text, a number, a boolean, a time, or None for no bound")
@@ -213,7 +250,14 @@ class Lister(Generic[R]):
     def values(
         self, path: str, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[Any]:
-        """What each object has at a path that heads carry, None where it has nothing; in the order of ``heads``."""
+        """Return the value of each object at a path that heads carry, in the order of ``heads``; None for an object without a value there.
+
+        Args:
+            path: The path, such as ``status.phase``.
+            namespace: As of ``list``.
+            label_selector: As of ``list``.
+            where: As of ``list``.
+        """
         read = field(path, self._view.attributes)
         return builtins.list(map(read, self.heads(namespace, label_selector, where)))
 

@@ -12,7 +12,7 @@ from typing import cast
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.store.store import Store
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.timing import Clock, Timer
 from kubeloop.transport import logger_with_context
 
@@ -103,9 +103,15 @@ class MutationCache:
     def __init__(
         self, description: str, store: Store, shown: Store, namespaces: tuple[str, ...], clock: Clock, *, selects: bool = False
     ) -> None:
-        """``shown``: an empty store with the indexes of ``store``; it gets the heads that are laid over. ``namespaces``: watched apart.
+        """Make an empty overlay.
 
-        ``selects``: the watch speaks of an object that leaves the selection as deleted.
+        Args:
+            description: The informer's objects, for logs.
+            store: The cache that the watch fills.
+            shown: An empty store with the indexes of ``store``; it receives the written objects.
+            namespaces: The namespaces that are watched separately; empty: one watch of all.
+            clock: Clock of the time limit of writes.
+            selects: The informer has a selector, so that the watch reports an object that leaves the selection as deleted.
         """
         self.description = description
         #: By key, the states that are newer than the store's.
@@ -144,11 +150,15 @@ class MutationCache:
     # ---------------------------------------------------------------------------------------------------------------- own writes
 
     def stored(self, head: Head, member: bool | None, seen: Callable[[str], bool], *, new: bool = False) -> None:
-        """The server answered a write with the object as ``head`` says it.
+        """Record that the server answered a write with this state of the object.
 
-        ``member``: whether it is an object of this cache by its labels and fields; None: unknown. Then an object that the cache
-        shows stays in it, and no write is applied for other objects. ``seen``: whether the watch reported the end of a uid.
-        ``new``: the object was created by this, and was not yet when the watch got where it is.
+        Args:
+            head: The state.
+            member: Whether the object belongs to this cache by its labels and fields. None: unknown; then an object that the cache shows
+                stays
+                in it, and no write is applied for other objects.
+            seen: Returns whether the watch reported the end of a uid.
+            new: The write created the object, and was sent after the watch reached its current version.
         """
         key = (head.namespace, head.name)
         there = self._store.get(*key)
@@ -167,7 +177,15 @@ class MutationCache:
         self._put(PendingWrite(*key, head.uid, version, head if shows else None, self._clock.now(), shows or there is not None))
 
     def ended(self, namespace: str, name: str, uid: str, version: str, seen: Callable[[str], bool]) -> None:
-        """Record that the server answered a deletion. ``uid`` "" means the object that is shown under this name."""
+        """Record that the server answered a deletion.
+
+        Args:
+            namespace: Of the object; empty for cluster-scoped kinds.
+            name: Of the object.
+            uid: Of the object. Empty: that of the object that is shown under this name.
+            version: resourceVersion of the answer; empty if it has none.
+            seen: Returns whether the watch reported the end of a uid.
+        """
         there, current = self._store.get(namespace, name), self.over(namespace, name)
         before = self.written.get((namespace, name))
         if not uid and current is not None:

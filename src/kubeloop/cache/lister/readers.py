@@ -109,7 +109,16 @@ class WriteRecorder:
         *,
         selects: bool,
     ) -> None:
-        """``selects``: by labels or fields, so that a deletion that the watch told may not be the object's end."""
+        """Make a recorder for one informer.
+
+        Args:
+            scope: The objects of the informer.
+            overlay: Receives the writes.
+            store: The cache that the watch fills.
+            deletions: Receives deletions, for ``changed_since``.
+            reader: Returns the maker of heads.
+            selects: The informer has a selector, so that a reported deletion may be an object that left it.
+        """
         self._kind = kind_info(scope.kind).gvk
         self._namespaces = scope.namespaces
         self._membership = DocumentSelector(scope.label_selector, scope.field_selector)

@@ -6,15 +6,54 @@ A malformed object does not affect others: it is skipped and logged, or repaired
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from kubeloop.cache.blobs.head import Head, HeadReader
-from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta import ApiError, DecodeError, Status
-from kubeloop.meta.partial import BookmarkObject
+from kubeloop.meta.unstructured import BookmarkObject
 from kubeloop.transport import logger_with_context
+
+
+class ReflectorStore(Protocol):
+    """All are called on the loop, and none may block: bytes wait meanwhile."""
+
+    @property
+    def reader(self) -> HeadReader:
+        """Makes the heads. May be another one each time: indexes are added while events arrive."""
+
+    def before(self, namespace: str, name: str) -> Head | None:
+        """The state that the cache has of an object."""
+
+    def listing(self) -> None:
+        """A list begins."""
+
+    def replace(self, heads: list[Head], version: str) -> None:
+        """This is all there is."""
+
+    def change(self, head: Head) -> None:
+        """An object was added or modified."""
+
+    def remove(self, head: Head) -> None:
+        """An object was deleted."""
+
+    def bookmark(self, version: str) -> None:
+        """Nothing changed up to this version."""
+
+    def flush(self) -> None:
+        """A batch is complete: apply it."""
+
+    def watching(self) -> None:
+        """The server answers a watch. (It may still send an error as its first event.)"""
+
+    def waiting(self, reason: str) -> None:
+        """Nothing has failed, but the first state is late; ``reason`` in words for a person."""
+
+    def failed(self, error: Exception) -> None:
+        """A request failed; it will be tried again."""
+
 
 _log = logger_with_context("kubeloop.cache")
 _read_bookmark = msgspec.json.Decoder(BookmarkObject).decode
@@ -69,7 +108,17 @@ class EventDecoder:
         return read
 
     def listed(self, projected: Projected, document: memoryview | bytes, reader: HeadReader, store: ReflectorStore) -> Head | None:
-        """Return the head of a listed or streamed object; the cache's own head if it is the same state."""
+        """Return the head of a listed or streamed object; the cache's own head if it is the same state.
+
+        Args:
+            projected: The decoded metadata of the object.
+            document: The whole object as JSON.
+            reader: Makes the head.
+            store: Holds the current state of the object.
+
+        Returns:
+            The head. None: the object is malformed, and was logged.
+        """
         metadata = projected.metadata
         if (projected.kind and not reader.keeper.expects(projected)) or not metadata.name:
             self.skip(projected)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.reflector.event_decoder import EventDecoder, ends_initial_events, error_event
+from kubeloop.cache.reflector.event_decoder import EventDecoder, ReflectorStore, ends_initial_events, error_event
 from kubeloop.cache.reflector.requests import ReflectorStream
-from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.codec.projection import Projected
 from kubeloop.meta import DecodeError, KubeloopError
 

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from kubeloop.cache.reflector.event_decoder import ReflectorStore
 from kubeloop.cache.reflector.steps import FailureClass, ListPage, OpenWatch, Reason, Step, WatchList
-from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.meta import KubeloopError, Resource, Unstructured, kind_info
-from kubeloop.meta.error_hints import refused_access
 from kubeloop.meta.errors import (
     ApiError,
     BadRequest,
@@ -28,6 +27,7 @@ from kubeloop.meta.errors import (
     Unauthorized,
     UnsupportedMediaType,
     UntrustedCertificate,
+    refused_access,
 )
 from kubeloop.transport import logger_with_context
 
@@ -133,7 +133,14 @@ class ReflectorReporter:
         self.restarts: Counter[str] = Counter()
 
     def failed(self, error: KubeloopError, description: str, store: ReflectorStore | None = None, verb: str = "watch") -> None:
-        """``store`` None: it has not come to matter for the cache yet."""
+        """Log and count a failed request.
+
+        Args:
+            error: The failure.
+            description: The requested objects.
+            store: Is notified of the failure. None: the failure does not concern the cache yet.
+            verb: ``list`` or ``watch``.
+        """
         if store is not None:
             store.failed(error)
         level = logging.INFO if trouble_of(error) in _USUAL else logging.WARNING

@@ -117,10 +117,19 @@ TakeItem = Callable[[Projected, memoryview | bytes], None]
 async def read_page(
     request: AbstractAsyncContextManager[Stream], decoder: EventDecoder, projection: Projection, take: TakeItem, clock: Clock
 ) -> ListMeta:
-    """Hand over the page's items as they come; returns the list's metadata.
+    """Pass the items of a page on as they arrive, and return the list's metadata.
+
+    Args:
+        request: The opened request.
+        decoder: Reports malformed items.
+        projection: The parts of the items to decode.
+        take: Called with each item.
+        clock: Clock of the time limit.
 
     Raises:
-        ApiError, TransportError: refused, or broken. WatchStalled: for a minute nothing came. DecodeError: the answer is no list.
+        ApiError, TransportError: refused, or the connection broke.
+        WatchStalled: no bytes arrived for a minute.
+        DecodeError: the response is not a list.
     """
     splitter = ListSplitter(decoder.item_reader(projection))
     watchdog = Watchdog(clock, lambda: SILENCE, lambda: f"nothing came from the server for {SILENCE:g} s; the request was given up")
@@ -161,7 +170,14 @@ class ReflectorRequests:
         self._lists = scope.list_options
 
     async def page(self, version: str, limit: int, token: str = "", match: Match | None = None) -> Request:
-        """``version`` "": the newest. A token carries its own."""
+        """Return the request for a page of a list.
+
+        Args:
+            version: resourceVersion of the list. Empty: the newest.
+            limit: Objects per page. 0: all in one.
+            token: Continue token of the previous page, which carries its own version. Empty: the first page.
+            match: How the version is compared (``resourceVersionMatch``). None: the server's default.
+        """
         options = msgspec.structs.replace(
             self._lists,
             limit=limit,

@@ -58,9 +58,13 @@ class WatchStalled(TransportError):
 
 
 class Watchdog:
-    """Ends a block when nothing was heard for too long, or when its time is up.
+    """Ends a block when no bytes arrived for too long, or when its time is up.
 
-    ``limit`` returns the seconds of silence that are allowed (None: any); ``describe`` makes the error's text; ``end`` is a clock's time.
+    Args:
+        clock: Clock of the limits.
+        limit: Returns the allowed seconds without bytes. None: no limit.
+        describe: Returns the text of the error.
+        end: Time of the clock at which the block ends. None: no end.
     """
 
     __slots__ = ("_clock", "_describe", "_end", "_last", "_limit", "_scope", "_timer")

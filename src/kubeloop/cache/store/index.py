@@ -207,10 +207,16 @@ _Known = dict[Head, str | tuple[str, ...]]
 
 
 class Index:
-    """Value to heads. A value that no object has takes no memory; an object takes 10 to 50 bytes for each of its values.
+    """Maps a value to the heads that have it.
 
-    ``remember``: keep the values of each head rather than ask for them again when it goes. For a function that is dear, or that may
-    answer differently another time: an object is then still found under nothing but its last answer. Costs another 50 bytes or so.
+    A value without objects takes no memory; an object takes 10 to 50 bytes for each of its values.
+
+    Args:
+        name: Name of the index.
+        source: Identifies the path or function; an index of the same name must have the same source.
+        values: Returns the values of a head.
+        remember: Store the values of each head instead of computing them again when it is removed. For functions that are expensive or may
+            return other values later: the object is then found under its last values only. Costs about 50 bytes more per object.
     """
 
     __slots__ = ("_known", "_postings", "name", "source", "values")

@@ -18,7 +18,13 @@ class UnknownIndex(KubeloopError, LookupError):
 
 
 class Snapshot:
-    """All objects of one moment, for as long as somebody holds it. Iterates over them any number of times, from any thread."""
+    """All objects of one moment, as long as it is referenced. It can be iterated any number of times, from any thread.
+
+    Example:
+        >>> snapshot = Snapshot(parts=({},), version="42")
+        >>> len(snapshot), list(snapshot)
+        (0, [])
+    """
 
     __slots__ = ("_parts", "version")
 
@@ -166,10 +172,17 @@ class Store:
     def range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> list[Head]:
-        """Objects in the order of a sorted index, from ``low`` to below ``high``. See ``SortedIndex.range``.
+        """Return heads in the order of a sorted index, from ``low`` to below ``high``. See ``SortedIndex.range``.
+
+        Args:
+            name: Name of the index.
+            low: As of ``SortedIndex.range``.
+            high: As of ``SortedIndex.range``.
+            reverse: As of ``SortedIndex.range``.
+            limit: As of ``SortedIndex.range``.
 
         Raises:
-            UnknownIndex: there is none of that name, or it is not sorted. TypeError, ValueError: as ``SortedIndex.range``.
+            UnknownIndex: no index of that name, or one without order. TypeError, ValueError: as ``SortedIndex.range``.
         """
         index = self._index(name)
         if not isinstance(index, SortedIndex):

@@ -12,7 +12,20 @@ from typing import Any
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.formatting import format_text
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.patterns import compiled
+from kubeloop.schema.patterns import GoPattern, go_pattern
+from kubeloop.schema.regular import PatternError
+
+
+def compiled(pattern: str) -> GoPattern:
+    """
+    Raises:
+        EvalError: the pattern is not in Go's syntax; the words are Go's.
+    """
+    try:
+        return go_pattern(pattern)
+    except PatternError as exc:
+        raise EvalError(str(exc)) from None
+
 
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")

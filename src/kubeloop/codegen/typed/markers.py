@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kubeloop.codegen.typed.literals import call, literal, text
+from kubeloop.codegen.typed.python_text import call, literal, text
 from kubeloop.types import JSONObject
 
 _DECLARE: Final = "declare"

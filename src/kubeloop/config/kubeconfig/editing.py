@@ -115,6 +115,13 @@ def edit_kubeconfig(path: str | os.PathLike[str] | None = None, *, wait: float =
 class KubeconfigEditor(Kubeconfig):
     """An editable kubeconfig, from ``edit_kubeconfig``.
 
+    >>> with edit_kubeconfig("config") as kubeconfig:
+    ...     kubeconfig.set_cluster("test", server="https://127.0.0.1:6443")
+    ...     kubeconfig.set_context("test", cluster="test", namespace="shop")
+    ...     kubeconfig.use_context("test")
+    >>> Kubeconfig.read("config").current_context
+    'test'
+
     Guarantees
         An unchanged file is not written. A changed one is written atomically, with mode 0600, and keeps its unknown fields.
         A new entry goes to the first file that exists.

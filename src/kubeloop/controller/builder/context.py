@@ -17,7 +17,7 @@ from kubeloop.workqueue import QueueMetrics, RateCap
 if TYPE_CHECKING:
     from kubeloop.controller.events import EventRecorder
     from kubeloop.controller.reader.reader import CacheReader
-    from kubeloop.controller.sharding.ownership import Ownership
+    from kubeloop.controller.sharding.membership import Ownership
 
 
 class ReconcileObserver(Protocol):
@@ -47,6 +47,12 @@ class RunnableContext:
         ownership: returns the ownership of a controller's keys, where several replicas share them; None: all keys are this replica's.
         elected: runnables that need the leader run in one of several replicas.
         advised: see ``FailureLog``; one set for all controllers, so that a permission that several of them lack is explained once.
+
+    Example:
+        >>> async def report(context: RunnableContext) -> None:
+        ...     print("running in", context.client.cluster)
+        >>> from kubeloop import Manager
+        >>> manager = Manager(client, [report])
     """
 
     client: Client

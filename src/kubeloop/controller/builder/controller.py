@@ -98,24 +98,29 @@ S = TypeVar("S", bound=Resource)
 
 
 class ControllerBase(Generic[R]):
-    """What ``Controller`` and ``KeyController`` have in common: the declaration, and access to the cluster once a manager runs it.
+    """Base of ``Controller`` and ``KeyController``: the declaration, and access to the cluster once a manager runs it.
 
-    Declared as keywords of the class (``class FooController(Controller[Foo], owns=[Deployment], workers=2)``) or as attributes:
+    Options are keywords of the class or class attributes:
 
-    ``owns``: kinds that this one creates, or ``Owns`` for more to say; their owner is reconciled when they change.
-    ``watches``: other kinds, with what says which keys to reconcile.
-    ``sources``: other things than objects of the cluster that lead to reconciles; may be set on the instance, too.
+    ``owns``: kinds that this controller creates, or ``Owns`` for options; their owner is reconciled when they change.
+    ``watches``: other kinds, each with a mapping to the keys to reconcile.
+    ``sources``: reconciles for other reasons than changes in the cluster (``Channel``); may be set on the instance, too.
     ``reads``: kinds that are only read through ``cached`` and ``lister``.
-    ``writes``: other kinds that it writes through ``client``, for the permissions that are derived from this (``permissions_of``).
-    ``predicates``: which changes of the main kind are worth a reconcile; all must agree.
-    ``workers``: how many keys at once. ``timeout``: seconds after which a reconcile is cancelled.
-    ``debounce``: seconds without a further change after which a changed key is reconciled; 0 reconciles it at once (behaviour T233).
-    ``name``: of the controller in logs, events and statistics; default the kind in lower case.
-    ``indexes``: of any kind used here, as ``{Pod: {"node": "spec.nodeName"}}``.
-    ``warm_up``: fill caches and queue before this replica leads, so that taking over takes no time (behaviour R211).
-    ``needs_leader``: False for work that each replica is to do.
-    ``pause_annotation``: objects that carry this annotation with the value "true" are not reconciled; taking it off reconciles them.
-    ``metadata_only``: of the main kind only metadata is asked of the server (``KeyController`` only).
+    ``writes``: other kinds that it writes through ``client``, for the permissions that are derived (``permissions_of``).
+    ``predicates``: the changes of the main kind that lead to a reconcile; all predicates must agree.
+    ``workers``: number of concurrent reconciles. ``timeout``: seconds after which a reconcile is cancelled.
+    ``debounce``: seconds without a further change after which a changed key is reconciled; 0: at once (behaviour T233).
+    ``name``: name in logs, events and statistics; default: the kind in lower case.
+    ``indexes``: indexes of any kind used here, as ``{Pod: {"node": "spec.nodeName"}}``.
+    ``warm_up``: fill caches and queue before this replica leads, so that it can work at once when it does (behaviour R211).
+    ``needs_leader``: False for work that each replica does.
+    ``pause_annotation``: objects that have this annotation with the value "true" are not reconciled until it is removed.
+    ``metadata_only``: request only metadata of the main kind (``KeyController`` only).
+
+    Example:
+        >>> class Scaler(Controller[Deployment], owns=[Pod], workers=4, timeout=30):
+        ...     async def reconcile(self, deployment: Deployment) -> None:
+        ...         pods = self.owned(Pod, deployment)
     """
 
     owns: ClassVar[Sequence[type[Resource] | Owns[Any]]] = ()
@@ -377,25 +382,28 @@ OWNER_INDEX = "kubeloop.owner"
 
 
 class Controller(ControllerBase[R], ABC):
-    """Makes the world as each object of kind ``R`` wants it.
-
-    ::
-
-        class FooController(Controller[Foo], owns=[Deployment], workers=2):
-            async def reconcile(self, foo: Foo) -> Result | None:
-                ...
+    """Reconciles each object of kind ``R``: brings the actual state to the desired one.
 
     Guarantees
-        ``reconcile`` is called with the newest state in the cache, a fresh object that it owns; never for two states of one object at a
-        time; never before all informers of this controller are synced. It is called after every change that the predicates let pass, and
+        ``reconcile`` is called with the newest cached state, in a new object that it may change; never for two states of one object at a
+        time; never before all informers of this controller are synced. It is called after every change that the predicates accept, and
         after every error with growing delay, until it succeeds.
 
     Not guaranteed
-        One call per change: changes in quick succession are one call. A call for an object that is gone: use finalizers, or owner
+        One call per change: changes in quick succession are one call. A call for an object that is gone: use finalizers, owner
         references, or ``KeyController``.
 
-    A plain ``def reconcile`` runs in a thread, ``workers`` of them; it must not touch ``client`` there, which belongs to the event loop.
-    A ``SystemExit`` in a reconcile is an error like any other: to stop the program, ask its manager.
+    A plain ``def reconcile`` runs in a thread, ``workers`` of them; it must not use ``client`` there, which belongs to the event loop.
+    A ``SystemExit`` in a reconcile is an error like any other: to stop the program, stop its manager.
+
+    Example:
+        >>> class Labeler(Controller[ConfigMap], workers=2):
+        ...     async def reconcile(self, config_map: ConfigMap) -> None:
+        ...         print("reconcile", config_map.metadata.name)
+        >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+        >>> async with Manager(client, [Labeler()], namespace=settings.metadata.namespace):
+        ...     await asyncio.sleep(0.2)
+        reconcile settings
     """
 
     @abstractmethod
@@ -412,7 +420,14 @@ class Controller(ControllerBase[R], ABC):
 
 
 class KeyController(ControllerBase[R], ABC):
-    """As ``Controller``, but ``reconcile`` gets the key, also of an object that is gone; it reads what it needs from ``cached``."""
+    """``Controller`` whose ``reconcile`` gets the key, also of an object that is gone; it reads what it needs from ``cached``.
+
+    Example:
+        >>> class Cleaner(KeyController[ConfigMap]):
+        ...     async def reconcile(self, key: ObjectKey) -> None:
+        ...         if self.cached.get(ConfigMap, key.name, key.namespace) is None:
+        ...             print(key.name, "is gone")
+    """
 
     @abstractmethod
     def reconcile(self, key: ObjectKey, /) -> Awaitable[Result | None] | Result | None:

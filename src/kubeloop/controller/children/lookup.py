@@ -59,7 +59,14 @@ class ChildReader:
             return None
 
     async def members(self, kind: type[Resource], namespace: str | None, owner: Resource, label: tuple[str, str]) -> list[Member]:
-        """Return the objects of a kind that ``owner`` controls and that have the label, without objects that are being deleted."""
+        """Return the objects of a kind that ``owner`` controls and that have the label, without objects that are being deleted.
+
+        Args:
+            kind: Class of the objects.
+            namespace: The namespace to search. None: all.
+            owner: The owner.
+            label: Key and value of the label.
+        """
         name, value = label
         lister = self._lister(kind)
         if lister is not None:

@@ -18,10 +18,21 @@ class ForeignChild(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class ChildOutcome:
-    """What was done for one child.
+    """The result of an apply for one child.
 
-    ``object`` is the child as the server or the cache has it, None if it failed. ``deleting``: one of its name is still going; the child
-    is made when it is gone. ``sent``: whether a write was sent (a write without changes counts as unchanged).
+    Attributes:
+        kind: Class of the child.
+        namespace: Its namespace; empty for cluster-scoped kinds.
+        name: Its name.
+        did: "created", "updated", "unchanged", "pruned", "deleting" (an object of its name is being deleted; the child is created when it
+            is gone) or "failed".
+        object: The child in the server's or the cache's state; None if it failed.
+        error: The failure; None if there is none.
+        sent: A write was sent. (A write without changes counts as unchanged.)
+
+    Example:
+        >>> ChildOutcome(ConfigMap, "shop", "settings", "created").did
+        'created'
     """
 
     kind: type[Resource]
@@ -50,7 +61,15 @@ class ChildrenFailed(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class ChildrenReport:
-    """What was done for each child, in the order in which it was done. ``kept``: why nothing was pruned, "" if that was looked at."""
+    """The results of an apply, one for each child, in the order of the writes.
+
+    ``kept`` is the reason why nothing was pruned; empty if children were pruned or none had to be. ``dry_run``: nothing was written.
+
+    Example:
+        >>> report = ChildrenReport((ChildOutcome(ConfigMap, "shop", "settings", "created"),))
+        >>> report.changed, len(report.failed)
+        (True, 0)
+    """
 
     outcomes: tuple[ChildOutcome, ...]
     kept: str = ""

@@ -53,7 +53,13 @@ def as_stored(answer: Tree, desired: Tree, type_: MergeType) -> Tree | None:
 
 
 def target(live: Tree, desired: Tree, before: Tree, type_: MergeType) -> Tree:
-    """``live`` with what ``desired`` gives, and without the fields that were set ``before`` (as a fieldsV1) and are no longer.
+    """Return ``live`` with the values of ``desired``, and without fields that were applied before and are not desired any more.
+
+    Args:
+        live: The live object.
+        desired: The desired child.
+        before: The fields that were applied before, as a fieldsV1.
+        type_: The type of the object.
 
     Raises:
         TypeMismatch, ElementError: ``desired`` does not fit the type.
@@ -107,7 +113,14 @@ class ChildWriter(ABC):
 
     @abstractmethod
     async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
-        """``exactly``: raises Conflict if the child is no longer at the version of ``live``."""
+        """Update a child, and return the server's state.
+
+        Args:
+            live: The child as it was read.
+            desired: The desired child.
+            dry_run: The server does everything but store.
+            exactly: Raise Conflict if the child is no longer at the version of ``live``.
+        """
 
     @abstractmethod
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
@@ -137,6 +150,14 @@ class ApplyWriter(ChildWriter):
         return await self._apply(desired, {}, dry_run)
 
     async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
+        """Update a child by server-side apply, and return the server's state.
+
+        Args:
+            live: As of ``ChildWriter.update``.
+            desired: As of ``ChildWriter.update``.
+            dry_run: As of ``ChildWriter.update``.
+            exactly: As of ``ChildWriter.update``.
+        """
         # Bound to the uid: should the child have been replaced since it was looked at, its successor may be somebody else's.
         bound = {"uid": live.metadata.uid} | ({"resourceVersion": live.metadata.resource_version} if exactly else {})
         return await self._apply(desired, bound, dry_run)
@@ -179,6 +200,14 @@ class PatchWriter(ChildWriter):
         return await self._client.create(made, namespace=desired.namespace or None, options=self._options(dry_run))
 
     async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always
+        """Update a child by a merge patch, and return the server's state.
+
+        Args:
+            live: As of ``ChildWriter.update``.
+            desired: As of ``ChildWriter.update``.
+            dry_run: As of ``ChildWriter.update``.
+            exactly: As of ``ChildWriter.update``.
+        """
         patch = self._patch(live, desired)
         bound = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
         patch["metadata"] = {**patch.get("metadata", {}), **bound}
@@ -215,6 +244,14 @@ async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None
 
 
 def outcome_of(desired: DesiredChild, live: Resource | None, answer: Resource, *, dry_run: bool) -> ChildOutcome:
+    """Return the result for a child that was written.
+
+    Args:
+        desired: The desired child.
+        live: Its state before the write. None: it was created.
+        answer: The server's state after the write.
+        dry_run: Nothing was stored.
+    """
     did: ChildDid = "created"
     if live is not None:
         # A dry run has no new version.

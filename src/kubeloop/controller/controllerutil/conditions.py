@@ -29,7 +29,16 @@ class ConditionsError(KubeloopError, TypeError):
 
 
 class ConditionView(msgspec.Struct, frozen=True):
-    """One condition as it stands in the object. ``status``: ``True``, ``False`` or ``Unknown``."""
+    """One condition of an object's status. ``status`` is ``True``, ``False`` or ``Unknown``, as text.
+
+    Example:
+        >>> pod = Pod(metadata=ObjectMeta(name="web-0"))
+        >>> get_condition(pod, "Ready")
+        >>> set_condition(pod, "Ready", True, reason="Started")
+        True
+        >>> get_condition(pod, "Ready").status
+        'True'
+    """
 
     type: str
     status: str
@@ -52,15 +61,20 @@ def set_condition(
     """Set a condition in ``obj.status.conditions``; return whether the object changed. Nothing is sent: see ``StatusWriter``.
 
     Guarantees
-        ``lastTransitionTime`` changes only when ``status`` does: to ``now``, in whole seconds (default: the machine's clock).
-        Conditions keep their order; a new one comes last. Fields of a condition that are not named here stay.
-        ``observedGeneration`` is the object's own generation unless given; left out where a kind's conditions do not have it.
-        A message beyond 32,768 characters, which no server takes, is cut.
+        ``lastTransitionTime`` changes only when ``status`` does. Conditions keep their order; a new one comes last. Fields of a condition
+        that are not named here stay. A message beyond 32,768 characters, which servers refuse, is cut.
 
-    ``status``: True, False, None for unknown, or the word itself.
+    Args:
+        obj: The object.
+        type: Type of the condition, such as ``Ready``.
+        status: True, False, None for unknown, or the text itself.
+        reason: A CamelCase word.
+        message: A sentence for people.
+        observed_generation: None: the object's own generation; left out where the kind's conditions do not have it.
+        now: Time of a transition, in whole seconds. None: the machine's clock.
 
     Raises:
-        ConditionsError: the kind has no status.conditions. ValueError: a type, status or reason that no server takes.
+        ConditionsError: the kind has no status.conditions. ValueError: an invalid type, status or reason.
     """
     word = _word(status)
     _check(type, reason)

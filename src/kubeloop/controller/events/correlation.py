@@ -115,14 +115,24 @@ def combined_message(occurrence: Occurrence) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EventLimits:
-    """How much one recorder says in core/v1 events; the defaults are client-go's.
+    """Limits of one recorder for events of core/v1; the defaults are client-go's.
 
-    ``burst`` events about one object at once, then one in ``refill`` seconds. Of ``similar`` different messages within ``interval``
-    seconds of each other the last one, and what follows, becomes one combined event. ``capacity`` objects and events are remembered.
-    ``spam_key`` and ``similar_key`` group events for counting, ``message`` makes the text of a combined event.
+    Args:
+        burst: Events about one object at once.
+        refill: Seconds after which one more is allowed.
+        similar: Different messages within ``interval``, from which on similar events become one combined event.
+        interval: Seconds between similar events.
+        capacity: Objects and events that are remembered.
+        spam_key: Groups events for ``burst``. Default: by object.
+        similar_key: Groups events for ``similar``. Default: by object and reason.
+        message: Returns the text of a combined event.
 
     Raises:
-        ValueError: a figure of 0 or below.
+        ValueError: a number of 0 or below.
+
+    Example:
+        >>> EventLimits(burst=5, refill=60).similar
+        10
     """
 
     burst: int = 25

@@ -24,7 +24,12 @@ _SEQUENCE = itertools.count()
 
 
 class EventSubject(NamedTuple):
-    """An object that an event is about, or that has to do with it. ``field_path`` is a part of it: ``spec.containers{nginx}``."""
+    """An object that an event is about, or a related object. ``field_path`` is a part of it: ``spec.containers{nginx}``.
+
+    Example:
+        >>> EventSubject("v1", "Pod", "shop", "web-0", uid="7c9e", field_path="spec.containers{nginx}").name
+        'web-0'
+    """
 
     api_version: str
     kind: str
@@ -41,7 +46,14 @@ class EventSubject(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """Something that happened at ``time``. ``action`` is what the controller did or tried to do because of it."""
+    """One occurrence to report at a ``time``. ``action`` is what the controller did or tried to do because of it.
+
+    Example:
+        >>> subject = EventSubject("v1", "Pod", "shop", "web-0", uid="7c9e")
+        >>> occurrence = Occurrence(subject, "Warning", "BackOff", "restarting failed container", datetime(2026, 1, 2))
+        >>> occurrence.reason
+        'BackOff'
+    """
 
     subject: EventSubject
     type: str
@@ -67,8 +79,19 @@ def occurrence_of(
 ) -> Occurrence:
     """Return an occurrence that a server accepts: long texts are cut.
 
+    Args:
+        obj: The object that the event is about.
+        type: "Normal" or "Warning".
+        reason: A CamelCase word for machines.
+        message: A sentence or an error for people.
+        at: Time of the occurrence.
+        action: What was done or tried; a CamelCase word.
+        related: Another object.
+        field_path: The part of ``obj``, such as ``spec.containers{nginx}``.
+        annotations: Annotations of the event.
+
     Raises:
-        ValueError: it cannot be an event: another type than Normal and Warning, no reason, or an object without kind or name.
+        ValueError: another type than Normal and Warning, no reason, or an object without kind or name.
     """
     if type not in ("Normal", "Warning"):
         raise ValueError(f'the type of an event is "Normal" or "Warning", not {type!r}')

@@ -72,11 +72,19 @@ _AFTER_DEFECT = 1.0
 
 
 class EventSender:
-    """Sends the occurrences that are put into it, in that order.
+    """Sends occurrences in the order in which they were put.
 
     Guarantees
-        ``put`` returns at once and may be called from any thread; what does not fit is dropped and counted. Nothing that a server or a
-        function of the caller's does ends the task. ``close`` leaves no task behind.
+        ``put`` returns at once and may be called from any thread; occurrences beyond the limit are dropped and counted. No error of the
+        server
+        or of the caller's functions ends the task. ``close`` leaves no task behind.
+
+    Args:
+        name: Name of the component, for logs.
+        correlator: Combines repeated occurrences.
+        writer: Writes events.
+        clock: Clock of delays.
+        rng: Source of jitter.
     """
 
     def __init__(self, name: str, correlator: Correlator, writer: EventWriter, *, clock: Clock, rng: random.Random) -> None:

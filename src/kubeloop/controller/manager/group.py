@@ -1,10 +1,14 @@
-"""Group: runnables that start together and stop together, within the rest of the manager's grace."""
+"""Groups of runnables that start together and stop together within the manager's grace, and the signals that stop a program."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +17,61 @@ from kubeloop.controller.errors import ManagerError
 from kubeloop.controller.manager.clusters import ManagedCluster
 from kubeloop.controller.runner.runnable import Runnable
 from kubeloop.controller.runner.runner import Runner
+from kubeloop.meta import KubeloopError
 from kubeloop.meta.repr import counted
-from kubeloop.tasks import wait_within
+from kubeloop.meta.signals import on_signal
+from kubeloop.tasks import end_tasks, wait_within
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context
 
 log = logger_with_context("kubeloop.controller.manager")
+
+
+async def unless_stopped(work: Coroutine[object, object, None], over: asyncio.Event) -> bool:
+    """Whether ``work`` was done before ``over`` was set, which cancels it. What it raises is raised."""
+    doing, stopped = asyncio.ensure_future(work), asyncio.ensure_future(over.wait())
+    try:
+        await asyncio.wait((doing, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            doing.result()
+            return True
+        return False
+    finally:
+        await end_tasks(doing, stopped, logger=log)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None], *, enabled: bool = True) -> Iterator[None]:
+    """Within the block the first SIGINT or SIGTERM calls ``stop``; the second ends the process at once, with status 128 + its number.
+
+    The handlers that were there before come back at the end. Outside of the main thread, where Python allows none, nothing changes.
+    """
+    seen = False
+
+    def received(number: signal.Signals) -> None:
+        nonlocal seen
+        if seen:
+            sys.stderr.write(f"{number.name} again: exit at once\n")
+            sys.stderr.flush()
+            os._exit(128 + number)
+        seen = True
+        log.warning("%s: stopping; once more to exit at once", number.name)
+        stop()
+
+    undo: list[Callable[[], None]] = []
+    try:
+        undo.extend(on_signal(number, partial(received, number)) for number in (SIGNALS if enabled else ()))
+    except (ValueError, RuntimeError) as error:
+        log.debug("signals are not handled here: %s", error)
+    try:
+        yield
+    finally:
+        for bring_back in undo:
+            bring_back()
+
 
 #: Seconds that something may take to end when it is cancelled, before the log says so.
 PATIENCE = 5.0
@@ -62,6 +115,42 @@ async def connect(entries: Iterable[GroupEntry]) -> None:
         with log_context(cluster=entry.cluster.name):
             await entry.runnable.connect(entry.cluster.surroundings)
         entry.connected = True
+
+
+async def wait_synced(
+    clusters: Iterable[ManagedCluster], entries: Iterable[GroupEntry], explained: Iterable[GroupEntry], clock: Clock, timeout: float
+) -> None:
+    """Return when the caches of all clusters are synced, and each runnable says that it is.
+
+    Args:
+        clusters: The clusters.
+        entries: The runnables to wait for.
+        explained: Runnables that add advice to the error of a cache, such as missing permissions.
+        clock: Clock of the time limit.
+        timeout: Seconds for all of them together.
+
+    Raises:
+        DeadlineError: not in time; the text names what has not synced. Errors of ``Informers.wait_synced``: at once.
+    """
+    deadline = clock.now() + timeout
+    for cluster in clusters:
+        try:
+            await cluster.informers.wait_synced(timeout=max(deadline - clock.now(), 0.0))
+        except KubeloopError as error:
+            for entry in explained:
+                if isinstance(entry.runnable, Runner):
+                    entry.runnable.explain(error)
+            raise
+    for entry in entries:
+        await entry.runnable.synced(max(deadline - clock.now(), 0.0))
+
+
+def failure_of(entry: GroupEntry, *, stopping: bool) -> BaseException | None:
+    """Return the error with which the task of a runnable ended; None: it returned, or was cancelled by a stop."""
+    assert entry.task is not None
+    if not entry.task.cancelled():
+        return entry.task.exception()
+    return None if stopping else ManagerError(f'controller "{entry.runnable.name}" ended: something that it waited for was cancelled')
 
 
 def log_start(log: logging.Logger, entries: Sequence[GroupEntry]) -> None:

@@ -1,29 +1,40 @@
-"""Leadership: a manager's part in an election: stands, leads while it renews, and gives the lease back when all else has ended."""
+"""A manager's place among replicas: it takes part in a leader election, or shares keys with the others."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kubeloop.client import Client
-from kubeloop.controller.election.config import LeaseConfig
 from kubeloop.controller.election.elector import LeaderElector, LeaseLost
 from kubeloop.controller.election.fence import checked, guard
+from kubeloop.controller.election.lease import LeaseConfig
+from kubeloop.controller.errors import ManagerError
 from kubeloop.controller.events import EventRecorder
 from kubeloop.tasks import close_all, finish, wait_all
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context
+
+if TYPE_CHECKING:
+    from kubeloop.controller.sharding import ShardConfig, ShardMember
+
 
 #: Seconds at most for "stopped leading" to reach the server.
 _FLUSH = 1.0
 
 
 class Leadership:
-    """One term at most: a process that has lost the lease ends, and stands again as a new process.
+    """One term of leadership at most: a process that has lost the lease ends, and becomes a candidate again as a new process.
 
-    ``lead`` is awaited once this process leads; records logged from there on carry ``lease_transitions``. ``lost`` is called in the moment
-    in which the lease is lost, ``failed`` when ``lead`` raised.
+    Args:
+        client: Client of the cluster that holds the Lease.
+        config: The Lease, and this candidate.
+        clock: Clock of renewals.
+        lead: Awaited once this process leads; log records of its tasks carry ``lease_transitions``.
+        lost: Called as soon as the lease is lost.
+        failed: Called if ``lead`` raised.
     """
 
     def __init__(
@@ -114,3 +125,22 @@ class Leadership:
             if self._standing is not None:
                 self._standing.cancel()
             self._told(error)
+
+
+def shard_member(client: Client, sharding: ShardConfig, election: LeaseConfig | None, clock: Clock) -> ShardMember:
+    """Return the member of a group of replicas that a manager becomes.
+
+    Args:
+        client: Client of the cluster that holds the group's leases.
+        sharding: The group and this replica's part in it.
+        election: Must be None.
+        clock: Clock of renewals.
+
+    Raises:
+        ManagerError: leader election is configured, too.
+    """
+    if election is not None:
+        raise ManagerError("leader_election lets one replica work and sharding lets all of them: give one of the two")
+    from kubeloop.controller.sharding.member import ShardMember
+
+    return ShardMember(client, sharding, clock=clock)

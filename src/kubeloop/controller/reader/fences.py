@@ -29,7 +29,7 @@ from kubeloop.meta import (
     kind_info,
     parse_label_selector,
 )
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.transport import logger_with_context
 
 log = logger_with_context("kubeloop.controller.reader")
@@ -53,30 +53,35 @@ class _Listing:
 
 
 class StaleReadGuard:
-    """What to wait for before a key is reconciled again.
+    """Delays the next reconcile of a key until the caches show the writes of its last one.
 
     Guarantees
         After a reconcile that ended with a lost connection, a server's error or a timeout, the next one of its key sees all that the server
         had in the key's namespace by then (for a cluster-scoped key: anywhere), of the kinds that the controller reconciles or owns.
-        After ``take_over`` the next reconcile of each key sees all that the server had by then, of the same kinds: what other replicas
-        wrote as long as the keys were theirs.
+        After ``take_over`` the next reconcile of each key sees all that the server had by then, of the same kinds: the writes of other
+        replicas that had the keys before.
         With caches that do not show own writes (``Informers(read_your_writes=False)``), the next reconcile of a key sees the answered
         writes of the last one, of all kinds that the controller reads. (Not of kinds that are selected by fields.)
 
     Not guaranteed
-        Anything about a lost write whose error the reconcile caught and kept to itself, or that the server carries out later still. That a
-        deletion is seen: its event brings the key back anyway.
+        Anything about a lost write whose error the reconcile caught, or that the server carries out later. That a deletion is seen: its
+        event adds the key again anyway.
 
     Cost
-        Nothing while all is well. After a doubtful end, a list of metadata for each of these kinds; one list does for all keys of a
-        namespace whose doubt is older than it. After ``take_over`` one such list of everything, for all keys.
+        Nothing without errors. After an uncertain end, a list of metadata for each of these kinds; one list serves all keys of a
+        namespace that became uncertain before it. After ``take_over`` one such list of everything, for all keys.
+
+    Args:
+        client: Lists the metadata.
+        written: Informers of the kinds that reconciles may have written.
+        informers: Informers of all kinds that the controller reads.
+        namespaced: Keys have namespaces.
+        overlaid: Caches show answered writes by themselves.
     """
 
     def __init__(
         self, client: Client, written: Sequence[Informer[Any]], informers: Sequence[Informer[Any]], *, namespaced: bool, overlaid: bool
     ) -> None:
-        """``written``: of the kinds that reconciles may have written. ``namespaced``: the scope of keys. ``overlaid``: whether caches show
-        answered writes by themselves."""
         self._client = client
         self._checked = tuple(dict.fromkeys(written))
         self._namespaced = namespaced

@@ -174,7 +174,14 @@ async def is_namespaced(kind: type[Resource], surroundings: RunnableContext, own
 
 
 class ChannelReader:
-    """One task for each channel, from ``start`` to ``close``. ``Channel`` says how a broken channel is handled."""
+    """Reads the channels of a controller: one task for each, from ``start`` to ``close``. ``Channel`` says how a failed source is handled.
+
+    Args:
+        owner: Name of the controller's class, for messages.
+        channels: The channels.
+        enqueue: Called with each key, a delay in seconds and a priority.
+        clock: Clock of the delays before a source is opened again.
+    """
 
     def __init__(
         self, owner: str, channels: Sequence[Channel[Any]], enqueue: Callable[[ObjectKey, float, int], None], clock: Clock

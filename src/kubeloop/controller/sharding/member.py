@@ -19,9 +19,7 @@ from kubeloop.client import Client
 from kubeloop.client.options import DeleteOptions
 from kubeloop.controller.election.elector import LeaseLost
 from kubeloop.controller.election.fence import checked, guard
-from kubeloop.controller.sharding.config import GROUP_LABEL, ShardConfig
-from kubeloop.controller.sharding.membership import PROTOCOL, SLOTS, DeclaredMember, Membership, slot_of
-from kubeloop.controller.sharding.ownership import Gained
+from kubeloop.controller.sharding.membership import GROUP_LABEL, PROTOCOL, SLOTS, DeclaredMember, Gained, Membership, ShardConfig, slot_of
 from kubeloop.meta import Conflict, KubeloopError, NotFound, ObjectKey, ObjectMeta
 from kubeloop.meta.repr import counted
 from kubeloop.tasks import SupervisedTask, Supervisor
@@ -135,20 +133,26 @@ _KEPT = 4
 
 
 class ShardMember:
-    """Takes part in a group from ``start`` to ``leave``.
+    """Takes part in a group of replicas from ``start`` to ``leave``. A ``Manager`` with ``sharding`` does this itself.
 
     Guarantees
         Of all replicas of the group at most one reconciles a key at any time, within the assumptions of the protocol (membership.py).
-        A key moves when the reconciles of its slot (one of 1024) have ended where it was, or when the lease of that replica has expired.
+        A key moves when the reconciles of its slot (one of 1024) have ended in its old replica, or when the lease of that replica has
+        expired.
         While no member comes or goes each key has a replica: about four retry periods after a member came or left, a lease duration and two
         retry periods after one died.
 
     Not guaranteed
-        That an object's *deletion* is reconciled if it falls into a hand-over: use finalizers. Even spread of few keys.
+        That an object's *deletion* is reconciled if it happens during a hand-over: use finalizers. Even spread of few keys.
         That a reconcile in a thread ends when this replica can no longer be sure of its keys.
 
     Cost
         One write and one list of the group's leases each ``retry_period``, for each member.
+
+    Example:
+        >>> member = ShardMember(client, ShardConfig("my-operator", client.namespace))
+        >>> member.start()
+        >>> await member.leave()
     """
 
     def __init__(self, client: Client, config: ShardConfig, *, clock: Clock | None = None) -> None:

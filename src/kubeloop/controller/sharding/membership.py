@@ -28,10 +28,98 @@ of the two (a thread does not); a list is read from the newest state; identities
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Protocol, TypeVar
+
+from kubeloop.controller.election.lease import LeaseConfig, unique_identity
+from kubeloop.meta import ConfigError, ObjectKey
+
+_GROUP = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+
+
+def by_object(key: ObjectKey) -> str:
+    """Each object by itself: the most even spread."""
+    # Without the cluster: replicas may know it by different names.
+    return f"{key.namespace}/{key.name}"
+
+
+def by_namespace(key: ObjectKey) -> str:
+    """All objects of a namespace in one replica; for controllers that must not meet themselves there."""
+    return key.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class ShardConfig:
+    """A group of replicas that share keys, and this replica's part in it. Times are in seconds, as in ``LeaseConfig``.
+
+    Args:
+        group: Name of the group; the same for all replicas of a program, and unique in ``namespace``. Each replica has a Lease there with
+            the
+            label ``shards.kubeloop.dev/group``, named after group and identity.
+        namespace: Namespace of the leases.
+        identity: Must differ between replicas. Default: ``unique_identity()``.
+        lease_duration: As of ``LeaseConfig``.
+        renew_deadline: As of ``LeaseConfig``.
+        retry_period: As of ``LeaseConfig``.
+        by: Returns the text that decides which replica gets a key; the same function in all replicas. With ``by_namespace`` the objects of
+            one namespace stay together.
+
+    Raises:
+        ConfigError: as ``LeaseConfig``, or a group that cannot be a label and the beginning of a name.
+
+    Example:
+        >>> from kubeloop import Manager
+        >>> manager = Manager(client, sharding=ShardConfig("my-operator", client.namespace, by=by_namespace))
+    """
+
+    group: str
+    namespace: str
+    identity: str = field(default_factory=unique_identity)
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    by: Callable[[ObjectKey], str] = by_object
+
+    def __post_init__(self) -> None:
+        if not _GROUP.fullmatch(self.group):
+            raise ConfigError(f"sharding: group must be 1 to 40 lower case letters, digits and '-', not {self.group!r}")
+        self.lease()
+
+    def lease(self) -> LeaseConfig:
+        """This replica's own Lease; also the check of the times."""
+        # A name that any identity gives, however long it is or whatever it holds.
+        name = f"{self.group}-{blake2b(self.identity.encode(), digest_size=8).hexdigest()}"
+        times = (self.lease_duration, self.renew_deadline, self.retry_period)
+        return LeaseConfig(name, self.namespace, self.identity, *times, labels={GROUP_LABEL: self.group})
+
+
+#: The label by which the leases of a group are found.
+GROUP_LABEL = "shards.kubeloop.dev/group"
+
+
+T = TypeVar("T")
+
+Gained = Callable[[Callable[[ObjectKey], bool]], None]
+"""Called with a predicate of gained keys; enqueues the existing ones."""
+
+
+class Ownership(Protocol):
+    """Of one controller. For the event loop's thread."""
+
+    def owns(self, key: ObjectKey) -> bool:
+        """Whether ``key`` is this replica's now: worth putting into the queue. Another answer may be right a moment later."""
+
+    def guarded(self, reconcile: Callable[[ObjectKey], Awaitable[T]]) -> Callable[[ObjectKey], Awaitable[T | None]]:
+        """``reconcile`` for owned keys only: for others nothing is done, and None is the answer. While it runs the key stays here; if this
+        replica can no longer be sure of its keys, it is cancelled, and None is the answer: the next owner of the key reconciles again."""
+
+    def on_gained(self, callback: Gained) -> Callable[[], None]:
+        """Call ``callback`` whenever keys have been gained: what changed of them before was filtered out here. Returns what ends that."""
+
 
 # Which replica a key belongs to: keys fall into slots, slots belong to members by rendezvous hashing.
 #

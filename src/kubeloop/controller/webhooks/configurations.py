@@ -31,7 +31,12 @@ W = TypeVar("W", MutatingWebhook, ValidatingWebhook)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The Service in front of the webhook server; certificates must be for ``NAME.NAMESPACE.svc``."""
+    """The Service in front of the webhook server. Its certificate must be for ``NAME.NAMESPACE.svc``.
+
+    Example:
+        >>> Service("ops", "foo-webhooks").dns_names
+        ('foo-webhooks.ops.svc', ...)
+    """
 
     namespace: str
     name: str
@@ -46,10 +51,14 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """Where a webhook server outside of the cluster is: ``https://HOST:PORT``, without a path.
+    """Address of a webhook server outside of the cluster: ``https://HOST:PORT``, without a path.
 
     Raises:
-        ConfigError: no https, or a path.
+        ConfigError: the address is not https, or has a path.
+
+    Example:
+        >>> Url("https://webhooks.example.com:9443").base
+        'https://webhooks.example.com:9443'
     """
 
     base: str
@@ -63,7 +72,14 @@ Place: TypeAlias = Service | Url
 
 
 def configurations(hooks: Sequence[AdmissionHook], name: str, place: Place, ca: bytes) -> list[Configuration]:
-    """As ``Webhooks.configurations``."""
+    """Return the webhook configurations for hooks, as ``Webhooks.configurations`` does.
+
+    Args:
+        hooks: The hooks.
+        name: Name of the configurations.
+        place: Address of the webhook server for API servers.
+        ca: CA bundle, PEM. Empty: none.
+    """
     found: list[Configuration] = []
     mutating = [_mutating(hook, place, ca) for hook in hooks if hook.mutating]
     validating = [_filled(ValidatingWebhook(), hook, place, ca) for hook in hooks if not hook.mutating]

@@ -13,8 +13,7 @@ import msgspec
 
 from kubeloop.codec import decode, encode
 from kubeloop.controller.errors import DeclarationError
-from kubeloop.controller.webhooks.admission import Answered
-from kubeloop.controller.webhooks.containment import Failed, Inside, contained
+from kubeloop.controller.webhooks.admission import Answered, Failed, Inside, contained
 from kubeloop.controller.webhooks.request import Denied, ReviewMalformed, checked_version
 from kubeloop.meta import ApiError, DecodeError, KubeloopError, ObjectMeta, Resource, Unstructured
 from kubeloop.meta.kinds import GroupKind, GroupVersion

@@ -10,7 +10,7 @@ import json
 from typing import Any, Final
 
 from kubeloop.client import Client
-from kubeloop.merge.json_diff import json_diff
+from kubeloop.merge.json_patch import json_diff
 from kubeloop.meta import NotFound, Unstructured
 from kubeloop.transport import logger_with_context
 from kubeloop.types import JSONObject

@@ -1,4 +1,4 @@
-"""PodSecurity: pods keep to the Pod Security Standards that their namespace's labels name."""
+"""PodSecurity: pods must satisfy the Pod Security Standard that the labels of their namespace name."""
 
 from kubeloop.apiserver.admission.pod_security.plugin import PodSecurity
 

@@ -1,23 +1,78 @@
-"""Checks of the baseline level: known ways out of a container are closed. Source: k8s.io/pod-security-admission policy/check_*.go."""
+"""Checks of the baseline level, which prevents known privilege escalations. Source: k8s.io/pod-security-admission policy/check_*.go."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
-from kubeloop.apiserver.admission.pod_security.findings import (
-    Check,
-    Finding,
-    Pod,
-    containers,
-    in_user_namespace,
-    named,
-    plural,
-    quoted,
-    security,
-    setters,
-)
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
+
+# Results of checks, in upstream's words. Source: k8s.io/pod-security-admission policy/helpers.go.
+
+
+class Finding(NamedTuple):
+    """A violation of a Pod Security Standard; ``detail`` may be empty."""
+
+    reason: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.detail})" if self.detail else self.reason
+
+
+class Pod(NamedTuple):
+    """Metadata and spec of a pod or a pod template."""
+
+    metadata: JSONObject
+    spec: JSONObject
+
+
+#: A check returns None for a pod that satisfies it.
+Check = Callable[[Pod], Finding | None]
+
+
+def containers(spec: JSONObject) -> Iterator[JSONObject]:
+    """Yield all containers of a pod, in the order in which messages name them."""
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        yield from spec.get(kind) or ()
+
+
+def security(one: JSONObject) -> JSONObject:
+    """Return the security context of a container or a pod spec; empty if there is none."""
+    found: JSONObject = one.get("securityContext") or {}
+    return found
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Return the names in double quotes, joined with commas."""
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def plural(names: Iterable[Any], one: str, many: str) -> str:
+    """Return ``one`` for a single name, else ``many``."""
+    return one if len(list(names)) == 1 else many
+
+
+def named(names: list[str]) -> str:
+    """``container "a"``, ``containers "a", "b"``."""
+    return f"{plural(names, 'container', 'containers')} {quoted(names)}"
+
+
+def setters(pod: bool, names: list[str]) -> str:
+    """Return the subjects of a message: ``pod``, containers, both, or the empty string."""
+    return " and ".join((["pod"] if pod else []) + ([named(names)] if names else []))
+
+
+def in_user_namespace(spec: JSONObject) -> bool:
+    """Return whether a pod runs in a user namespace, where its root user has no privileges on the node. Source: KEP-127."""
+    return spec.get("hostUsers") is False
+
+
+def is_windows(spec: JSONObject) -> bool:
+    """Return whether a pod declares that it runs on Windows."""
+    return (spec.get("os") or {}).get("name") == "windows"
+
 
 _CAPABILITIES = frozenset(
     [
@@ -57,6 +112,8 @@ _SYSCTLS_32 = _SYSCTLS_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
 
 
 def app_armor(pod: Pod) -> Finding | None:
+    """Check that AppArmor profiles are not disabled."""
+
     def faulty(one: JSONObject) -> str | None:
         profile = security(one).get("appArmorProfile")
         kind = None if profile is None else profile.get("type", "")
@@ -80,6 +137,7 @@ def app_armor(pod: Pod) -> Finding | None:
 
 
 def capabilities(pod: Pod) -> Finding | None:
+    """Check that containers add no capability outside the default set."""
     bad, added = [], set()
     for one in containers(pod.spec):
         beyond = set((security(one).get("capabilities") or {}).get("add") or ()) - _CAPABILITIES
@@ -92,16 +150,19 @@ def capabilities(pod: Pod) -> Finding | None:
 
 
 def host_namespaces(pod: Pod) -> Finding | None:
+    """Check that a pod does not share network, PID or IPC namespace with its node."""
     found = [f"{name}=true" for name in ("hostNetwork", "hostPID", "hostIPC") if pod.spec.get(name)]
     return Finding("host namespaces", ", ".join(found)) if found else None
 
 
 def host_paths(pod: Pod) -> Finding | None:
+    """Check that a pod mounts no hostPath volume."""
     bad = [volume["name"] for volume in pod.spec.get("volumes") or () if volume.get("hostPath") is not None]
     return Finding("hostPath volumes", f"{plural(bad, 'volume', 'volumes')} {quoted(bad)}") if bad else None
 
 
 def host_ports(pod: Pod) -> Finding | None:
+    """Check that containers use no host port."""
     bad, ports = [], set()
     for one in containers(pod.spec):
         own = {str(port["hostPort"]) for port in one.get("ports") or () if port.get("hostPort")}
@@ -115,6 +176,7 @@ def host_ports(pod: Pod) -> Finding | None:
 
 
 def probe_hosts(pod: Pod) -> Finding | None:
+    """Check that probes and lifecycle hooks name no host."""
     bad, hosts = set(), set()
     for one in containers(pod.spec):
         lifecycle = one.get("lifecycle") or {}
@@ -139,11 +201,13 @@ def _hosts(handlers: Iterable[JSONObject | None]) -> Iterable[str]:
 
 
 def privileged(pod: Pod) -> Finding | None:
+    """Check that no container is privileged."""
     bad = [one["name"] for one in containers(pod.spec) if security(one).get("privileged")]
     return Finding("privileged", f"{named(bad)} must not set securityContext.privileged=true") if bad else None
 
 
 def proc_mount(pod: Pod) -> Finding | None:
+    """Check that containers keep the default /proc mount."""
     kinds = [(one["name"], security(one).get("procMount")) for one in containers(pod.spec)]
     bad = [(name, kind) for name, kind in kinds if kind is not None and kind != "Default"]
     if not bad:
@@ -153,10 +217,13 @@ def proc_mount(pod: Pod) -> Finding | None:
 
 
 def proc_mount_35(pod: Pod) -> Finding | None:
+    """Check the /proc mount as of 1.35, which allows any mount in a user namespace."""
     return None if in_user_namespace(pod.spec) else proc_mount(pod)
 
 
 def selinux(types: frozenset[str]) -> Check:
+    """Return a check of SELinux options that allows these types."""
+
     def check(pod: Pod) -> Finding | None:
         def options(one: JSONObject) -> JSONObject:
             found: JSONObject = security(one).get("seLinuxOptions") or {}
@@ -179,6 +246,7 @@ def selinux(types: frozenset[str]) -> Check:
 
 
 def seccomp_annotations(pod: Pod) -> Finding | None:
+    """Check the seccomp annotations of old versions."""
     annotations = pod.metadata.get("annotations") or {}
     keys = [_SECCOMP_POD, *(_SECCOMP_CONTAINER + one["name"] for one in containers(pod.spec))]
     bad = sorted({f"{key}={go_quoted(annotations[key])}" for key in keys if key in annotations and not _seccomp_name(annotations[key])})
@@ -190,12 +258,14 @@ def _seccomp_name(value: str) -> bool:
 
 
 def seccomp_type(one: JSONObject) -> str | None:
-    """That of a pod's spec or a container; None where there is none."""
+    """Return the type of the seccomp profile of a pod spec or a container; None if there is none."""
     profile = security(one).get("seccompProfile")
     return None if profile is None else profile.get("type", "")
 
 
 def seccomp(pod: Pod) -> Finding | None:
+    """Check that no seccomp profile is Unconfined."""
+
     def faulty(one: JSONObject) -> bool:
         kind = seccomp_type(one)
         return kind is not None and kind not in SECCOMP_PROFILES
@@ -208,6 +278,8 @@ def seccomp(pod: Pod) -> Finding | None:
 
 
 def sysctls(allowed: frozenset[str]) -> Check:
+    """Return a check that allows these sysctls."""
+
     def check(pod: Pod) -> Finding | None:
         bad = [one["name"] for one in security(pod.spec).get("sysctls") or () if one["name"] not in allowed]
         return Finding("forbidden sysctls", ", ".join(bad)) if bad else None
@@ -216,6 +288,8 @@ def sysctls(allowed: frozenset[str]) -> Check:
 
 
 def windows_host_process(pod: Pod) -> Finding | None:
+    """Check that no Windows container is a host process."""
+
     def faulty(one: JSONObject) -> bool:
         return bool((security(one).get("windowsOptions") or {}).get("hostProcess"))
 
@@ -223,7 +297,7 @@ def windows_host_process(pod: Pod) -> Finding | None:
     return Finding("hostProcess", f"{who} must not set securityContext.windowsOptions.hostProcess=true") if who else None
 
 
-#: By name of the check: from which minor version of Kubernetes 1 on it is what.
+#: Name of a check -> its versions: the minor version of Kubernetes 1 from which on it applies, and the check.
 BASELINE: dict[str, tuple[tuple[int, Check], ...]] = {
     "appArmorProfile": ((0, app_armor),),
     "capabilities_baseline": ((0, capabilities),),

@@ -1,4 +1,4 @@
-"""The plug-in PodSecurity: refuses pods, warns of templates, checks the labels of namespaces. Nobody is exempt.
+"""The plug-in PodSecurity: rejects pods, warns about workloads, checks the labels of namespaces. It has no exemptions.
 
 Source: k8s.io/pod-security-admission admission/admission.go; plugin/pkg/admission/security/podsecurity.
 """
@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from kubeloop.apiserver.admission.chain import Attributes, aggregated, refused
-from kubeloop.apiserver.admission.namespaces import NAMESPACES
-from kubeloop.apiserver.admission.pod_security.baseline import BASELINE
-from kubeloop.apiserver.admission.pod_security.findings import Check, Finding, Pod
+from kubeloop.apiserver.admission.chain import NAMESPACES, Attributes, aggregated, refused
+from kubeloop.apiserver.admission.pod_security.baseline import BASELINE, Check, Finding, Pod
 from kubeloop.apiserver.admission.pod_security.restricted import RESTRICTED
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -23,7 +21,7 @@ from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
 from kubeloop.types import JSONObject
 
-# Levels and versions of the Pod Security Standards, and the policy that a namespace's labels ask for.
+# Levels and versions of the Pod Security Standards, and the policy in the labels of a namespace.
 #
 # Source: k8s.io/pod-security-admission api/helpers.go.
 
@@ -31,15 +29,15 @@ from kubeloop.types import JSONObject
 T = TypeVar("T")
 
 PREFIX = "pod-security.kubernetes.io/"
-#: From what allows all to what allows least.
+#: From the least to the most restrictive level.
 LEVELS = ("privileged", "baseline", "restricted")
-#: The minor version of Kubernetes 1 that stands for ``latest``: newer than any.
+#: The minor version of Kubernetes 1 that ``latest`` means: greater than any other.
 LATEST = 1 << 62
 _VERSION = re.compile(r"v1\.(0|[1-9][0-9]*)", re.ASCII)
 
 
 class Level(NamedTuple):
-    """What pods must keep to, as of Kubernetes 1.``minor``."""
+    """A level of the Pod Security Standards, as of Kubernetes 1.``minor``."""
 
     level: str
     minor: int
@@ -49,6 +47,7 @@ class Level(NamedTuple):
 
     @property
     def strictness(self) -> int:
+        """Position of the level in ``LEVELS``."""
         return LEVELS.index(self.level)
 
 
@@ -56,7 +55,7 @@ PRIVILEGED = Level("privileged", LATEST)
 
 
 class Policy(NamedTuple):
-    """What is refused, what is noted in the audit log, and what the client is warned of."""
+    """The levels that a namespace enforces, writes to the audit log, and warns about."""
 
     enforce: Level = PRIVILEGED
     audit: Level = PRIVILEGED
@@ -64,7 +63,10 @@ class Policy(NamedTuple):
 
 
 def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
-    """The policy, and what is wrong with the labels. A faulty level is enforced as the strictest, a faulty version as the latest."""
+    """Return the policy in the labels of a namespace, and the errors in them.
+
+    An invalid level counts as the most restrictive one, an invalid version as the latest.
+    """
     if not any(name.startswith(PREFIX) for name in labels):
         return Policy(), []
     faults: list[FieldError] = []
@@ -98,19 +100,19 @@ def _minor(text: str) -> int | None:
     if text == "latest":
         return LATEST
     found = _VERSION.fullmatch(text)
-    # Upstream keeps the number in 64 bits.
+    # Upstream parses the number into 64 bits.
     return int(found[1]) if found is not None and len(found[1]) < 19 else None
 
 
-# Which checks a level consists of as of a version, and what they find. Source: k8s.io/pod-security-admission policy/registry.go.
+# The checks of each level and version, and their results. Source: k8s.io/pod-security-admission policy/registry.go.
 
 
-#: Nothing has changed since.
+#: The newest version in which a check has changed.
 _NEWEST = max(minor for versions in (*BASELINE.values(), *(one.versions for one in RESTRICTED.values())) for minor, _ in versions)
 
 
 def findings(level: Level, pod: Pod) -> list[Finding]:
-    """All that is wrong with a pod: baseline's findings first, then those of restricted, each by name of the check."""
+    """Return all violations of a pod: those of baseline, then those of restricted, each sorted by the name of the check."""
     if level.level == "privileged":
         return []
     found = (check(pod) for check in _checks(level.level, min(level.minor, _NEWEST)))
@@ -119,7 +121,7 @@ def findings(level: Level, pod: Pod) -> list[Finding]:
 
 @cache
 def _checks(level: str, minor: int) -> list[Check]:
-    """At most two levels of ``_NEWEST`` versions: a bounded cache."""
+    """Return the checks of a level. The cache is bounded: two levels of at most ``_NEWEST`` versions."""
     baseline = {name: check for name, versions in BASELINE.items() if (check := _as_of(versions, minor)) is not None}
     if level == "baseline":
         return [baseline[name] for name in sorted(baseline)]
@@ -136,12 +138,15 @@ def _as_of(versions: tuple[tuple[int, Check], ...], minor: int) -> Check | None:
     return next((check for since, check in reversed(versions) if since <= minor), None)
 
 
-#: Pods of a namespace that are looked at, as upstream's.
+#: Maximum number of pods of a namespace to check, as upstream.
 MOST_PODS = 3000
 
 
 def warnings_about(namespace: str, level: Level, pods: Iterable[JSONObject]) -> list[str]:
-    """Empty when all keep to ``level``. Source: k8s.io/pod-security-admission admission/admission.go, EvaluatePodsInNamespace."""
+    """Return warnings about the existing pods of a namespace that violate ``level``.
+
+    Source: k8s.io/pod-security-admission admission/admission.go, EvaluatePodsInNamespace.
+    """
     ordered = _prioritized(pods)
     by_reason: dict[str, list[str]] = {}
     for pod in ordered[:MOST_PODS]:
@@ -157,7 +162,7 @@ def warnings_about(namespace: str, level: Level, pods: Iterable[JSONObject]) -> 
 
 
 def _prioritized(pods: Iterable[JSONObject]) -> list[JSONObject]:
-    """One pod of each controller before their twins: these are most likely alike."""
+    """Order pods so that one pod of each controller comes first: the other pods of a controller are most likely alike."""
     first: list[JSONObject] = []
     twins: list[JSONObject] = []
     met: set[str] = set()
@@ -176,7 +181,7 @@ def _about(names: list[str], reason: str) -> str:
 
 
 _PODS = GroupResource("", "pods")
-#: Where resources keep the pods that somebody makes of them.
+#: Resources that contain a pod template, and the path to it.
 _TEMPLATES: dict[GroupResource, tuple[str, ...]] = {
     GroupResource("", "podtemplates"): ("template",),
     GroupResource("", "replicationcontrollers"): ("spec", "template"),
@@ -187,12 +192,12 @@ _TEMPLATES: dict[GroupResource, tuple[str, ...]] = {
     GroupResource("batch", "jobs"): ("spec", "template"),
     GroupResource("batch", "cronjobs"): ("spec", "jobTemplate", "spec", "template"),
 }
-#: Subresources of pods that do not carry a pod, or leave its spec alone.
+#: Subresources of pods that contain no pod or leave its spec unchanged.
 _HARMLESS = frozenset({"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"})
 
 
 class PodSecurity:
-    """Keeps nothing: policies are read with their namespace, and most namespaces ask for none."""
+    """Plug-in PodSecurity. It reads the policy with the namespace for each write, and has no state."""
 
     resources = frozenset({NAMESPACES, _PODS, *_TEMPLATES})
 
@@ -201,7 +206,7 @@ class PodSecurity:
         self._objects = objects
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
         if attributes.operation not in ("CREATE", "UPDATE") or attributes.obj is None:
@@ -292,7 +297,7 @@ class PodSecurity:
 
 
 def _is_significant(spec: JSONObject, old: JSONObject) -> bool:
-    """Whether an update of a pod may change what the checks find: it adds containers, or changes an image."""
+    """Return whether an update of a pod can change the result of the checks: it adds containers, or changes an image."""
     for kind in ("containers", "initContainers"):
         now, before = spec.get(kind) or [], old.get(kind) or []
         if [one.get("image") for one in now] != [one.get("image") for one in before]:

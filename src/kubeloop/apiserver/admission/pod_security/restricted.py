@@ -1,11 +1,11 @@
-"""Checks of the restricted level: pods run hardened. Source: k8s.io/pod-security-admission policy/check_*.go."""
+"""Checks of the restricted level, which requires hardened pods. Source: k8s.io/pod-security-admission policy/check_*.go."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from kubeloop.apiserver.admission.pod_security.baseline import SECCOMP_PROFILES, proc_mount, seccomp_type
-from kubeloop.apiserver.admission.pod_security.findings import (
+from kubeloop.apiserver.admission.pod_security.baseline import (
+    SECCOMP_PROFILES,
     Check,
     Finding,
     Pod,
@@ -14,7 +14,9 @@ from kubeloop.apiserver.admission.pod_security.findings import (
     is_windows,
     named,
     plural,
+    proc_mount,
     quoted,
+    seccomp_type,
     security,
     setters,
 )
@@ -46,6 +48,7 @@ _OTHER_VOLUMES = [
 
 
 def privilege_escalation(pod: Pod) -> Finding | None:
+    """Check that containers set allowPrivilegeEscalation to false."""
     bad = [one["name"] for one in containers(pod.spec) if security(one).get("allowPrivilegeEscalation") is not False]
     if not bad:
         return None
@@ -53,6 +56,7 @@ def privilege_escalation(pod: Pod) -> Finding | None:
 
 
 def capabilities(pod: Pod) -> Finding | None:
+    """Check that containers drop all capabilities and add only NET_BIND_SERVICE."""
     keeping, adding, added = [], [], set()
     for one in containers(pod.spec):
         own = security(one).get("capabilities") or {}
@@ -69,6 +73,7 @@ def capabilities(pod: Pod) -> Finding | None:
 
 
 def volumes(pod: Pod) -> Finding | None:
+    """Check that a pod uses only volumes of allowed types."""
     bad, kinds = [], set()
     for volume in pod.spec.get("volumes") or ():
         if not any(volume.get(kind) is not None for kind in _VOLUMES):
@@ -82,6 +87,7 @@ def volumes(pod: Pod) -> Finding | None:
 
 
 def non_root(pod: Pod) -> Finding | None:
+    """Check that containers set runAsNonRoot to true."""
     own = security(pod.spec).get("runAsNonRoot")
     said = [(one["name"], security(one).get("runAsNonRoot")) for one in containers(pod.spec)]
     who = setters(own is False, [name for name, value in said if value is False])
@@ -92,6 +98,7 @@ def non_root(pod: Pod) -> Finding | None:
 
 
 def user(pod: Pod) -> Finding | None:
+    """Check that no user is root."""
     who = setters(
         security(pod.spec).get("runAsUser") == 0, [one["name"] for one in containers(pod.spec) if security(one).get("runAsUser") == 0]
     )
@@ -99,6 +106,7 @@ def user(pod: Pod) -> Finding | None:
 
 
 def seccomp(pod: Pod) -> Finding | None:
+    """Check that pod or containers set a seccomp profile other than Unconfined."""
     own = seccomp_type(pod.spec)
     kinds = [(one["name"], seccomp_type(one)) for one in containers(pod.spec)]
     bad = [(name, kind) for name, kind in kinds if kind is not None and kind not in SECCOMP_PROFILES]
@@ -115,7 +123,7 @@ def seccomp(pod: Pod) -> Finding | None:
 
 
 def _not_on_windows(check: Check) -> Check:
-    """What Windows does not know cannot be asked of its pods."""
+    """Return the check without Windows pods, which lack the feature."""
     return lambda pod: None if is_windows(pod.spec) else check(pod)
 
 
@@ -124,7 +132,7 @@ def _not_in_user_namespace(check: Check) -> Check:
 
 
 class Restricted(NamedTuple):
-    """``versions`` as in ``BASELINE``; ``instead_of`` names a check of that level which this one makes needless."""
+    """A check of the restricted level. ``versions`` is as in ``BASELINE``; ``instead_of`` names the baseline check that it replaces."""
 
     versions: tuple[tuple[int, Check], ...]
     instead_of: str = ""

@@ -1,4 +1,7 @@
-"""StatefulSets and ControllerRevisions. Source: pkg/apis/apps/validation, pkg/registry/apps/{statefulset,controllerrevision}."""
+"""Strategies of StatefulSets and ControllerRevisions.
+
+Source: pkg/apis/apps/validation, pkg/registry/apps/{statefulset,controllerrevision}.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,7 @@ from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_annotations, pod_template
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import immutable, label_name_field, not_negative, one_of
-from kubeloop.apiserver.validation.metadata import annotation_map
-from kubeloop.apiserver.validation.selectors import is_empty, label_selector, labels
+from kubeloop.apiserver.validation.metadata import annotation_map, is_empty, label_selector, labels
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label
 from kubeloop.types import JSONObject
@@ -41,6 +43,8 @@ _IMMUTABLE_MESSAGE = (
 
 
 class StatefulSetStrategy(TemplateStrategy):
+    """Strategy of StatefulSets."""
+
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return dns1123_label(name, prefix)
 
@@ -72,7 +76,7 @@ class StatefulSetStrategy(TemplateStrategy):
 
 
 def _warnings(spec: JSONObject, claims: str) -> Iterator[str]:
-    """``claims``: what upstream adds to the path of a claim's template."""
+    """Yield warnings about a spec. ``claims`` is what upstream adds to the path of a claim template."""
     for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
         yield from claim_warnings(f"spec.volumeClaimTemplates[{at}]{claims}", claim.get("spec") or {})
     if (spec.get("revisionHistoryLimit") or 0) < 0:
@@ -80,7 +84,7 @@ def _warnings(spec: JSONObject, claims: str) -> Iterator[str]:
 
 
 def _drop_max_unavailable(obj: JSONObject, old: JSONObject | None) -> None:
-    """The feature MaxUnavailableStatefulSet is off by default: the field goes unless it is there already."""
+    """Drop ``maxUnavailable`` unless it was set before: the feature gate MaxUnavailableStatefulSet is off by default."""
     rolling = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate")
     before = ((((old or {}).get("spec") or {}).get("updateStrategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable")
     if rolling is not None and before is None:
@@ -138,7 +142,7 @@ def _template(spec: JSONObject, options: PodOptions) -> Errors:
     if faults:
         yield invalid("spec.selector", selector, "")
     else:
-        # The controller sets these; claims become volumes of their names.
+        # The controller sets these: claims become volumes with their names.
         pod = {name: value for name, value in (template.get("spec") or {}).items() if name not in ("subdomain", "hostname")}
         claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
         if claims:
@@ -152,7 +156,7 @@ def _template(spec: JSONObject, options: PodOptions) -> Errors:
 
 
 def _again(template: JSONObject, options: PodOptions) -> Errors:
-    """Upstream checks the template's metadata twice for StatefulSets, and clients see each fault twice."""
+    """Validate the template's metadata once more: upstream does so for StatefulSets, and clients see each error twice."""
     metadata = template.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     yield from labels("spec.template.labels", metadata.get("labels"))
@@ -170,6 +174,8 @@ def _status(status: JSONObject) -> Errors:
 
 
 class ControllerRevisionStrategy(BuiltinStrategy):
+    """Strategy of ControllerRevisions, whose data is immutable."""
+
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:

@@ -1,4 +1,4 @@
-"""What selectors and pod templates of workloads must be together. Source: pkg/apis/apps/validation."""
+"""Validates selectors and pod templates of workloads. Source: pkg/apis/apps/validation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import not_negative, one_of
-from kubeloop.apiserver.validation.selectors import is_empty, label_selector, matches
+from kubeloop.apiserver.validation.metadata import is_empty, label_selector, matches
 from kubeloop.meta.field_error import Errors, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label
 from kubeloop.types import JSONObject
 
 
 def template_options(old: JSONObject | None) -> PodOptions:
-    """What the template of an old state got away with stays allowed."""
+    """Return options that still accept what the template of the stored object contains."""
     if old is None:
         return PodOptions()
     spec = old.get("spec") or {}
@@ -28,7 +28,7 @@ def template_options(old: JSONObject | None) -> PodOptions:
 
 
 def selector_and_template(spec: JSONObject, kind: str, options: PodOptions) -> Errors:
-    """Of Deployments and ReplicaSets; ``kind`` only shows in the message about deadlines."""
+    """Validate selector and template of a Deployment or ReplicaSet. ``kind`` appears in the message about deadlines."""
     selector = spec.get("selector")
     faults = list(label_selector("spec.selector", selector))
     if selector is None:
@@ -47,12 +47,14 @@ def selector_and_template(spec: JSONObject, kind: str, options: PodOptions) -> E
 
 
 def selects_template(selector: JSONObject | None, template: JSONObject) -> Errors:
+    """Check that a selector matches the labels of its template."""
     labels = (template.get("metadata") or {}).get("labels")
     if selector is None or not matches(selector, labels or {}):
         yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
 def always_restarts(template: JSONObject, kind: str) -> Errors:
+    """Check that the restart policy of a template is Always."""
     pod = template.get("spec") or {}
     yield from one_of("spec.template.spec.restartPolicy", pod.get("restartPolicy", ""), ("Always",))
     if pod.get("activeDeadlineSeconds") is not None:
@@ -60,26 +62,38 @@ def always_restarts(template: JSONObject, kind: str) -> Errors:
 
 
 def counts(status: JSONObject, *names: str) -> Errors:
+    """Check that counters of a status are not negative."""
     for name in names:
         yield from not_negative(f"status.{name}", status.get(name))
 
 
 def at_most(status: JSONObject, name: str, limit: str, detail: str) -> Errors:
+    """Check that one counter of a status is at most another.
+
+    Args:
+        status: The status.
+        name: Field name of the counter.
+        limit: Field name of its maximum.
+        detail: The error message.
+
+    Returns:
+        An error at ``status.NAME``, or none.
+    """
     if status.get(name, 0) > status.get(limit, 0):
         yield invalid(f"status.{name}", status.get(name, 0), detail)
 
 
 def collisions(status: JSONObject, old: JSONObject) -> Errors:
-    """The count of name collisions only grows."""
+    """Check that the count of name collisions does not decrease."""
     now, before = status.get("collisionCount"), old.get("collisionCount")
     if before is not None and (now is None or now < before):
         yield invalid("status.collisionCount", now or 0, "cannot be decremented")
 
 
 class TemplateStrategy(BuiltinStrategy):
-    """A kind with a pod template at ``spec.template``."""
+    """Base class for kinds with a pod template at ``spec.template``."""
 
-    #: Whether a name that is no DNS label is warned about: it becomes part of the names of pods.
+    #: Whether to warn about a name that is not a DNS label: it becomes a part of pod names.
     warns_about_name = False
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
@@ -93,6 +107,7 @@ class TemplateStrategy(BuiltinStrategy):
         return found + self.template_warnings(obj)
 
     def template_warnings(self, obj: JSONObject) -> list[str]:
+        """Return the warnings about the pod template."""
         template = obj["spec"].get("template") or {}
         return pod_warnings("spec.template", template.get("metadata") or {}, template.get("spec") or {})
 

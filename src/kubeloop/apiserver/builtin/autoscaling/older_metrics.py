@@ -1,4 +1,4 @@
-"""Metrics, conditions and behaviour as annotations of autoscaling/v1 hold them, with fields in the order in which Go writes them.
+"""Converts metrics, conditions and behavior to and from the annotations of autoscaling/v1, with fields in Go's order.
 
 Source: pkg/apis/autoscaling/v1/conversion.go, k8s.io/api autoscaling/v1 types.
 """
@@ -12,39 +12,44 @@ from kubeloop.types import JSONObject
 
 _Form = Callable[[JSONObject], JSONObject]
 
-#: Kinds of metric, and the field that describes each.
+#: Type of a metric -> the field that describes it.
 _FIELDS = {"Object": "object", "Pods": "pods", "Resource": "resource", "ContainerResource": "containerResource", "External": "external"}
 _CONDITION = ("type", "status", "lastTransitionTime", "reason", "message")
 _RULES = ("stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance")
 
 
 def metric_to_v1(metric: JSONObject) -> JSONObject:
+    """Convert a metric of a spec from v2 to v1."""
     return _converted(metric, _TARGETS_TO_V1)
 
 
 def metric_to_v2(metric: JSONObject) -> JSONObject:
+    """Convert a metric of a spec from v1 to v2."""
     return _converted(metric, _TARGETS_TO_V2)
 
 
 def status_to_v1(metric: JSONObject) -> JSONObject:
+    """Convert a metric of a status from v2 to v1."""
     return _converted(metric, _CURRENT_TO_V1)
 
 
 def status_to_v2(metric: JSONObject) -> JSONObject:
+    """Convert a metric of a status from v1 to v2."""
     return _converted(metric, _CURRENT_TO_V2)
 
 
 def condition_in_order(condition: JSONObject) -> JSONObject:
+    """Return a condition with its fields in Go's order."""
     return _only({name: condition.get(name) for name in _CONDITION})
 
 
 def behavior_to_v1(behavior: JSONObject) -> JSONObject:
-    """Upstream writes its internal type here, by the names of Go's fields."""
+    """Convert behavior from v2 to upstream's internal type, which the annotation contains with Go's field names."""
     return {"ScaleUp": _rules_to_v1(behavior.get("scaleUp")), "ScaleDown": _rules_to_v1(behavior.get("scaleDown"))}
 
 
 def behavior_to_v2(behavior: JSONObject) -> JSONObject:
-    """Names in whatever case, as Go reads them; what is null is left out."""
+    """Convert behavior from the annotation to v2. Names match in any case, as in Go, and null values are dropped."""
     lower = {name[:1].lower() + name[1:]: rules for name, rules in behavior.items() if rules is not None}
     return {name: _rules_to_v2(rules) for name, rules in lower.items()}
 

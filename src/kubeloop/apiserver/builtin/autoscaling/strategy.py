@@ -1,4 +1,4 @@
-"""Horizontal pod autoscalers in both versions. Source: ValidateHorizontalPodAutoscaler, pkg/registry/autoscaling."""
+"""Strategy of HorizontalPodAutoscalers in both versions. Source: ValidateHorizontalPodAutoscaler, pkg/registry/autoscaling."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, re
 from kubeloop.meta.names import path_segment
 from kubeloop.types import JSONObject
 
-# How fast an autoscaler scales. Source: validateBehavior.
+# Scaling behavior. Source: validateBehavior.
 
 
-#: Seconds.
+#: Maximum window in seconds.
 _LONGEST_PERIOD = 1800
 _LONGEST_WINDOW = 3600
 
 
 def behavior(path: str, found: JSONObject) -> Errors:
+    """Validate the scaling behavior."""
     for name in ("scaleUp", "scaleDown"):
         if found.get(name) is not None:
             yield from _rules(f"{path}.{name}", found[name])
@@ -57,24 +58,34 @@ def _policy(path: str, policy: JSONObject) -> Errors:
         yield invalid(f"{path}.periodSeconds", period, f"must be less than or equal to {_LONGEST_PERIOD}")
 
 
-# What an autoscaler scales and by which measures. Source: validateMetrics, ValidateCrossVersionObjectReference.
+# The scaled object and the metrics. Source: validateMetrics, ValidateCrossVersionObjectReference.
 
 
-#: Fields in upstream's order, with the types that need them.
+#: Fields in upstream's order, with the types of metric that need them.
 _SOURCES = {"object": "Object", "external": "External", "pods": "Pods", "resource": "Resource", "containerResource": "ContainerResource"}
 _TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _RAW_OR_USED = "must set either a target raw value or a target utilization"
 
 
 def scaled_object(path: str, reference: JSONObject, *, core: bool, any_version: bool) -> Errors:
-    """``core``: the object may be of the group without a name."""
+    """Validate the reference to the scaled object.
+
+    Args:
+        path: Path of the reference.
+        reference: A CrossVersionObjectReference.
+        core: The object may be in the core group.
+        any_version: Skip the API version, which the stored object has wrong already.
+
+    Returns:
+        The errors.
+    """
     yield from kind_and_name(path, reference)
     if not any_version and (fault := api_version_fault(reference, core=core)):
         yield invalid(f"{path}.apiVersion", reference.get("apiVersion", ""), fault)
 
 
 def api_version_fault(reference: JSONObject, *, core: bool) -> str:
-    """What is wrong with the version that a reference names; empty when nothing is."""
+    """Return why the API version of a reference is invalid; empty if it is valid."""
     text = reference.get("apiVersion", "")
     if text.count("/") > 1:
         return f"unexpected GroupVersion string: {text}"
@@ -82,6 +93,17 @@ def api_version_fault(reference: JSONObject, *, core: bool) -> str:
 
 
 def metrics(path: str, found: list[JSONObject], least: int | None, *, any_version: bool) -> Errors:
+    """Validate the metrics.
+
+    Args:
+        path: Path of the list.
+        found: The metrics.
+        least: minReplicas of the autoscaler; 0 needs an object or external metric.
+        any_version: Skip API versions of references.
+
+    Returns:
+        The errors.
+    """
     for at, metric in enumerate(found):
         yield from _metric(f"{path}[{at}]", metric, any_version)
     if least == 0 and not any(metric.get("type") in ("Object", "External") for metric in found):
@@ -167,7 +189,7 @@ def _target(path: str, target: JSONObject) -> Errors:
 
 
 class AutoscalerStrategy(BuiltinStrategy):
-    """Whatever the version of a request, it is checked as v2. References that an old state got wrong may stay wrong."""
+    """Strategy of HorizontalPodAutoscalers. It validates every version as v2, and accepts invalid references that are stored already."""
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(_as_sent(_newest(obj), context.sent), None, any_object=False))
@@ -180,7 +202,7 @@ class AutoscalerStrategy(BuiltinStrategy):
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
-        # Upstream's internal form is that of v2, whose list of current metrics v1 has as an annotation.
+        # Upstream's internal type is that of v2, whose list of current metrics v1 has as an annotation.
         if obj.get("apiVersion") == "autoscaling/v1":
             obj.update(convert_autoscaler(convert_autoscaler(obj, "v2"), "v1"))
 
@@ -196,7 +218,7 @@ def _newest(obj: JSONObject) -> JSONObject:
 
 
 def _as_sent(spec: JSONObject, sent: Any) -> JSONObject:
-    """A list of no policies is refused, one that is left out gets defaults; only the body still tells one from the other."""
+    """Return the spec with the empty policies of the request body: an empty list is invalid, and an absent one gets defaults."""
     behaviors = spec.get("behavior")
     given = (sent.get("spec") or {}).get("behavior") if isinstance(sent, dict) else None
     if not behaviors or not given:
@@ -218,7 +240,7 @@ def _spec(spec: JSONObject, old: JSONObject | None, *, any_object: bool) -> Iter
         yield invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
     target, before = spec.get("scaleTargetRef") or {}, (old or {}).get("scaleTargetRef") or {}
     kept = old is not None and all(target.get(name, "") == before.get(name, "") for name in ("apiVersion", "kind"))
-    # The only kind of the core group that scales.
+    # The only scalable kind of the core group.
     core = target.get("kind") == "ReplicationController"
     yield from scaled_object("spec.scaleTargetRef", target, core=core, any_version=kept)
     yield from metrics("spec.metrics", spec.get("metrics") or [], least, any_version=any_object)

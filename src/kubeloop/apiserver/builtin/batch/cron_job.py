@@ -1,4 +1,4 @@
-"""CronJobs. Source: pkg/apis/batch/validation, pkg/registry/batch/cronjob, github.com/robfig/cron (schedules)."""
+"""Strategy of CronJobs. Source: pkg/apis/batch/validation, pkg/registry/batch/cronjob, github.com/robfig/cron (schedules)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import not_negative, one_of, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.types import JSONObject
 
-# Cron schedules, as far as whether they can be read. Source: the standard parser of github.com/robfig/cron/v3.
+# Validation of cron schedules. Source: the standard parser of github.com/robfig/cron/v3.
 
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-#: Lowest and highest value of minute, hour, day of the month, month, day of the week, and names of values.
+#: Minimum and maximum of minute, hour, day of the month, month, day of the week, and the names of values.
 _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (0, 59, {}),
     (0, 23, {}),
@@ -35,7 +35,7 @@ _LONGEST = 2**63 - 1
 
 
 def schedule_fault(text: str) -> str:
-    """What is wrong with a schedule, empty when nothing is. A leading ``TZ=`` or ``CRON_TZ=`` is skipped."""
+    """Return why a schedule is invalid; empty if it is valid. A leading ``TZ=`` or ``CRON_TZ=`` is skipped."""
     if text.startswith(("TZ=", "CRON_TZ=")):
         text = text.partition(" ")[2].strip()
     if text.startswith("@"):
@@ -61,7 +61,7 @@ def _descriptor_fault(text: str) -> str:
 
 
 def _duration_fault(text: str) -> str:
-    """Source: Go's time.ParseDuration."""
+    """Return why a duration is invalid; empty if it is valid. Source: Go's time.ParseDuration."""
     invalid = f'invalid duration "{text}"'
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
@@ -119,7 +119,7 @@ def _bounds_fault(part: str, start: int, end: int, step: int, low: int, high: in
 
 
 def _number(text: str) -> int | str:
-    """The number, or what is wrong with it."""
+    """Return the number, or the reason why the text is not one."""
     number = decimal(text)
     if number is not None:
         return number if number >= 0 else f"negative number ({number}) not allowed: {text}"
@@ -127,11 +127,13 @@ def _number(text: str) -> int | str:
     return f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": {why}'
 
 
-#: Jobs get a suffix of eleven characters.
+#: The names of jobs have a suffix of eleven characters.
 _LONGEST_NAME = 52
 
 
 class CronJobStrategy(TemplateStrategy):
+    """Strategy of CronJobs."""
+
     warns_about_name = True
 
     def template_warnings(self, obj: JSONObject) -> list[str]:

@@ -1,4 +1,4 @@
-"""Jobs. Source: pkg/apis/batch/validation, pkg/registry/batch/job."""
+"""Strategy of Jobs. Source: pkg/apis/batch/validation, pkg/registry/batch/job."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import each, immutable, not_negative, one_of
-from kubeloop.apiserver.validation.selectors import label_selector, matches
+from kubeloop.apiserver.validation.metadata import label_selector, matches
 from kubeloop.meta.field_error import OMITTED, Errors, FieldError, FieldErrorType, duplicate, invalid, required, too_long
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, http_path, qualified_name
 from kubeloop.types import JSONObject
 
-# When a job counts as failed or done before its time: podFailurePolicy and successPolicy. Source: pkg/apis/batch/validation.
+# podFailurePolicy and successPolicy. Source: pkg/apis/batch/validation.
 
 
 _LONGEST_INDEXES = 64 * 1024
@@ -28,6 +28,7 @@ def _too_many(path: str, count: int, limit: int) -> Errors:
 
 
 def failure_policy(path: str, spec: JSONObject) -> Errors:
+    """Validate the podFailurePolicy of a spec."""
     rules = spec["podFailurePolicy"].get("rules") or []
     yield from _too_many(f"{path}.rules", len(rules), 20)
     pod = (spec.get("template") or {}).get("spec") or {}
@@ -59,7 +60,7 @@ def _failure_rule(path: str, rule: JSONObject, spec: JSONObject, names: set[str]
 
 
 def _without_value(path: str, detail: str) -> FieldError:
-    """An invalid value too large to show."""
+    """Return an error without the invalid value, which is too large to show."""
     return FieldError(FieldErrorType.INVALID, path, OMITTED, detail)
 
 
@@ -85,6 +86,7 @@ def _exit_codes(path: str, codes: JSONObject, names: set[str]) -> Errors:
 
 
 def success_policy(path: str, spec: JSONObject) -> Errors:
+    """Validate the successPolicy of a spec."""
     if spec.get("completionMode") != "Indexed":
         yield invalid(path, spec["successPolicy"], "requires indexed completion mode")
         return
@@ -136,6 +138,8 @@ _PODS_STAY = (
 
 
 class JobStrategy(TemplateStrategy):
+    """Strategy of Jobs."""
+
     warns_about_name = True
 
     def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
@@ -150,7 +154,7 @@ class JobStrategy(TemplateStrategy):
     def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
         found = super().errors_on_create(context, obj, namespaced=namespaced)
         if not found:
-            # What was stored is defaulted once more when it is read, and then the template has labels.
+            # Upstream sets defaults once more when it reads a stored object, and by then the template has labels.
             self.default(obj)
         return found
 
@@ -161,6 +165,17 @@ class JobStrategy(TemplateStrategy):
         return list(_job(obj, template_options(None)))
 
     def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
+        """See ``Strategy.errors_on_update``; a job whose labels come from its template is validated with those of the template.
+
+        Args:
+            context: The write.
+            obj: The new object.
+            old: The stored object.
+            namespaced: Whether the kind has namespaces.
+
+        Returns:
+            The errors, in upstream's order.
+        """
         options = template_options(old["spec"].get("template"))
         whole = [*self._object_meta(obj, namespaced), *_job(obj, options)]
         changes = [*self._object_meta_update(obj, old), *_selected_spec("spec", obj["spec"], options), *_changes(obj, old)]
@@ -174,7 +189,7 @@ class JobStrategy(TemplateStrategy):
 
 
 def _shares_labels(context: WriteRequest, obj: JSONObject) -> bool:
-    """Labels of a job that was sent without any are those of its template: upstream it is one map, and what is added to one is in both."""
+    """Return whether job and template share their labels: in a job that was sent without labels, upstream uses one map for both."""
     sent = context.sent if isinstance(context.sent, dict) else {}
     labels = obj["metadata"].get("labels")
     is_default = bool(labels) and not (sent.get("metadata") or {}).get("labels")
@@ -182,7 +197,7 @@ def _shares_labels(context: WriteRequest, obj: JSONObject) -> bool:
 
 
 def _generate_selector(obj: JSONObject) -> None:
-    """Pods of a job are told by its uid; the names without a prefix are for clients of old."""
+    """Generate the selector: pods of a job have its uid as a label. The labels without a prefix are for old clients."""
     metadata, spec = obj["metadata"], obj["spec"]
     template = spec.setdefault("template", {}).setdefault("metadata", {})
     own = {_OLD_NAME: metadata.get("name", ""), _NAME: metadata.get("name", "")}
@@ -234,7 +249,7 @@ def _selected_spec(path: str, spec: JSONObject, options: PodOptions) -> Errors:
 
 
 def job_spec(path: str, spec: JSONObject, options: PodOptions) -> Errors:
-    """What jobs and templates of jobs share."""
+    """Validate the fields that jobs and job templates share."""
     for name in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"):
         yield from not_negative(f"{path}.{name}", spec.get(name))
     if spec.get("maxFailedIndexes") is not None:
@@ -259,7 +274,7 @@ def job_spec(path: str, spec: JSONObject, options: PodOptions) -> Errors:
 
 
 def domain_prefixed_path(path: str, value: str) -> Errors:
-    """``acme.io/foo``. Source: IsDomainPrefixedPath."""
+    """Validate a path such as ``acme.io/foo``. Source: IsDomainPrefixedPath."""
     if not value:
         yield required(path)
         return
@@ -325,7 +340,7 @@ def _changes(job: JSONObject, old: JSONObject) -> Errors:
 
 
 def _template_changes(template: JSONObject, old: JSONObject) -> Errors:
-    """A suspended job that runs nothing may still be steered: where its pods go, and what they may use."""
+    """Check the changes of a template. A suspended job without pods may change scheduling and resources of its pods."""
     before = copy.deepcopy(old["spec"].get("template") or {})
     status = old.get("status") or {}
     suspended = bool(old["spec"].get("suspend"))

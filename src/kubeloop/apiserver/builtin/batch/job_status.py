@@ -1,6 +1,6 @@
-"""What a job's status may become. Source: ValidateJobStatusUpdate, and pkg/registry/batch/job for when each rule counts.
+"""Validates updates of a job's status. Source: ValidateJobStatusUpdate; pkg/registry/batch/job for when each rule applies.
 
-Whoever manages a job writes its status, so a rule is about what changes: a status that broke it before stays as it is.
+External controllers may write the status too, so a rule applies only to changed fields: an invalid value may stay.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from functools import cached_property
 
 from kubeloop.apiserver.builtin.apps.template import counts
 from kubeloop.meta.field_error import OMITTED, Errors, FieldError, duplicate, invalid, required
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
-# Indexes of an indexed job as its status writes them: ``0-2,5``. Source: pkg/apis/batch/validation (validateIndexesFormat).
+# Indexes of an indexed job in the form of its status: ``0-2,5``. Source: pkg/apis/batch/validation (validateIndexesFormat).
 
 
 _NUMBER = re.compile(r"\+?[0-9]{1,30}")
@@ -24,11 +24,15 @@ Interval = tuple[int, int]
 
 
 class BadIndexes(ValueError):
-    """Its text is what a client is told."""
+    """Invalid indexes; the text is the message for the client."""
 
 
 def check_indexes(text: str, completions: int) -> int:
-    """How many there are. Raises BadIndexes unless the intervals are in order and below ``completions``."""
+    """Return the number of indexes.
+
+    Raises:
+        BadIndexes: The intervals are out of order, or not below ``completions``.
+    """
     last: int | None = None
     total = 0
     for part in text.split(",") if text else ():
@@ -41,7 +45,7 @@ def check_indexes(text: str, completions: int) -> int:
 
 
 def overlap(completed: str, failed: str, completions: int) -> int | None:
-    """The first index that both hold, None if none. Intervals that cannot be read are passed over."""
+    """Return the first index that both lists contain; None if there is none. Invalid intervals are skipped."""
     one, other = _intervals(completed, completions), _intervals(failed, completions)
     while one and other:
         (start, end), (other_start, other_end) = one[-1], other[-1]
@@ -52,7 +56,7 @@ def overlap(completed: str, failed: str, completions: int) -> int | None:
 
 
 def _intervals(text: str, completions: int) -> list[Interval]:
-    """The last interval first."""
+    """Return the intervals, the last one first."""
     found = []
     for part in text.split(",") if text else ():
         try:
@@ -85,7 +89,7 @@ _FINAL = ("Failed", "Complete", "FailureTarget")
 
 
 class _State:
-    """A status, asked for what the rules are about."""
+    """A status with the queries of the rules."""
 
     def __init__(self, job: JSONObject) -> None:
         self.status: JSONObject = job.get("status") or {}
@@ -94,30 +98,38 @@ class _State:
         self.finished = self.complete or self.failed
 
     def says(self, kind: str, value: str = "True") -> bool:
+        """Return whether a condition has a status value."""
         return any(one.get("type") == kind and one.get("status") == value for one in self.status.get("conditions") or ())
 
     def count(self, name: str) -> int:
+        """Return a counter; 0 if it is absent."""
         return int(self.status.get(name) or 0)
 
     @cached_property
     def uncounted(self) -> JSONObject:
+        """The uncounted terminated pods."""
         return {name: ids for name, ids in (self.status.get("uncountedTerminatedPods") or {}).items() if ids}
 
 
 @dataclass(frozen=True)
 class _Change:
+    """An old and a new status."""
+
     spec: JSONObject
     new: _State
     old: _State
 
     def of(self, *names: str) -> bool:
+        """Return whether any of the fields changed."""
         return any(self.new.status.get(name) != self.old.status.get(name) for name in names)
 
     def in_state(self, *names: str) -> bool:
+        """Return whether any of these properties of the state changed."""
         return any(getattr(self.new, name) != getattr(self.old, name) for name in names)
 
 
 def status_update(job: JSONObject, old: JSONObject) -> Errors:
+    """Validate an update of the status."""
     change = _Change(job["spec"], _State(job), _State(old))
     yield from counts(change.new.status, "active", "succeeded", "failed", "ready", "terminating")
     yield from _uncounted(change.new.status.get("uncountedTerminatedPods") or {})
@@ -146,7 +158,7 @@ def _uncounted(pods: JSONObject) -> Errors:
 
 
 def _ends(change: _Change) -> Errors:
-    """Complete and Failed exclude each other; the time of completion belongs to Complete."""
+    """Check that Complete and Failed exclude each other, and that only a complete job has a completion time."""
     new = change.new
     start, end = new.status.get("startTime"), new.status.get("completionTime")
     if change.in_state("complete", "failed") and new.complete and new.failed:
@@ -158,7 +170,7 @@ def _ends(change: _Change) -> Errors:
             yield invalid("status.completionTime", end, "cannot set completionTime when there is no Complete=True condition")
         if end is None and new.complete:
             yield required("status.completionTime", "completionTime is required for Complete jobs")
-    # Times of one form compare as text.
+    # Times of the same format compare as text.
     if change.of("startTime", "completionTime") and start is not None and end is not None and end < start:
         yield invalid("status.completionTime", end, "must be equal to or after `startTime`")
     if (change.in_state("failed") or change.of("failedIndexes")) and new.failed and not new.failing:
@@ -168,7 +180,7 @@ def _ends(change: _Change) -> Errors:
 
 
 def _finished(change: _Change) -> Errors:
-    """A job that has ended has started, and has no pods left."""
+    """Check that a finished job has a start time and no pods left."""
     new, ends = change.new, change.in_state("finished")
     if not new.finished:
         return
@@ -227,12 +239,12 @@ def _success(change: _Change) -> Errors:
 
 
 def _history(change: _Change) -> Errors:
-    """What has been said is not taken back."""
+    """Check that final values do not change."""
     new, old, spec = change.new, change.old, change.spec
     for kind in _FINAL:
         if old.says(kind) and not new.says(kind):
             yield _conditions(f"cannot disable the terminal {kind}=True condition")
-    # An indexed job that may be scaled loses the successes of indexes that it no longer has.
+    # An elastic indexed job loses the successes of indexes that it no longer has.
     scalable = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
     for name, falls in (("failed", False), ("succeeded", scalable)):
         if not falls and new.count(name) < old.count(name):

@@ -1,1 +1,1 @@
-"""Requests for certificates, and what issues them."""
+"""Kinds of certificates.k8s.io."""

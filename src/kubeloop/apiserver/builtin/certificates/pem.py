@@ -1,4 +1,4 @@
-"""Certificates and requests for them as Kubernetes reads them. Source: pkg/apis/certificates helpers.go, validation.go."""
+"""Parses certificates and certificate requests in PEM as Kubernetes does. Source: pkg/apis/certificates helpers.go, validation.go."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import base64
 import binascii
 import re
 
-#: One block: its type and what is between the lines that begin and end it.
+#: A PEM block: its type, and the text between its first and last line.
 _BLOCK = re.compile(rb"-----BEGIN ([^\n]+?)-----[ \t\r]*\n(.*?)-----END \1-----", re.DOTALL)
 
 
 def request_fault(encoded: str | None) -> str:
-    """What is wrong with a request for a certificate (PEM, in base64 as JSON has it). Empty if nothing is."""
+    """Return why a certificate request (PEM in base64) is invalid; empty if it is valid."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -33,7 +33,7 @@ def request_fault(encoded: str | None) -> str:
 
 
 def organizations_of(encoded: str | None) -> list[str]:
-    """The groups that a request which can be read asks for."""
+    """Return the organizations in the subject of a request, which are groups; empty for an invalid request."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -42,7 +42,11 @@ def organizations_of(encoded: str | None) -> list[str]:
 
 
 def common_name_of(encoded: str | None) -> str:
-    """Whom a request names, empty for nobody. Raises ValueError for what is no request."""
+    """Return the common name in the subject of a request, which is a user name; empty if it has none.
+
+    Raises:
+        ValueError: The request is invalid.
+    """
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -54,7 +58,7 @@ def common_name_of(encoded: str | None) -> str:
 
 
 def certificate_fault(encoded: str | None) -> str:
-    """What is wrong with certificates that were issued, one after the other. Empty if nothing is, also when there are none."""
+    """Return why a list of issued certificates is invalid; empty if it is valid or there are none."""
     from cryptography import x509
 
     if not encoded:
@@ -75,7 +79,7 @@ def certificate_fault(encoded: str | None) -> str:
 
 
 def _blocks(encoded: str | None) -> list[tuple[str, bool, bytes]]:
-    """Type, whether it has headers, and content of each block that can be read."""
+    """Return type, presence of headers, and content of each valid block."""
     found = []
     for kind, body in _BLOCK.findall(base64.b64decode(encoded or "") + b"\n"):
         headers, blank, text = body.partition(b"\n\n")

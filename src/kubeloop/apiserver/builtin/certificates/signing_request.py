@@ -1,4 +1,7 @@
-"""Certificate signing requests. Source: pkg/apis/certificates/validation, pkg/registry/certificates/certificates/strategy.go."""
+"""Strategy of CertificateSigningRequests.
+
+Source: pkg/apis/certificates/validation, pkg/registry/certificates/certificates/strategy.go.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,11 @@ _LONGEST_DOMAIN, _LONGEST_SIGNER = 253, 253 + 1 + 253 + 63 + 1
 
 
 class SigningRequestStrategy(BuiltinStrategy):
-    """Not guaranteed: what admission plugins check of a signer (permission to sign or approve, groups in the subject)."""
+    """Strategy of CertificateSigningRequests.
+
+    Not guaranteed
+        The checks of admission plug-ins: permissions to sign and approve, and groups in the subject.
+    """
 
     metadata_checks_on_update = ("create", "update")
     metadata_checks_on_status = ("create", "update")
@@ -86,7 +93,7 @@ def _of_type(conditions: list[JSONObject], kind: str) -> list[JSONObject]:
 
 
 def _keep_decisions(conditions: list[JSONObject], before: list[JSONObject]) -> None:
-    """Who writes the status cannot change what was decided."""
+    """Restore the conditions Approved and Denied, which a write of the status cannot change."""
     for kind in _DECISIONS:
         places = [at for at, one in enumerate(conditions) if one.get("type") == kind]
         known = _of_type(before, kind)
@@ -104,7 +111,7 @@ def _stamp(condition: JSONObject, before: list[JSONObject], time: str) -> None:
 
 
 def _request(obj: JSONObject, old: JSONObject) -> Errors:
-    """``old``: what is stored; what was wrong with it already may stay."""
+    """Validate a request. Errors that the stored object ``old`` has already are accepted."""
     spec, before = obj["spec"], old.get("spec") or {}
     if fault := request_fault(spec.get("request")):
         yield invalid("spec.request", spec.get("request"), fault)
@@ -148,7 +155,7 @@ def _signer(path: str, name: str) -> Errors:
 
 
 def _labels(path: str, value: str, rule: Any) -> Errors:
-    """The first label that is none."""
+    """Yield an error for the first invalid label of a domain."""
     for label in value.split("."):
         if faults := rule(label):
             for fault in faults:
@@ -174,7 +181,7 @@ def _conditions_hold(conditions: list[JSONObject]) -> Errors:
 
 
 def _transition(obj: JSONObject, old: JSONObject, subresource: str) -> Errors:
-    """What each subresource may change: the approval decisions, the status everything else."""
+    """Check that each subresource changes only its part: approval the decisions, status the rest."""
     now, before = _conditions(obj), _conditions(old)
     for kind in (*_DECISIONS, "Failed"):
         if len(_of_type(now, kind)) < len(_of_type(before, kind)):

@@ -1,1 +1,1 @@
-"""Devices and who may use them: the kinds of resource.k8s.io."""
+"""Kinds of resource.k8s.io: devices and claims for them (dynamic resource allocation)."""

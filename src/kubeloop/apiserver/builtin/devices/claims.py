@@ -1,4 +1,4 @@
-"""Resource claims, their templates, and device classes. Source: pkg/apis/resource/validation, pkg/registry/resource."""
+"""Strategies of ResourceClaims, ResourceClaimTemplates and DeviceClasses. Source: pkg/apis/resource/validation, pkg/registry/resource."""
 
 from __future__ import annotations
 
@@ -7,39 +7,43 @@ from collections.abc import Hashable, Iterator
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from kubeloop.apiserver.builtin.devices.collections import items, itself, named, unique
-from kubeloop.apiserver.builtin.devices.configuration import binding_conditions, configuration, raw_object
-from kubeloop.apiserver.builtin.devices.names import (
+from kubeloop.apiserver.builtin.devices.fields import (
     DOMAIN,
     IDENTIFIER,
     Requests,
+    binding_conditions,
     class_name,
+    configuration,
     driver_name,
     fully_qualified_name,
+    items,
+    itself,
+    named,
     pool_name,
+    raw_object,
     share_id,
+    toleration,
+    unique,
 )
-from kubeloop.apiserver.builtin.devices.taints import toleration
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import is_extended
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.conditions import conditions
 from kubeloop.apiserver.validation.formats import immutable, label_name_field, one_of, sloppy_cidr, sloppy_ip, unsupported
-from kubeloop.apiserver.validation.metadata import template_meta
+from kubeloop.apiserver.validation.metadata import conditions, template_meta
 from kubeloop.cel import CompileError, Environment, compile_expression, types
 from kubeloop.cel.estimate import CostRange, Path
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long, too_many
 from kubeloop.types import JSONObject
 
-# Which devices fit: CEL about ``device``, compiled when it is written.
+# Selectors of devices: CEL expressions about ``device``, which are compiled on a write.
 #
 # Source: k8s.io/dynamic-resource-allocation cel/compile.go, with the feature gates of a default 1.36 server.
 
 
 _LONGEST: Final = 10 * 1024
 _COST_LIMIT: Final = 1_000_000
-#: Selectors of one list.
+#: Maximum number of selectors in one list.
 MOST: Final = 32
 _MOST_ATTRIBUTES: Final = 32
 _LONGEST_ATTRIBUTE: Final = 64
@@ -60,6 +64,7 @@ _ENVIRONMENT: Final = Environment(
 
 
 def selectors(path: str, found: list[JSONObject] | None) -> Errors:
+    """Validate a list of selectors."""
     return items(path, found, MOST, _selector)
 
 
@@ -81,7 +86,7 @@ def _selector(path: str, selector: JSONObject) -> Errors:
 
 @lru_cache(maxsize=256)
 def _judged(expression: str) -> tuple[str, bool]:
-    """What is wrong with it, and whether it may cost too much."""
+    """Return why an expression is invalid, and whether its estimated cost is too high."""
     try:
         program = compile_expression(expression, _ENVIRONMENT, _COST_LIMIT)
     except CompileError as fault:
@@ -92,7 +97,7 @@ def _judged(expression: str) -> tuple[str, bool]:
 
 
 def _size_of(path: Path) -> CostRange | None:
-    """Attributes and capacities are bounded by what a slice may hold; any name below a domain is an attribute."""
+    """Return the size range of an attribute or capacity, as far as a slice limits it. Any name below a domain is an attribute."""
     match path[1:]:
         case ():
             return CostRange(0, 0)
@@ -114,10 +119,10 @@ def _size_of(path: Path) -> CostRange | None:
             return None
 
 
-# What a claim asks for: requests, constraints between devices, configuration. Source: pkg/apis/resource/validation.
+# The spec of a claim: requests, constraints between devices, configuration. Source: pkg/apis/resource/validation.
 
 
-#: Requests, and places that name some of them.
+#: Maximum number of requests, and of references to requests in one list.
 MOST_REQUESTS = 32
 MOST_CONFIGURATIONS = 32
 _MOST_CONSTRAINTS = 32
@@ -125,6 +130,7 @@ _MOST_ALTERNATIVES = 8
 
 
 def claim_spec(path: str, spec: JSONObject) -> Errors:
+    """Validate the spec of a claim."""
     devices = spec.get("devices") or {}
     path, requests = f"{path}.devices", Requests(devices)
     yield from unique(f"{path}.requests", devices.get("requests"), MOST_REQUESTS, _request, named)
@@ -133,6 +139,7 @@ def claim_spec(path: str, spec: JSONObject) -> Errors:
 
 
 def references(path: str, found: list[str] | None, requests: Requests) -> Errors:
+    """Validate references to requests of a claim."""
     return unique(path, found, MOST_REQUESTS, requests.check, itself)
 
 
@@ -176,7 +183,7 @@ def _constraint(requests: Requests, path: str, constraint: JSONObject) -> Errors
         if constraint.get(field) is not None:
             yield from fully_qualified_name(f"{path}.{field}", constraint[field])
             return
-    # Upstream's words, whatever is set.
+    # Upstream's message, whatever is set.
     yield required(path, 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set')
 
 
@@ -185,7 +192,7 @@ def _configuration(requests: Requests, path: str, config: JSONObject) -> Errors:
     yield from configuration(path, config)
 
 
-# What a claim was given, for whom it is reserved, and what drivers tell of its devices. Source: pkg/apis/resource/validation.
+# The status of a claim: allocated devices, consumers, reports of drivers. Source: pkg/apis/resource/validation.
 
 
 Device = tuple[str, str, str, str]
@@ -194,17 +201,30 @@ _MOST_CONSUMERS, _MOST_RESULTS, _MOST_CONDITIONS, _MOST_ADDRESSES = 256, 32, 8, 
 
 
 def device_of(result: JSONObject) -> Device:
-    """Which device, and which share of it."""
+    """Return the identity of the device in an allocation result, with its share."""
     driver, pool, device, share = (result.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
     return driver, pool, device, share
 
 
 def results_of(status: JSONObject) -> list[JSONObject]:
+    """Return the allocation results of a status."""
     found: list[JSONObject] = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
     return found
 
 
 def claim_status(path: str, status: JSONObject, old: JSONObject, requests: Requests, *, deleted: bool) -> Errors:
+    """Validate the status of a claim.
+
+    Args:
+        path: Path of the status.
+        status: The new status.
+        old: The stored status.
+        requests: Names of the claim's requests.
+        deleted: The claim is being deleted.
+
+    Returns:
+        The errors.
+    """
     consumers, allocation = status.get("reservedFor") or [], status.get("allocation")
     reserved = f"{path}.reservedFor"
     yield from unique(reserved, consumers, _MOST_CONSUMERS, _consumer, lambda one: one.get("uid", ""))
@@ -276,7 +296,7 @@ def _device(allocated: set[Device], path: str, device: JSONObject) -> Errors:
 
 
 def _shown(device: Hashable) -> Any:
-    """As Go prints it."""
+    """Format a device as Go does."""
     assert isinstance(device, tuple)
     return dict(zip(("Driver", "Pool", "Device", "ShareID"), device, strict=True))
 
@@ -289,7 +309,7 @@ def _network(path: str, network: JSONObject) -> Errors:
 
 
 def _interface_address(path: str, value: str) -> Errors:
-    """An address with the length of its network's prefix; bits beyond it may be set."""
+    """Check an IP address with a prefix length, whose host bits may be set."""
     text, _, length = value.partition("/")
     address = sloppy_ip(text)
     if address is None or sloppy_cidr(value) is None:
@@ -304,6 +324,8 @@ def _interface_address(path: str, value: str) -> Errors:
 
 
 class DeviceClassStrategy(BuiltinStrategy):
+    """Strategy of DeviceClasses."""
+
     metadata_checks_on_update = ("create", "update")
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
@@ -327,6 +349,8 @@ def _spec(spec: JSONObject, old: JSONObject) -> Iterator[FieldError]:
 
 
 class ResourceClaimStrategy(BuiltinStrategy):
+    """Strategy of ResourceClaims."""
+
     metadata_checks_on_update = ("create", "update")
     status_keeps_metadata = True
 
@@ -353,6 +377,8 @@ class ResourceClaimStrategy(BuiltinStrategy):
 
 
 class ResourceClaimTemplateStrategy(BuiltinStrategy):
+    """Strategy of ResourceClaimTemplates."""
+
     metadata_checks_on_update = ("create", "update")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:

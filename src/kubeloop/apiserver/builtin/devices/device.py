@@ -1,4 +1,7 @@
-"""One device of a slice: attributes, capacity, counters that it consumes, taints, nodes. Source: pkg/apis/resource/validation."""
+"""Validates one device of a ResourceSlice: attributes, capacity, consumed counters, taints, nodes.
+
+Source: pkg/apis/resource/validation.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,30 @@ import re
 from functools import partial
 from typing import Any
 
-from kubeloop.apiserver.builtin.devices.collections import items, mapping, nothing, unique
-from kubeloop.apiserver.builtin.devices.configuration import binding_conditions
-from kubeloop.apiserver.builtin.devices.names import QUALIFIED, qualified_name
-from kubeloop.apiserver.builtin.devices.taints import taint
+from kubeloop.apiserver.builtin.devices.fields import (
+    QUALIFIED,
+    binding_conditions,
+    domain_qualified_name,
+    items,
+    mapping,
+    nothing,
+    taint,
+    unique,
+)
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.validation.formats import label_name_field, subdomain_field
 from kubeloop.meta.field_error import Errors, forbidden, invalid, required, too_long
 from kubeloop.types import JSONObject
 
-# How much of a device may be had at once, and in which steps. Source: validateRequestPolicy of pkg/apis/resource/validation.
+# Capacity: amounts and steps in which claims can request it. Source: validateRequestPolicy of pkg/apis/resource/validation.
 
 
 _MOST_VALUES = 10
 
 
 def shared_capacity(path: str, capacity: JSONObject) -> Errors:
-    """Of a device that several claims may have."""
+    """Validate the capacity of a device that several claims can share."""
     policy = capacity.get("requestPolicy")
     if policy is None:
         return
@@ -42,6 +51,7 @@ def shared_capacity(path: str, capacity: JSONObject) -> Errors:
 
 
 def whole_capacity(path: str, capacity: JSONObject) -> Errors:
+    """Validate the capacity of a device that one claim uses."""
     if capacity.get("requestPolicy") is not None:
         yield forbidden(f"{path}.requestPolicy", "allowMultipleAllocations must be true")
 
@@ -82,7 +92,7 @@ def _range(path: str, found: JSONObject, whole: str, default: str) -> Errors:
     if first > quantity(whole):
         yield invalid(f"{path}.step", _text(step), f"one step {first} is larger than capacity value: {_text(whole)}")
     for value in (default, most):
-        # A step of nothing is refused as one that nothing is a multiple of.
+        # A step of zero is rejected because no value is a multiple of it.
         width = quantity(step).value()
         if value is not None and (not width or (quantity(value).value() - quantity(least).value()) % width):
             why = f"value is not a multiple of a given step ({_text(step)}) from ({_text(least)})"
@@ -95,7 +105,7 @@ def _text(value: str) -> str:
 
 _MOST_TAINTS, _MOST_CONSUMED, _MOST_COUNTERS, _MOST_ATTRIBUTES = 16, 2, 32, 32
 _LONGEST_VALUE, _LABEL = 64, 63
-#: Kinds of values of attributes, in the order in which Go declares them.
+#: Types of attribute values, in the order of Go's fields.
 _VALUES = {"int": "IntValue", "bool": "BoolValue", "string": "StringValue", "version": "VersionValue"}
 _NUMBER = r"(0|[1-9]\d*)"
 _PRERELEASE = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
@@ -105,7 +115,17 @@ _NODES = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required w
 
 
 def device(before: JSONObject, per_device: bool, path: str, found: JSONObject) -> Errors:
-    """``before``: devices of the slice that is replaced, by name; ``per_device``: whether devices name their nodes themselves."""
+    """Validate a device.
+
+    Args:
+        before: Devices of the replaced slice by name, whose values are accepted.
+        per_device: Each device names its own nodes.
+        path: Path of the device.
+        found: The device.
+
+    Returns:
+        The errors.
+    """
     name, attributes, capacity = found.get("name", ""), found.get("attributes") or {}, found.get("capacity") or {}
     yield from label_name_field(f"{path}.name", name)
     if len(attributes) + len(capacity) > _MOST_ATTRIBUTES:
@@ -113,9 +133,9 @@ def device(before: JSONObject, per_device: bool, path: str, found: JSONObject) -
         yield invalid(path, len(attributes) + len(capacity), why)
     if len(attributes) > 48:
         yield invalid(path, len(attributes), "the total number of attribute values must not exceed 48")
-    yield from mapping(f"{path}.attributes", attributes, None, QUALIFIED, qualified_name, _attribute)
+    yield from mapping(f"{path}.attributes", attributes, None, QUALIFIED, domain_qualified_name, _attribute)
     check = shared_capacity if found.get("allowMultipleAllocations") else whole_capacity
-    yield from mapping(f"{path}.capacity", capacity, None, QUALIFIED, qualified_name, check)
+    yield from mapping(f"{path}.capacity", capacity, None, QUALIFIED, domain_qualified_name, check)
     if name not in before or (before[name].get("taints") or []) != (found.get("taints") or []):
         yield from items(f"{path}.taints", found.get("taints"), _MOST_TAINTS, taint)
     consumed = found.get("consumesCounters")
@@ -126,7 +146,7 @@ def device(before: JSONObject, per_device: bool, path: str, found: JSONObject) -
 
 
 def counters(key: str, path: str, found: JSONObject) -> Errors:
-    """Some counters by name, of the set that is called as ``key`` says."""
+    """Validate the counters of a set, which ``key`` names."""
     if not found.get(key):
         yield required(f"{path}.{key}")
     else:

@@ -1,13 +1,12 @@
-"""Slices: the devices that a driver has on a node or anywhere. Source: ValidateResourceSlice, pkg/registry/resource/resourceslice."""
+"""Strategy of ResourceSlices. Source: ValidateResourceSlice, pkg/registry/resource/resourceslice."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from kubeloop.apiserver.builtin.devices.collections import named, unique
 from kubeloop.apiserver.builtin.devices.device import counters, device
-from kubeloop.apiserver.builtin.devices.names import driver_name, pool_name
+from kubeloop.apiserver.builtin.devices.fields import driver_name, named, pool_name, unique
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.registry.write_request import WriteRequest
@@ -20,8 +19,10 @@ _ONE_OF = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNode
 
 
 class ResourceSliceStrategy(BuiltinStrategy):
+    """Strategy of ResourceSlices."""
+
     def drop_disabled(self, obj: JSONObject) -> None:
-        """Done by the methods below: upstream counts a field that it then drops as a change."""
+        """Do nothing: the methods below drop fields, because upstream counts a dropped field as a change."""
 
     def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().drop_disabled(obj)
@@ -49,7 +50,7 @@ class ResourceSliceStrategy(BuiltinStrategy):
 
 
 def _as_sent(spec: JSONObject, sent: Any) -> JSONObject:
-    """With the empty lists of the body, which count as set: of two lists one at most may be."""
+    """Return the spec with the empty lists of the request body, which count as set: at most one of two lists may be set."""
     given = sent.get("spec") if isinstance(sent, dict) else None
     if not isinstance(given, dict):
         return spec
@@ -57,7 +58,7 @@ def _as_sent(spec: JSONObject, sent: Any) -> JSONObject:
 
 
 def _stamp_taints(obj: JSONObject, time: str) -> None:
-    """Taints say since when they are there."""
+    """Set ``timeAdded`` of new taints."""
     for one in obj["spec"].get("devices") or ():
         for taint in one.get("taints") or ():
             if taint.get("timeAdded") is None and time:
@@ -89,7 +90,7 @@ def _spec(spec: JSONObject, old: JSONObject | None) -> Errors:
 
 
 def _nodes(spec: JSONObject) -> Errors:
-    """Exactly one way to say from where the devices can be reached."""
+    """Check that the slice names its nodes in exactly one way."""
     given, name, selector = [], spec.get("nodeName"), spec.get("nodeSelector")
     if name:
         given.append("`nodeName`")

@@ -1,4 +1,4 @@
-"""Ingresses. Source: ValidateIngressCreate, ValidateIngressUpdate, pkg/registry/networking/ingress."""
+"""Strategies of Ingresses and IngressClasses. Source: ValidateIngressCreate, ValidateIngressUpdate, pkg/registry/networking/ingress."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ from kubeloop.types import JSONObject
 
 
 def typed_reference(path: str, reference: JSONObject) -> Iterator[FieldError]:
+    """Validate a reference with API group, kind and name."""
     if reference.get("apiGroup") is not None:
         yield from subdomain_field(f"{path}.apiGroup", reference["apiGroup"])
     yield from kind_and_name(path, reference)
 
 
 def kind_and_name(path: str, reference: JSONObject) -> Iterator[FieldError]:
+    """Validate kind and name of a reference."""
     for name in ("kind", "name"):
         if not reference.get(name):
             yield required(f"{path}.{name}")
@@ -56,6 +58,8 @@ _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
 class IngressClassStrategy(BuiltinStrategy):
+    """Strategy of IngressClasses."""
+
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -76,7 +80,7 @@ def _class_spec(spec: JSONObject) -> Errors:
 
 
 def domain_prefixed_path(path: str, value: str) -> Errors:
-    """Source: IsDomainPrefixedPath."""
+    """Validate a path such as ``acme.io/foo``. Source: IsDomainPrefixedPath."""
     if not value:
         yield required(path)
         return
@@ -112,7 +116,7 @@ _NOT_AN_ADDRESS = "must be a DNS name, not an IP address"
 
 
 class IngressStrategy(BuiltinStrategy):
-    """What was stored with a secret's name or a wildcard rule of old is not checked for that again."""
+    """Strategy of Ingresses. It accepts invalid secret names and wildcard rules that are stored already."""
 
     metadata_checks_on_update = ("update", "create")
 
@@ -162,7 +166,7 @@ def _address(path: str, one: JSONObject, known: set[str | None]) -> Errors:
 
 
 def _spec(spec: JSONObject, sent: Any, *, any_secret: bool, any_wildcard: bool) -> Errors:
-    """``sent``: the request's body, which tells an empty list of rules from none."""
+    """Validate the spec. ``sent`` is the request body, which shows whether the list of rules is empty or absent."""
     rules, backend = spec.get("rules") or [], spec.get("defaultBackend")
     if not rules and backend is None:
         yield invalid("spec", part_at(sent, "spec.rules"), "either `defaultBackend` or `rules` must be specified")

@@ -1,4 +1,4 @@
-"""Network policies. Source: ValidateNetworkPolicy, ValidateNetworkPolicyUpdate."""
+"""Strategy of NetworkPolicies. Source: ValidateNetworkPolicy, ValidateNetworkPolicyUpdate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import cidr, cidr_warnings, each, one_of, sloppy_cidr
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import port_name, port_number
 from kubeloop.types import JSONObject
@@ -18,12 +18,13 @@ _DIRECTIONS = (("ingress", "from"), ("egress", "to"))
 
 
 class NetworkPolicyStrategy(BuiltinStrategy):
-    """Blocks of addresses that an old state has are taken as they are."""
+    """Strategy of NetworkPolicies. It accepts invalid IP blocks that are stored already."""
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         if isinstance(context.sent, dict) and _holds_empties(context.sent.get("spec")):
-            # What is stored has none, and upstream's comparison of the specs (reflect.DeepEqual) tells none from empty.
+            # The stored object has no empty lists, and upstream's comparison of the specs (reflect.DeepEqual) distinguishes empty from
+            # absent.
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -44,7 +45,7 @@ class NetworkPolicyStrategy(BuiltinStrategy):
 
 
 def _holds_empties(tree: Any) -> bool:
-    """An empty list, or an empty map that is no struct. No policy types at all are as good as those that are the default."""
+    """Return whether a tree has an empty list, or an empty map that is not a struct. An absent policyTypes equals its default."""
     if isinstance(tree, list):
         return not tree or any(map(_holds_empties, tree))
     if not isinstance(tree, dict):

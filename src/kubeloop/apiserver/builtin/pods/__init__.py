@@ -1,1 +1,1 @@
-"""Pods and what carries a pod template: one file for each topic of validation, in upstream's order of checks and words."""
+"""Pods and pod templates: one module for each topic of validation, with upstream's order of checks and messages."""

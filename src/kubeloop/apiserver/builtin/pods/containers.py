@@ -1,4 +1,7 @@
-"""Regular, init and ephemeral containers. Source: validateContainers, validateInitContainers, validateEphemeralContainers."""
+"""Validates regular, init and ephemeral containers.
+
+Source: validateContainers, validateInitContainers, validateEphemeralContainers.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ from dataclasses import dataclass, field
 
 from kubeloop.apiserver.builtin.pods.environment import environment, environment_from
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.builtin.pods.ports import container_ports, host_port_conflicts
-from kubeloop.apiserver.builtin.pods.probes import lifecycle, probes
+from kubeloop.apiserver.builtin.pods.ports import container_ports, host_port_conflicts, lifecycle, probes
 from kubeloop.apiserver.builtin.pods.resources import container_resources
 from kubeloop.apiserver.builtin.pods.security import container_security
 from kubeloop.apiserver.builtin.pods.volumes import devices, mounts, pull_policy
@@ -16,13 +18,13 @@ from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplic
 from kubeloop.types import JSONObject
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-#: Fields of a container that an ephemeral one must not have, in the order of the Go type.
+#: Fields that an ephemeral container must not have, in the order of the Go type.
 _NOT_EPHEMERAL = ("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", *_PROBES, "lifecycle")
 
 
 @dataclass(frozen=True, slots=True)
 class PodAround:
-    """What containers refer to in their pod."""
+    """The parts of a pod that its containers refer to."""
 
     spec: JSONObject
     options: PodOptions
@@ -31,18 +33,22 @@ class PodAround:
 
     @property
     def host_users(self) -> bool:
+        """Whether the containers use the user namespace of the host."""
         return self.spec.get("hostUsers") is not False
 
     @property
     def grace(self) -> int | None:
+        """The termination grace period in seconds; None if it is not set."""
         return self.spec.get("terminationGracePeriodSeconds")
 
     @property
     def restart_policy(self) -> str:
+        """The restart policy of the pod."""
         return str(self.spec.get("restartPolicy", ""))
 
 
 def regular(path: str, pod: PodAround) -> Errors:
+    """Validate the regular containers."""
     containers = pod.spec.get("containers") or []
     if not containers:
         yield required(path)
@@ -62,6 +68,7 @@ def regular(path: str, pod: PodAround) -> Errors:
 
 
 def init(path: str, pod: PodAround) -> Errors:
+    """Validate the init containers."""
     names = {container.get("name", "") for container in pod.spec.get("containers") or ()}
     for at, container in enumerate(pod.spec.get("initContainers") or ()):
         here, name = f"{path}[{at}]", container.get("name", "")
@@ -75,7 +82,7 @@ def init(path: str, pod: PodAround) -> Errors:
             yield duplicate(f"{here}.name", name)
         elif name:
             names.add(name)
-        # Init containers run one after the other, so only ports of the same one can meet; upstream counts it as the first.
+        # Init containers run one after the other, so only ports of the same one conflict; upstream counts it as the first.
         yield from host_port_conflicts(path, [container])
         sidecar = container.get("restartPolicy") == "Always"
         if sidecar:
@@ -93,6 +100,7 @@ def init(path: str, pod: PodAround) -> Errors:
 
 
 def ephemeral(path: str, pod: PodAround) -> Errors:
+    """Validate the ephemeral containers."""
     others = {one.get("name", "") for kind in ("containers", "initContainers") for one in pod.spec.get(kind) or ()}
     names = set(others)
     for at, container in enumerate(pod.spec.get("ephemeralContainers") or ()):
@@ -106,7 +114,7 @@ def ephemeral(path: str, pod: PodAround) -> Errors:
         if target and target not in others:
             yield not_found(f"{here}.targetContainerName", target)
         for unfit in _NOT_EPHEMERAL:
-            # Upstream compares with Go's zero value, which an empty object is for a struct only.
+            # Upstream compares with Go's zero value, which an empty object is only for a struct.
             if container.get(unfit) if unfit == "resources" else container.get(unfit) is not None:
                 yield forbidden(f"{here}.{unfit}", "cannot be set for an Ephemeral Container")
         for mount_at, mount in enumerate(container.get("volumeMounts") or ()):
@@ -116,7 +124,7 @@ def ephemeral(path: str, pod: PodAround) -> Errors:
 
 
 def image_without_spaces(path: str, container: JSONObject) -> Errors:
-    """Pods only: templates once allowed them, for tokens that something replaces later."""
+    """Check that the image has no spaces around it. Templates may have them for compatibility."""
     image = container.get("image", "")
     if image != image.strip():
         yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
@@ -162,7 +170,7 @@ def _resize_policy(path: str, policies: list[JSONObject], restart_policy: str) -
 
 
 def _restart_policy(path: str, container: JSONObject) -> Errors:
-    """A container's own restart policy and its rules (KEP-5307)."""
+    """Validate the restart policy of a container and its rules (KEP-5307)."""
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or []
     if policy is None:
         if not rules:

@@ -1,12 +1,11 @@
-"""Environment of containers and the downward API. Source: ValidateEnv, ValidateEnvFrom and the selectors they use."""
+"""Validates environment variables and references of the downward API. Source: ValidateEnv, ValidateEnvFrom and the selectors they use."""
 
 from __future__ import annotations
 
 import re
 
-from kubeloop.apiserver.builtin.pods.paths import no_back_steps
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import each, label_name_field, unsupported
+from kubeloop.apiserver.validation.formats import each, label_name_field, no_back_steps, unsupported
 from kubeloop.meta.field_error import Errors, invalid, required
 from kubeloop.meta.names import config_key, dns1123_subdomain, qualified_name, relaxed_environment_name
 from kubeloop.types import JSONObject
@@ -39,6 +38,7 @@ _SUBSCRIPT = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL)
 
 
 def environment(path: str, variables: list[JSONObject]) -> Errors:
+    """Validate environment variables."""
     for at, variable in enumerate(variables):
         here = f"{path}[{at}]"
         if name := variable.get("name"):
@@ -70,7 +70,7 @@ def _value_from(path: str, source: JSONObject, value: str) -> Errors:
 
 
 def object_field(path: str, selector: JSONObject, allowed: tuple[str, ...]) -> Errors:
-    """A field of the pod itself, as environment and downward API volumes name it."""
+    """Validate a reference to a field of the pod itself, in environment variables and downward API volumes."""
     if not selector.get("apiVersion"):
         yield required(f"{path}.apiVersion")
         return
@@ -95,7 +95,7 @@ def _renamed(field_path: str) -> str:
 
 
 def _conversion_fault(api_version: str, field_path: str, subscripted: re.Match[str] | None) -> str:
-    """Source: ConvertDownwardAPIFieldLabel."""
+    """Return why upstream cannot convert a field path; empty if it can. Source: ConvertDownwardAPIFieldLabel."""
     if api_version != "v1":
         return f"unsupported pod version: {api_version}"
     if subscripted:
@@ -106,6 +106,7 @@ def _conversion_fault(api_version: str, field_path: str, subscripted: re.Match[s
 
 
 def resource_field(path: str, selector: JSONObject, *, volume: bool) -> Errors:
+    """Validate a reference to a resource of a container."""
     name = selector.get("resource", "")
     if volume and not selector.get("containerName"):
         yield required(f"{path}.containerName")
@@ -153,6 +154,7 @@ def _file_key(path: str, selector: JSONObject) -> Errors:
 
 
 def environment_from(path: str, sources: list[JSONObject]) -> Errors:
+    """Validate the sources of ``envFrom``."""
     for at, source in enumerate(sources):
         here = f"{path}[{at}]"
         if prefix := source.get("prefix"):

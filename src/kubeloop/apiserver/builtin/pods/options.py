@@ -1,17 +1,17 @@
-"""What validation of a pod depends on besides the pod: where its spec stands, and what an old state already got away with."""
+"""Options of pod validation: whether it is a pod or a template, and which invalid values of the stored object are accepted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kubeloop.meta.integers import decimal, is_digits
+from kubeloop.meta.strconv import decimal, is_digits
 from kubeloop.types import JSONObject
 
 
 @dataclass(frozen=True, slots=True)
 class PodOptions:
-    """Feature gates stand as on a default 1.36 server. ``is_pod`` is false for templates, which leave some things to the pod."""
+    """Options of pod validation, with the feature gates of a default 1.36 server. ``is_pod`` is False for templates."""
 
     is_pod: bool = False
     any_deletion_cost: bool = False
@@ -22,7 +22,10 @@ class PodOptions:
 
 
 def deletion_cost_fits(annotations: dict[str, str]) -> bool:
-    """Source: GetDeletionCostFromPodAnnotations: a canonical 32-bit integer without plus sign or leading zeros."""
+    """Return whether the deletion cost is a canonical 32-bit integer, without plus sign or leading zeros.
+
+    Source: GetDeletionCostFromPodAnnotations.
+    """
     text = annotations.get("controller.kubernetes.io/pod-deletion-cost")
     if text is None:
         return True
@@ -33,7 +36,7 @@ def deletion_cost_fits(annotations: dict[str, str]) -> bool:
 
 
 def all_containers(spec: JSONObject, path: str) -> Iterator[tuple[JSONObject, str]]:
-    """Init, regular and ephemeral containers with their paths, in the order in which upstream visits them."""
+    """Yield init, regular and ephemeral containers with their paths, in upstream's order."""
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for at, container in enumerate(spec.get(kind) or ()):
             yield container, f"{path}.{kind}[{at}]"

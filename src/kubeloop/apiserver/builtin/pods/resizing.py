@@ -1,4 +1,4 @@
-"""What a write through ``/resize`` reaches and may change: cpu and memory of containers and of the pod as a whole.
+"""Validates writes through ``/resize``, which may change cpu and memory of containers and of the whole pod.
 
 Source: dropNonResizeUpdates and ValidatePodResize, with the feature gates of a default 1.36 server; KEP-1287.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kubeloop.apiserver.builtin.pods.claims import MIRROR
+from kubeloop.apiserver.builtin.pods.references import MIRROR
 from kubeloop.apiserver.builtin.pods.status import quality_of_service
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid
 from kubeloop.types import JSONObject
@@ -16,14 +16,14 @@ from kubeloop.types import JSONObject
 _KINDS = ("containers", "initContainers")
 _PARTS = ("requests", "limits")
 _COMPUTE = ("cpu", "memory")
-#: How upstream writes the path of the whole object.
+#: Upstream's path of the whole object.
 _WHOLE = "[]"
 
 
 def reach_resources(obj: JSONObject, old: JSONObject) -> bool:
-    """Take spec and status back to ``old`` but for resources and resize policies.
+    """Restore spec and status from ``old``, except resources and resize policies.
 
-    False: containers were added or removed, and nothing is taken back. Validation says what is wrong then.
+    Return False, with nothing restored, if containers were added or removed; validation reports that.
     """
     new, before = obj["spec"], old["spec"]
     if any(len(new.get(kind) or ()) != len(before.get(kind) or ()) for kind in _KINDS):
@@ -39,7 +39,7 @@ def reach_resources(obj: JSONObject, old: JSONObject) -> bool:
 
 
 def _resized(new: list[JSONObject], old: list[JSONObject]) -> list[JSONObject]:
-    """``old``, which is changed, with what may be resized; ``new`` itself where containers were renamed."""
+    """Return ``old``, changed in place, with the resources of ``new``; ``new`` itself if containers were renamed."""
     if any(one.get("name") != before.get("name") for one, before in zip(new, old, strict=True)):
         return new
     for one, before in zip(new, old, strict=True):
@@ -56,7 +56,7 @@ def _set(tree: JSONObject, name: str, value: Any) -> None:
 
 
 def unresizable(old: JSONObject) -> FieldError | None:
-    """Why a pod can be resized in no way at all; nothing else is said then."""
+    """Return why a pod cannot be resized at all; this is then the only error."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return forbidden(_WHOLE, "static pods cannot be resized")
     if (old["spec"].get("os") or {}).get("name") == "windows":
@@ -65,7 +65,7 @@ def unresizable(old: JSONObject) -> FieldError | None:
 
 
 def resize_changes(obj: JSONObject, old: JSONObject) -> list[FieldError]:
-    """After the new pod was validated by itself. Stops where upstream does."""
+    """Validate a resize after the new pod itself was validated. The checks stop where upstream's do."""
     new, before = obj["spec"], old["spec"]
     found: list[FieldError] = []
     quality = (old.get("status") or {}).get("qosClass") or quality_of_service(before)
@@ -102,7 +102,7 @@ def _pairs(new: JSONObject, old: JSONObject, kind: str) -> list[tuple[JSONObject
 
 
 def _node_resizes(old: JSONObject) -> bool:
-    """Nodes that can resize report the resources of what runs."""
+    """Return whether the node can resize pods: such nodes report the resources of running containers."""
     for one in (old.get("status") or {}).get("containerStatuses") or ():
         if (one.get("state") or {}).get("running") is not None:
             return one.get("resources") is not None
@@ -115,7 +115,7 @@ def _names_resources(spec: JSONObject) -> bool:
 
 
 def _pod_level(new: JSONObject | None, old: JSONObject | None) -> tuple[JSONObject | None, list[FieldError]]:
-    """Resources of the pod as a whole, with cpu and memory as they were, and what is wrong with them."""
+    """Return the resources of the whole pod with the old cpu and memory, and their errors."""
     if old is not None and new is None:
         return new, [forbidden("spec.resources", "pod-level resources cannot be removed")]
     found = [
@@ -162,7 +162,7 @@ def _init_container(path: str, new: JSONObject, old: JSONObject) -> Errors:
 
 
 def _differs(new: JSONObject, old: JSONObject) -> bool:
-    """Whether two states of a container differ in more than cpu and memory. Upstream forgets the claims of the new one."""
+    """Return whether two states of a container differ in more than cpu and memory. Upstream ignores the claims of the new one."""
     resources = old.get("resources") or {}
     if _plain(_masked(new.get("resources") or {}, resources)) != _plain(resources):
         return True
@@ -171,7 +171,7 @@ def _differs(new: JSONObject, old: JSONObject) -> bool:
 
 
 def _masked(new: JSONObject, old: JSONObject) -> JSONObject:
-    """Requests and limits with cpu and memory as they were."""
+    """Return requests and limits with the old cpu and memory."""
     masked = {}
     for part in _PARTS:
         others = {name: text for name, text in (new.get(part) or {}).items() if name not in _COMPUTE}
@@ -180,5 +180,5 @@ def _masked(new: JSONObject, old: JSONObject) -> JSONObject:
 
 
 def _plain(resources: JSONObject | None) -> JSONObject | None:
-    """Nothing and an empty list or map are the same; no resources at all are not the same as empty ones for a pod, nor for upstream."""
+    """Return resources without empty lists and maps. None and empty resources stay different for a pod, as upstream."""
     return None if resources is None else {name: value for name, value in resources.items() if value}

@@ -1,4 +1,4 @@
-"""Resource requirements of containers and pods. Source: validateResourceRequirements, validatePodResources."""
+"""Validates resource requirements of containers and pods. Source: validateResourceRequirements, validatePodResources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplic
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
 
-#: Resources that are numbers of objects.
+#: Resources that count objects.
 COUNTED = {
     "pods",
     "resourcequotas",
@@ -32,10 +32,12 @@ _CONTAINER = {"cpu", "memory", "ephemeral-storage"}
 
 
 def is_extended(name: str) -> bool:
+    """Return whether a resource is an extended one, such as ``example.com/gpu``."""
     return not is_native(name) and not name.startswith("requests.") and not qualified_name(f"requests.{name}")
 
 
 def resource_name(path: str, name: str) -> Errors:
+    """Validate the name of a resource."""
     if faults := qualified_name(name):
         yield from each(path, name, faults)
     elif "/" not in name and name not in _STANDARD and not name.startswith(("hugepages-", "requests.hugepages-")):
@@ -43,6 +45,7 @@ def resource_name(path: str, name: str) -> Errors:
 
 
 def container_resource_name(path: str, name: str) -> Errors:
+    """Validate the name of a resource of a container."""
     yield from resource_name(path, name)
     if "/" not in name:
         if name not in _CONTAINER and not is_huge_page(name):
@@ -59,7 +62,7 @@ def _pod_resource_name(path: str, name: str) -> Errors:
 
 
 def resource_value(path: str, name: str, text: str) -> Errors:
-    """Not negative; whole where the resource is counted."""
+    """Check that a quantity is not negative, and an integer for resources that are counted."""
     value = quantity(text)
     if value < 0:
         yield invalid(path, text, NOT_NEGATIVE)
@@ -68,6 +71,17 @@ def resource_value(path: str, name: str, text: str) -> Errors:
 
 
 def container_resources(path: str, found: JSONObject, claims: set[str], options: PodOptions) -> Errors:
+    """Validate the resource requirements of a container.
+
+    Args:
+        path: Path of the requirements.
+        found: The requirements.
+        claims: Names of the pod's resource claims.
+        options: Options of the pod's validation.
+
+    Returns:
+        The errors.
+    """
     yield from _requirements(path, found, container_resource_name, claims, options)
 
 
@@ -138,7 +152,17 @@ def _claims(path: str, claims: list[JSONObject], known: set[str]) -> Errors:
 
 
 def pod_resources(path: str, spec: JSONObject, claims: set[str], options: PodOptions) -> Errors:
-    """Resources of the pod as a whole (KEP-2837) and that its containers fit in."""
+    """Validate the resources of the whole pod (KEP-2837), which must cover those of its containers.
+
+    Args:
+        path: Path of the requirements.
+        spec: Spec of the pod.
+        claims: Names of the pod's resource claims.
+        options: Options of the pod's validation.
+
+    Returns:
+        The errors.
+    """
     found = spec.get("resources")
     if found is None:
         return

@@ -1,10 +1,10 @@
-"""Where a pod may run: node selection, affinity, tolerations, topology spread. Source: validateAffinity, ValidateTolerations and kin."""
+"""Validates node selection, affinity, tolerations and topology spread. Source: validateAffinity, ValidateTolerations."""
 
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.validation.formats import each, one_of, positive, unsupported
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, label_value, qualified_name
 from kubeloop.types import JSONObject
@@ -13,6 +13,7 @@ TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def tolerations(path: str, found: list[JSONObject]) -> Errors:
+    """Validate tolerations."""
     for at, one in enumerate(found):
         here = f"{path}[{at}]"
         key, operator, value, effect = one.get("key", ""), one.get("operator", ""), one.get("value", ""), one.get("effect", "")
@@ -37,6 +38,7 @@ def tolerations(path: str, found: list[JSONObject]) -> Errors:
 
 
 def affinity(path: str, found: JSONObject | None, options: PodOptions) -> Errors:
+    """Validate the affinity of a pod."""
     if found is None:
         return
     if (node := found.get("nodeAffinity")) is not None:
@@ -47,7 +49,7 @@ def affinity(path: str, found: JSONObject | None, options: PodOptions) -> Errors
         for at, term in enumerate(node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
             below = f"{here}.preferredDuringSchedulingIgnoredDuringExecution[{at}]"
             yield from _weight(f"{below}.weight", term)
-            # Values stay unchecked here: such a preference could be met on a cluster of one node.
+            # Upstream does not validate the values of a preference.
             yield from _node_term(f"{below}.preference", term.get("preference") or {}, any_value=True)
     for name in ("podAffinity", "podAntiAffinity"):
         if (pods := found.get(name)) is not None:
@@ -60,6 +62,7 @@ def _weight(path: str, term: JSONObject) -> Errors:
 
 
 def node_selector(path: str, selector: JSONObject, any_value: bool) -> Errors:
+    """Validate a node selector. ``any_value`` skips the values of expressions."""
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
         yield required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
@@ -135,7 +138,7 @@ def _label_keys(path: str, match: list[str], mismatch: list[str], selector: JSON
         for at, key in enumerate(keys):
             yield from each(f"{path}.{name}[{at}]", key, qualified_name(key))
     if selector is not None:
-        # The server has put the keys into the selector by now, so only a second time is a conflict.
+        # The server has merged the keys into the selector by now, so only a second occurrence is a conflict.
         seen = set(selector.get("matchLabels") or {})
         for expression in selector.get("matchExpressions") or ():
             key = expression.get("key", "")
@@ -148,6 +151,7 @@ def _label_keys(path: str, match: list[str], mismatch: list[str], selector: JSON
 
 
 def topology_spread(path: str, constraints: list[JSONObject], options: PodOptions) -> Errors:
+    """Validate topology spread constraints."""
     for at, one in enumerate(constraints):
         here, action, key = f"{path}[{at}]", one.get("whenUnsatisfiable", ""), one.get("topologyKey", "")
         yield from positive(f"{here}.maxSkew", one.get("maxSkew", 0))
@@ -169,6 +173,7 @@ def topology_spread(path: str, constraints: list[JSONObject], options: PodOption
 
 
 def scheduling_gates(path: str, gates: list[JSONObject]) -> Errors:
+    """Validate scheduling gates."""
     seen: set[str] = set()
     for at, gate in enumerate(gates):
         name = gate.get("name", "")

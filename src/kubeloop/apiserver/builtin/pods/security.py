@@ -1,17 +1,19 @@
-"""Security contexts of pods and containers, seccomp and AppArmor. Source: ValidateSecurityContext, validatePodSpecSecurityContext."""
+"""Validates security contexts of pods and containers, seccomp and AppArmor.
+
+Source: ValidateSecurityContext, validatePodSpecSecurityContext.
+"""
 
 from __future__ import annotations
 
 import re
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers
-from kubeloop.apiserver.builtin.pods.paths import descending
 from kubeloop.apiserver.builtin.pods.windows import windows_options
-from kubeloop.apiserver.validation.formats import each, one_of, unsupported, user_id
+from kubeloop.apiserver.validation.formats import descending, each, one_of, unsupported, user_id
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required, too_long
 from kubeloop.types import JSONObject
 
-# Annotations that once stood for security profiles must agree with the fields. Source: validateSeccompAnnotationsAndFields and kin.
+# Old annotations for security profiles must agree with the fields. Source: validateSeccompAnnotationsAndFields.
 
 
 SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
@@ -20,6 +22,7 @@ APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 
 def seccomp_annotations(path: str, annotations: dict[str, str]) -> Errors:
+    """Validate the seccomp annotations."""
     if SECCOMP_POD in annotations:
         yield from _seccomp_value(f"{path}.{SECCOMP_POD}", annotations[SECCOMP_POD])
     for key, value in annotations.items():
@@ -37,6 +40,7 @@ def _seccomp_value(path: str, value: str) -> Errors:
 
 
 def app_armor_annotations(path: str, annotations: dict[str, str], spec: JSONObject) -> Errors:
+    """Validate the AppArmor annotations."""
     names = {container.get("name", "") for container, _ in all_containers(spec, "")}
     for key, value in annotations.items():
         if not key.startswith(APP_ARMOR):
@@ -49,7 +53,7 @@ def app_armor_annotations(path: str, annotations: dict[str, str], spec: JSONObje
 
 
 def profiles_match(path: str, annotations: dict[str, str], spec: JSONObject) -> Errors:
-    """Both checks of a pod to be created, and of templates: seccomp first, then AppArmor (not on Windows)."""
+    """Check that annotations and fields agree in new pods and templates: seccomp first, then AppArmor (not on Windows)."""
     context = spec.get("securityContext") or {}
     if SECCOMP_POD in annotations:
         yield from _seccomp_match(f"{path}.securityContext.seccompProfile", annotations[SECCOMP_POD], context.get("seccompProfile"))
@@ -91,6 +95,7 @@ _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 
 
 def container_security(path: str, found: JSONObject | None, *, host_users: bool) -> Errors:
+    """Validate the security context of a container. ``host_users`` is False in a user namespace."""
     if found is None:
         return
     for name in ("runAsUser", "runAsGroup"):
@@ -114,6 +119,7 @@ def container_security(path: str, found: JSONObject | None, *, host_users: bool)
 
 
 def pod_security(path: str, spec: JSONObject, options: PodOptions) -> Errors:
+    """Validate the security context of a pod."""
     found = spec.get("securityContext")
     if found is None:
         return
@@ -152,7 +158,7 @@ def _sysctls(path: str, sysctls: list[JSONObject], spec: JSONObject, options: Po
 
 
 def host_sysctl_fault(name: str, spec: JSONObject) -> str:
-    """Sysctls of a namespace that the pod shares with the host would change the host."""
+    """Return why a pod may not set a sysctl: it would change the host, whose namespace the pod shares. Empty if it may."""
     dotted = _dotted(name)
     if spec.get("hostNetwork") and dotted.startswith("net."):
         return "may not be specified when 'hostNetwork' is true"
@@ -162,12 +168,13 @@ def host_sysctl_fault(name: str, spec: JSONObject) -> str:
 
 
 def _dotted(name: str) -> str:
-    """sysctl(8) takes slashes for dots, and then dots for slashes, when a slash comes first."""
+    """Return the name of a sysctl with dots: sysctl(8) swaps dots and slashes if a slash comes first."""
     first = re.search(r"[./]", name)
     return name.translate(str.maketrans("./", "/.")) if first and first.group() == "/" else name
 
 
 def seccomp(path: str, profile: JSONObject | None) -> Errors:
+    """Validate a seccomp profile."""
     if profile is None:
         return
     kind, local = profile.get("type", ""), profile.get("localhostProfile")
@@ -187,6 +194,7 @@ def seccomp(path: str, profile: JSONObject | None) -> Errors:
 
 
 def app_armor(path: str, profile: JSONObject | None) -> Errors:
+    """Validate an AppArmor profile."""
     if profile is None:
         return
     kind, local = profile.get("type", ""), profile.get("localhostProfile")

@@ -1,12 +1,12 @@
-"""A whole pod spec, in pods and templates. Source: ValidatePodSpec, validatePodMetadataAndSpec, ValidatePodTemplateSpec."""
+"""Validates the spec of pods and templates. Source: ValidatePodSpec, validatePodMetadataAndSpec, ValidatePodTemplateSpec."""
 
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.pods import containers
-from kubeloop.apiserver.builtin.pods.claims import MIRROR, claim_names, resource_claims
 from kubeloop.apiserver.builtin.pods.containers import PodAround
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
 from kubeloop.apiserver.builtin.pods.ports import host_network_ports
+from kubeloop.apiserver.builtin.pods.references import MIRROR, claim_names, resource_claims
 from kubeloop.apiserver.builtin.pods.resources import container_resources, pod_resources
 from kubeloop.apiserver.builtin.pods.scheduling import affinity, scheduling_gates, tolerations, topology_spread
 from kubeloop.apiserver.builtin.pods.security import app_armor_annotations, pod_security, profiles_match, seccomp_annotations
@@ -21,16 +21,16 @@ from kubeloop.apiserver.validation.formats import (
     subdomain_field,
     subdomain_with_underscore,
 )
-from kubeloop.apiserver.validation.metadata import annotation_map
-from kubeloop.apiserver.validation.selectors import labels
+from kubeloop.apiserver.validation.metadata import annotation_map, labels
 from kubeloop.meta.field_error import Errors, forbidden, invalid, not_found, required, too_long
 from kubeloop.meta.names import in_range, qualified_name
 from kubeloop.types import JSONObject
 
-# Names, DNS and namespaces that a pod shares with its host. Source: validatePodDNSConfig, validateHostUsers, validatePodHostName.
+# Names, DNS and namespaces shared with the host. Source: validatePodDNSConfig, validateHostUsers, validatePodHostName.
 
 
 def dns_config(path: str, config: JSONObject | None, policy: str) -> Errors:
+    """Validate the DNS configuration."""
     if policy == "None":
         if config is None:
             yield required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
@@ -59,6 +59,7 @@ def dns_config(path: str, config: JSONObject | None, policy: str) -> Errors:
 
 
 def host_aliases(path: str, aliases: list[JSONObject]) -> Errors:
+    """Validate host aliases."""
     for at, alias in enumerate(aliases):
         address = alias.get("ip", "")
         yield from each(f"{path}[{at}].ip", address, ip_address(address))
@@ -67,7 +68,7 @@ def host_aliases(path: str, aliases: list[JSONObject]) -> Errors:
 
 
 def host_users(path: str, spec: JSONObject) -> Errors:
-    """A user namespace of its own goes with no other namespace of the host."""
+    """Check that a pod with a user namespace shares no other namespace with the host."""
     if spec.get("hostUsers") is not False:
         return
     message = "when `hostUsers` is false"
@@ -80,6 +81,7 @@ def host_users(path: str, spec: JSONObject) -> Errors:
 
 
 def host_name(path: str, spec: JSONObject) -> Errors:
+    """Validate the host name."""
     name = spec.get("hostnameOverride")
     if name is None:
         return
@@ -94,7 +96,17 @@ def host_name(path: str, spec: JSONObject) -> Errors:
 
 
 def pod_spec(path: str, spec: JSONObject, metadata: JSONObject | None, options: PodOptions) -> Errors:
-    """``metadata`` is that of a real pod, None for templates."""
+    """Validate a pod spec.
+
+    Args:
+        path: Path of the spec.
+        spec: The spec.
+        metadata: Metadata of a pod; None for templates.
+        options: Options of the validation.
+
+    Returns:
+        The errors.
+    """
     if spec.get("terminationGracePeriodSeconds") is None:
         yield required(f"{path}.terminationGracePeriodSeconds")
     known, faults = volumes(f"{path}.volumes", spec.get("volumes") or [], metadata, options)
@@ -182,7 +194,7 @@ def _operating_system(path: str, spec: JSONObject, name: str) -> Errors:
 
 
 def _file_key_volumes(path: str, spec: JSONObject) -> Errors:
-    """Environment that comes from files lies in emptyDir volumes."""
+    """Check that environment variables from files use emptyDir volumes."""
     known = {volume.get("name", ""): volume for volume in spec.get("volumes") or ()}
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for at, container in enumerate(spec.get(kind) or ()):
@@ -198,7 +210,17 @@ def _file_key_volumes(path: str, spec: JSONObject) -> Errors:
 
 
 def pod_annotations(path: str, annotations: dict[str, str], spec: JSONObject, options: PodOptions) -> Errors:
-    """What some annotations of pods and templates must say."""
+    """Validate the annotations of pods and templates that have rules.
+
+    Args:
+        path: Path of the annotations.
+        annotations: The annotations.
+        spec: Spec of the pod.
+        options: Options of the validation.
+
+    Returns:
+        The errors.
+    """
     if MIRROR in annotations and not spec.get("nodeName"):
         yield invalid(f"{path}[{MIRROR}]", annotations[MIRROR], "must set spec.nodeName if mirror pod annotation is set")
     if not options.any_deletion_cost and not deletion_cost_fits(annotations):
@@ -209,7 +231,7 @@ def pod_annotations(path: str, annotations: dict[str, str], spec: JSONObject, op
 
 
 def pod(found: JSONObject, options: PodOptions) -> Errors:
-    """Everything of a pod but its object metadata."""
+    """Validate a pod except its metadata."""
     metadata, spec = found["metadata"], found["spec"]
     yield from pod_annotations("metadata.annotations", metadata.get("annotations") or {}, spec, options)
     yield from pod_spec("spec", spec, metadata, options)
@@ -225,6 +247,7 @@ def pod(found: JSONObject, options: PodOptions) -> Errors:
 
 
 def pod_to_create(found: JSONObject, options: PodOptions) -> Errors:
+    """Validate a new pod except its metadata."""
     yield from pod(found, options)
     spec = found["spec"]
     if spec.get("ephemeralContainers"):
@@ -235,6 +258,7 @@ def pod_to_create(found: JSONObject, options: PodOptions) -> Errors:
 
 
 def pod_template(path: str, template: JSONObject, options: PodOptions) -> Errors:
+    """Validate a pod template."""
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     annotations = metadata.get("annotations") or {}
     yield from labels(f"{path}.labels", metadata.get("labels"))

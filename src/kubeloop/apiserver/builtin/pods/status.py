@@ -1,4 +1,4 @@
-"""Pod status: quality of service, and what an update of it may say. Source: ValidatePodStatusUpdate, qos.ComputePodQOS."""
+"""Computes the quality of service of pods, and validates updates of their status. Source: ValidatePodStatusUpdate, qos.ComputePodQOS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplic
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
 
-# What a kubelet and the scheduler report of a pod's devices and users. Source: ValidatePodStatusUpdate.
+# Reports of kubelet and scheduler about devices and users. Source: ValidatePodStatusUpdate.
 
 
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
@@ -23,7 +23,7 @@ _ONE_OF = "an entry in spec.initContainers.{0} or spec.containers.{0}"
 
 
 def claims(status: JSONObject, spec: JSONObject) -> Errors:
-    """Claims that were made for the pod, by the names that it has for them."""
+    """Validate the statuses of generated resource claims."""
     known, seen = {one.get("name", "") for one in spec.get("resourceClaims") or ()}, set()
     for at, one in enumerate(status.get("resourceClaimStatuses") or ()):
         path, name = f"status.resourceClaimStatuses[{at}]", one.get("name", "")
@@ -39,7 +39,7 @@ def claims(status: JSONObject, spec: JSONObject) -> Errors:
 
 
 def _extended(path: str, found: JSONObject, spec: JSONObject) -> Errors:
-    """The claim that stands for extended resources, and which request of it is whose."""
+    """Validate the claim for extended resources and its mapping to requests."""
     containers = {one.get("name", ""): one for kind in ("initContainers", "containers") for one in spec.get(kind) or ()}
     mappings = found.get("requestMappings") or []
     if not mappings:
@@ -65,7 +65,7 @@ def _extended(path: str, found: JSONObject, spec: JSONObject) -> Errors:
 
 
 def users(status: JSONObject, spec: JSONObject) -> Errors:
-    """As whom containers run."""
+    """Validate the users of containers."""
     system = (spec.get("os") or {}).get("name", "linux")
     for name in _STATUSES:
         for at, container in enumerate(status.get(name) or ()):
@@ -82,7 +82,7 @@ def users(status: JSONObject, spec: JSONObject) -> Errors:
 
 
 def devices(status: JSONObject, spec: JSONObject) -> Errors:
-    """How the devices do that containers have."""
+    """Validate the health of the devices of containers."""
     for name, kind in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
         containers = {one.get("name", ""): one for one in reversed(spec.get(kind) or ())}
         for at, container in enumerate(status.get(name) or ()):
@@ -97,7 +97,7 @@ def devices(status: JSONObject, spec: JSONObject) -> Errors:
 
 def _allocated(path: str, resource: JSONObject, container: JSONObject | None) -> Errors:
     name = resource.get("name", "")
-    # Of containers that are not in the spec nothing is known.
+    # A container that is not in the spec is not checked.
     if container is not None:
         own = container.get("resources") or {}
         if name.startswith("claim:"):
@@ -124,7 +124,7 @@ _COMPUTE = ("cpu", "memory")
 
 
 def quality_of_service(spec: JSONObject) -> str:
-    """Guaranteed, Burstable or BestEffort, from cpu and memory of the pod or of its containers."""
+    """Return Guaranteed, Burstable or BestEffort, from cpu and memory of the pod or of its containers."""
     whole = spec.get("resources")
     parts = [whole] if whole is not None else [container.get("resources") or {} for container in containers_of(spec)]
     requests: dict[str, str] = {}
@@ -148,6 +148,7 @@ def _positive(found: dict[str, str]) -> dict[str, str]:
 
 
 def status_update(found: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
+    """Validate an update of the status."""
     status, before, spec = found.get("status") or {}, old.get("status") or {}, old["spec"]
     yield from annotation_changes(found, old, options)
     for at, condition in enumerate(status.get("conditions") or ()):
@@ -182,7 +183,15 @@ def status_update(found: JSONObject, old: JSONObject, options: PodOptions) -> Er
 
 
 def _transitions(path: str, new: list[JSONObject], old: list[JSONObject], spec: JSONObject, kind: str) -> Errors:
-    """A terminated container comes back only where its restart policy says so."""
+    """Check that a terminated container restarts only if its restart policy allows it.
+
+    Args:
+        path: Path of the container statuses.
+        new: The new statuses.
+        old: The stored statuses.
+        spec: Spec of the pod.
+        kind: Field of the containers in the spec.
+    """
     if kind != "ephemeralContainers" and _all_restart(spec):
         return
     running = {one.get("name", "") for one in new if (one.get("state") or {}).get("terminated") is None}
@@ -197,7 +206,7 @@ def _transitions(path: str, new: list[JSONObject], old: list[JSONObject], spec: 
 
 
 def _all_restart(spec: JSONObject) -> bool:
-    """A rule may restart all containers at once, and then any of them comes back."""
+    """Return whether a rule can restart all containers, so that any of them may run again."""
     for container, _ in all_containers(spec, ""):
         if any(rule.get("action") == "RestartAllContainers" for rule in container.get("restartPolicyRules") or ()):
             return True
@@ -205,7 +214,7 @@ def _all_restart(spec: JSONObject) -> bool:
 
 
 def _restarts(container: JSONObject, spec: JSONObject, code: int) -> bool:
-    """Source: ContainerShouldRestart."""
+    """Return whether a container restarts after an exit code. Source: ContainerShouldRestart."""
     policy = container.get("restartPolicy")
     if policy is not None and any(_matches(rule, code) for rule in container.get("restartPolicyRules") or ()):
         return True

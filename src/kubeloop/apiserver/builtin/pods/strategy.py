@@ -6,8 +6,8 @@ import copy
 from types import MappingProxyType
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, keep_metadata, value_at
-from kubeloop.apiserver.builtin.pods.claims import MIRROR
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
+from kubeloop.apiserver.builtin.pods.references import MIRROR
 from kubeloop.apiserver.builtin.pods.resizing import reach_resources, resize_changes, unresizable
 from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, app_armor, host_sysctl_fault
 from kubeloop.apiserver.builtin.pods.spec import pod, pod_to_create
@@ -27,6 +27,7 @@ from kubeloop.types import JSONObject
 
 
 def apply_label_keys(found: JSONObject) -> None:
+    """Add the expressions of matchLabelKeys and mismatchLabelKeys to the selectors, in place."""
     labels = found["metadata"].get("labels") or {}
     affinity = found["spec"].get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -51,7 +52,7 @@ def _apply(term: JSONObject, labels: dict[str, str]) -> None:
 
 
 def deletion_grace(found: JSONObject) -> int:
-    """Seconds that a deletion without its own gets: a pod that no node runs, or that has ended, goes at once."""
+    """Return the default grace period of a deletion in seconds: zero for a pod that has no node or has ended."""
     if not found["spec"].get("nodeName") or (found.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return 0
     seconds: int = found["spec"].get("terminationGracePeriodSeconds") or 0
@@ -59,7 +60,7 @@ def deletion_grace(found: JSONObject) -> int:
 
 
 def options_of(old: JSONObject | None) -> PodOptions:
-    """What an old state got away with stays allowed: GetValidationOptionsFromPodSpecAndMeta."""
+    """Return options that still accept invalid values of the stored object. Source: GetValidationOptionsFromPodSpecAndMeta."""
     if old is None:
         return PodOptions(is_pod=True)
     spec = old["spec"]
@@ -72,7 +73,7 @@ def options_of(old: JSONObject | None) -> PodOptions:
 
 
 class PodStrategy(BuiltinStrategy):
-    """Pods: the subresource of a request (``context.subresource``) says what an update may change."""
+    """Strategy of Pods. The subresource of a request (``context.subresource``) decides which fields an update may change."""
 
     metadata_checks_on_update = ("update", "create")
     field_aliases = MappingProxyType({"spec.host": "spec.nodeName"})
@@ -121,6 +122,17 @@ class PodStrategy(BuiltinStrategy):
             keep_metadata(obj, old)
 
     def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
+        """See ``Strategy.errors_on_update``; some pods cannot be written through a subresource at all, which is then the only error.
+
+        Args:
+            context: The write.
+            obj: The new object.
+            old: The stored object.
+            namespaced: Whether the kind has namespaces.
+
+        Returns:
+            The errors, in upstream's order.
+        """
         fault = _unfit(context.subresource, old)
         return [fault] if fault is not None else super().errors_on_update(context, obj, old, namespaced=namespaced)
 
@@ -164,13 +176,13 @@ class PodStrategy(BuiltinStrategy):
         found = {label: value_at(obj, label) for label in self.field_labels}
         found["spec.hostNetwork"] = "true" if obj["spec"].get("hostNetwork") else "false"
         addresses = (obj.get("status") or {}).get("podIPs") or []
-        # status.podIPs may be named but upstream gives it no value.
+        # A selector may name status.podIPs, but upstream gives it no value.
         found["status.podIP"], found["status.podIPs"] = (addresses[0].get("ip", "") if addresses else ""), ""
         return found
 
 
 def _unfit(subresource: str, old: JSONObject) -> FieldError | None:
-    """Why a pod cannot be written through ``subresource`` in any way; nothing else is said then."""
+    """Return why a pod cannot be written through ``subresource`` at all; None if it can."""
     if subresource == "resize":
         return unresizable(old)
     if subresource == "ephemeralcontainers" and MIRROR in (old["metadata"].get("annotations") or {}):
@@ -179,7 +191,7 @@ def _unfit(subresource: str, old: JSONObject) -> FieldError | None:
 
 
 def _keep_observed_generations(status: JSONObject, before: JSONObject) -> None:
-    """A client that does not know ``observedGeneration`` must not erase it; conditions are matched by type, in order."""
+    """Restore ``observedGeneration`` in a write of a client that does not know the field. Conditions are matched by type, in order."""
     if not status.get("observedGeneration") and before.get("observedGeneration"):
         status["observedGeneration"] = before["observedGeneration"]
     known: dict[str, list[int]] = {}
@@ -193,7 +205,7 @@ def _keep_observed_generations(status: JSONObject, before: JSONObject) -> None:
 
 
 def _app_armor_from_annotations(obj: JSONObject) -> list[str]:
-    """The annotation of old becomes the field of today; the texts are warnings."""
+    """Set the AppArmor field from the old annotation, and return the warnings."""
     annotations, spec = obj["metadata"].get("annotations") or {}, obj["spec"]
     if (spec.get("os") or {}).get("name") == "windows":
         return []

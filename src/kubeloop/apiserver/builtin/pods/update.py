@@ -1,4 +1,4 @@
-"""What an update of a pod may change. Source: ValidatePodUpdate, ValidatePodEphemeralContainersUpdate, ValidatePodResize."""
+"""Validates updates of pods. Source: ValidatePodUpdate, ValidatePodEphemeralContainersUpdate, ValidatePodResize."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import copy
 from typing import Any
 
 from kubeloop.apiserver.builtin.difference import difference
-from kubeloop.apiserver.builtin.pods.claims import MIRROR
 from kubeloop.apiserver.builtin.pods.options import PodOptions
+from kubeloop.apiserver.builtin.pods.references import MIRROR
 from kubeloop.apiserver.builtin.pods.scheduling import tolerations
 from kubeloop.apiserver.builtin.pods.security import APP_ARMOR
 from kubeloop.apiserver.builtin.pods.spec import pod_annotations
@@ -24,7 +24,7 @@ _MUTABLE = (
 
 
 def annotation_changes(found: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
-    """Some annotations are promises: they are not taken back."""
+    """Check that some annotations stay unchanged."""
     new, before = found["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
     for key, value in before.items():
         if new.get(key) != value:
@@ -43,7 +43,7 @@ def _fixed(key: str, verb: str) -> Errors:
 
 
 def spec_changes(found: JSONObject, old: JSONObject, sent: Any) -> list[FieldError]:
-    """After the new pod was validated by itself. Stops where upstream does. ``sent``: the spec as it came."""
+    """Validate an update after the new pod itself was validated. The checks stop where upstream's do. ``sent`` is the spec in the body."""
     new, before = found["spec"], old["spec"]
     faults: list[FieldError] = []
     for kind in ("containers", "initContainers"):
@@ -90,7 +90,7 @@ def _deleted_gates(new: list[JSONObject], old: list[JSONObject]) -> Errors:
 
 
 def _rest(new: JSONObject, old: JSONObject, sent: Any) -> Errors:
-    """Everything but what may change must be the same."""
+    """Check that all other fields are unchanged."""
     masked = copy.deepcopy(new)
     for kind in ("containers", "initContainers"):
         for container, before in zip(masked.get(kind) or (), old.get(kind) or (), strict=True):
@@ -114,7 +114,7 @@ def _keep(masked: JSONObject, old: JSONObject, name: str) -> None:
 
 
 def _gated(masked: JSONObject, old: JSONObject) -> Errors:
-    """Until its gates are gone a pod may be narrowed to fewer nodes."""
+    """Check the changes of a pod with scheduling gates, which may be restricted to fewer nodes."""
     selector, before = masked.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in before.items()):
         yield invalid("spec.nodeSelector", selector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
@@ -153,7 +153,7 @@ def _only_additions(new: JSONObject, old: JSONObject) -> bool:
 
 
 def ephemeral_changes(found: JSONObject, old: JSONObject) -> Errors:
-    """Of the subresource ephemeralcontainers: containers are added, never changed or removed."""
+    """Validate an update through ``/ephemeralcontainers``, which may only add containers."""
     new = {one.get("name", ""): one for one in found["spec"].get("ephemeralContainers") or ()}
     for one in old["spec"].get("ephemeralContainers") or ():
         name = one.get("name", "")

@@ -1,4 +1,4 @@
-"""Volume sources of storage plug-ins, in pods; most no longer work but are still checked. Source: validate*VolumeSource."""
+"""Validates the sources of volume plug-ins; most plug-ins no longer work but are still validated. Source: validate*VolumeSource."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _QUALIFIED = {
 
 
 def needs(*names: str) -> Check:
+    """Return a check that the fields are set."""
+
     def check(path: str, source: JSONObject) -> Errors:
         for name in names:
             if not source.get(name):
@@ -60,7 +62,7 @@ def _iscsi(path: str, source: JSONObject) -> Errors:
 
 
 def initiator(path: str, name: str, *, of_volume: bool = False) -> Errors:
-    """``of_volume``: of a persistent volume, of which upstream says less."""
+    """Validate the name of an iSCSI initiator. ``of_volume``: for a persistent volume, where upstream has a shorter message."""
     pattern = _QUALIFIED.get(name[:3])
     if pattern is None:
         yield invalid(path, name, "must be valid format" if of_volume else "must be valid format starting with iqn, eui, or naa")
@@ -116,6 +118,7 @@ def _fibre_channel(path: str, source: JSONObject) -> Errors:
 
 
 def flex(path: str, source: JSONObject) -> Errors:
+    """Validate a flexVolume."""
     if not source.get("driver"):
         yield required(f"{path}.driver")
     for key in source.get("options") or {}:
@@ -152,6 +155,7 @@ def _storage_os(path: str, source: JSONObject) -> Errors:
 
 
 def csi_driver_name(path: str, name: str) -> Errors:
+    """Validate the name of a CSI driver."""
     if not name:
         yield required(path)
         return

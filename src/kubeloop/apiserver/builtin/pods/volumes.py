@@ -1,4 +1,4 @@
-"""Volumes of a pod and where containers mount them. Source: ValidateVolumes, ValidateVolumeMounts, ValidateVolumeDevices."""
+"""Validates volumes of a pod and their mounts. Source: ValidateVolumes, ValidateVolumeMounts, ValidateVolumeDevices."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable
 from kubeloop.apiserver.builtin.claims import claim_template
 from kubeloop.apiserver.builtin.pods.environment import VOLUME_FIELDS, object_field, resource_field
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.builtin.pods.paths import descending, file_mode, no_back_steps, not_reserved
 from kubeloop.apiserver.builtin.pods.volume_plugins import PLUGINS
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import label_name_field, one_of
+from kubeloop.apiserver.validation.formats import descending, file_mode, label_name_field, no_back_steps, not_reserved, one_of
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, not_found, required
 from kubeloop.meta.names import dns1123_subdomain
 from kubeloop.types import JSONObject
@@ -19,6 +18,7 @@ from kubeloop.types import JSONObject
 
 
 def key_to_path(path: str, item: JSONObject) -> Errors:
+    """Validate the path of a key."""
     for name in ("key", "path"):
         if not item.get(name):
             yield required(f"{path}.{name}")
@@ -27,6 +27,7 @@ def key_to_path(path: str, item: JSONObject) -> Errors:
 
 
 def downward_file(path: str, item: JSONObject) -> Errors:
+    """Validate a file of the downward API."""
     if not item.get("path"):
         yield required(f"{path}.path")
     yield from not_reserved(f"{path}.path", item.get("path", ""))
@@ -42,6 +43,7 @@ def downward_file(path: str, item: JSONObject) -> Errors:
 
 
 def projected(path: str, volume: JSONObject, *, any_token_path: bool) -> Errors:
+    """Validate a projected volume. ``any_token_path`` accepts any path of a token."""
     yield from file_mode(f"{path}.defaultMode", volume.get("defaultMode"))
     taken: set[str] = set()
     for at, source in enumerate(volume.get("sources") or ()):
@@ -88,7 +90,7 @@ def _token(volume_path: str, path: str, token: JSONObject, any_path: bool) -> Er
 
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
-#: In upstream's order, with the names of paths where upstream misspells its own.
+#: In upstream's order, with the paths that upstream misspells.
 _SOURCES = (
     "hostPath",
     "gitRepo",
@@ -127,7 +129,17 @@ _FIRST_PATHS = {"gcePersistentDisk": "persistentDisk"}
 def volumes(
     path: str, found: list[JSONObject], metadata: JSONObject | None, options: PodOptions
 ) -> tuple[dict[str, JSONObject], list[FieldError]]:
-    """The valid volumes by name, for mounts to refer to, and what is wrong. ``metadata`` is that of a real pod, None for templates."""
+    """Validate the volumes of a pod.
+
+    Args:
+        path: Path of the list.
+        found: The volumes.
+        metadata: Metadata of a pod; None for templates.
+        options: Options of the validation.
+
+    Returns:
+        The valid volumes by name, for the validation of mounts, and the errors.
+    """
     pod_name = (metadata or {}).get("name", "")
     created = {f"{pod_name}-{volume.get('name', '')}" for volume in found if pod_name and volume.get("ephemeral") is not None}
     faults: list[FieldError] = []
@@ -194,6 +206,7 @@ def _one_source(path: str, name: str, source: JSONObject, options: PodOptions) -
 
 
 def pull_policy(path: str, policy: str) -> Errors:
+    """Validate the pull policy of an image volume."""
     if not policy:
         yield required(path)
     else:
@@ -201,6 +214,7 @@ def pull_policy(path: str, policy: str) -> Errors:
 
 
 def host_path(path: str, source: JSONObject) -> Errors:
+    """Validate a hostPath volume."""
     if not source.get("path"):
         yield required(f"{path}.path")
         return
@@ -254,6 +268,7 @@ _OWN: dict[str, Callable[[str, JSONObject], Errors]] = {
 
 
 def mounts(path: str, container: JSONObject, known: dict[str, JSONObject]) -> Errors:
+    """Validate the volume mounts of a container. ``known`` are the volumes by name."""
     devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices") or ()}
     seen: set[str] = set()
     for at, mount in enumerate(container.get("volumeMounts") or ()):
@@ -305,6 +320,7 @@ def _read_only(path: str, mount: JSONObject) -> Errors:
 
 
 def devices(path: str, container: JSONObject, known: dict[str, JSONObject]) -> Errors:
+    """Validate the volume devices of a container. ``known`` are the volumes by name."""
     mounted = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts") or ()}
     paths: set[str] = set()
     names: set[str] = set()

@@ -1,4 +1,4 @@
-"""Warnings about pods and templates: deprecated fields, and what is allowed but surely not meant. Source: pkg/api/pod/warnings.go."""
+"""Warnings about pods and templates: deprecated fields, and valid values that are likely mistakes. Source: pkg/api/pod/warnings.go."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from kubeloop.apiserver.builtin.pods.options import all_containers
 from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.validation.formats import ip_warnings
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
-# Files of one volume that get into each other's way. Source: pkg/api/pod/warnings.go (warningsForOverlappingVirtualPaths).
+# Files of one volume with conflicting paths. Source: pkg/api/pod/warnings.go (warningsForOverlappingVirtualPaths).
 
 
-#: A path in a volume, and what puts it there.
+#: A path in a volume, and the source that creates it.
 _File = tuple[str, str]
 
 
 def overlapping_files(volumes: list[JSONObject]) -> Iterator[str]:
+    """Yield warnings about files of one volume with conflicting paths."""
     for volume in volumes:
         name = go_quoted(volume.get("name", ""))
         for kind, title in (("configMap", "name"), ("secret", "secretName"), ("downwardAPI", "")):
@@ -98,7 +99,7 @@ _NODE_LABELS = {
 
 
 def pod_warnings(path: str, metadata: JSONObject, spec: JSONObject) -> list[str]:
-    """``path`` is that of the template, empty for a pod itself."""
+    """Return the warnings about a pod or template. ``path`` is that of the template, empty for a pod."""
     before = f"{path}." if path else ""
     return [
         *_node_labels(f"{before}spec", spec),
@@ -128,14 +129,14 @@ def _node_labels(path: str, spec: JSONObject) -> Iterator[str]:
 
 
 def node_term_warnings(path: str, term: JSONObject) -> Iterator[str]:
-    """Of a term that selects nodes."""
+    """Yield warnings about a term of a node selector."""
     for at, expression in enumerate(term.get("matchExpressions") or ()):
         if (key := expression.get("key", "")) in _NODE_LABELS:
             yield f"{path}.matchExpressions[{at}].key: {key} is {_NODE_LABELS[key]}"
 
 
 def selector_warnings(path: str, selector: JSONObject) -> Iterator[str]:
-    """Of a label selector that selects nodes."""
+    """Yield warnings about a label selector for nodes."""
     yield from node_term_warnings(path, selector)
     for key in selector.get("matchLabels") or {}:
         if key in _NODE_LABELS:
@@ -143,7 +144,7 @@ def selector_warnings(path: str, selector: JSONObject) -> Iterator[str]:
 
 
 def node_label_warnings(path: str, keys: Iterable[str]) -> Iterator[str]:
-    """Of a map of labels that nodes must have; all are told at the map itself."""
+    """Yield warnings about the keys of a node selector map; all name the path of the map."""
     for key in keys:
         if key in _NODE_LABELS:
             yield f"{path}: {_NODE_LABELS[key]}"
@@ -234,7 +235,7 @@ def _ports(path: str, spec: JSONObject) -> Iterator[str]:
 
 
 def _in_go(port: JSONObject) -> str:
-    """As Go prints the struct."""
+    """Format a port as Go prints the struct."""
     name, address, protocol = port.get("name", ""), port.get("hostIP", ""), port.get("protocol", "")
     return f"{{Name:{name} HostPort:0 ContainerPort:{port.get('containerPort', 0)} Protocol:{protocol} HostIP:{address}}}"
 

@@ -1,4 +1,4 @@
-"""What Windows pods may and must say. Source: validateWindowsSecurityContextOptions, validateWindowsHostProcessPod, validateWindows."""
+"""Validates pods on Windows. Source: validateWindowsSecurityContextOptions, validateWindowsHostProcessPod, validateWindows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONTAINER_ONLY_LINUX = (
     "runAsUser",
     "runAsGroup",
 )
-#: In upstream's order: of the security context unless "spec." stands before it.
+#: Fields that Windows lacks, in upstream's order: of the security context unless "spec." precedes them.
 _POD_FIELDS = (
     *_POD_ONLY_LINUX,
     "spec.hostUsers",
@@ -47,6 +47,7 @@ _POD_FIELDS = (
 
 
 def windows_options(path: str, options: JSONObject | None) -> Errors:
+    """Validate the Windows options of a security context."""
     if options is None:
         return
     if (name := options.get("gmsaCredentialSpecName")) is not None:
@@ -57,7 +58,7 @@ def windows_options(path: str, options: JSONObject | None) -> Errors:
         elif len(spec.encode()) > _CREDENTIAL_LIMIT:
             yield invalid(f"{path}.gmsaCredentialSpec", spec, "gmsaCredentialSpec size must be under 64 KiB")
     if (user := options.get("runAsUserName")) is not None:
-        # Upstream quotes the pointer: JSON.
+        # Upstream quotes the pointer, which gives JSON.
         yield from each(f"{path}.runAsUserName", Printed(go_json(user)), _user_name(user))
 
 
@@ -86,7 +87,7 @@ def _user_name(name: str) -> list[str]:
 
 
 def host_process(path: str, spec: JSONObject) -> Errors:
-    """Either all containers run as host processes or none, and then with the host's network."""
+    """Check that all containers are host processes or none, and that host processes use the network of the host."""
     of_pod = ((spec.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
     count = total = 0
     for container, here in all_containers(spec, path):
@@ -105,6 +106,7 @@ def host_process(path: str, spec: JSONObject) -> Errors:
 
 
 def linux_pod(path: str, spec: JSONObject) -> Errors:
+    """Check that a pod for Linux has no Windows options."""
     message = "windows options cannot be set for a linux pod"
     if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
         yield forbidden(f"{path}.securityContext.windowsOptions", message)
@@ -114,13 +116,14 @@ def linux_pod(path: str, spec: JSONObject) -> Errors:
 
 
 def windows_pod(path: str, spec: JSONObject) -> Errors:
+    """Check that a pod for Windows has no Linux fields."""
     message = "cannot be set for a windows pod"
     context = spec.get("securityContext")
     if context is not None:
         for name in _POD_FIELDS:
             owner, _, plain = name.rpartition(".")
             value = (spec if owner else context).get(plain)
-            # Booleans other than hostUsers and shareProcessNamespace are plain in Go: false counts as unset.
+            # Booleans other than hostUsers and shareProcessNamespace have no pointer in Go: false counts as absent.
             if value is not None and not (value is False and plain in ("hostPID", "hostIPC")):
                 yield forbidden(f"{path}.{plain}" if owner else f"{path}.securityContext.{plain}", message)
     for container, here in all_containers(spec, path):

@@ -1,1 +1,1 @@
-"""Admission policies and their bindings: what they may say. They are stored and not evaluated."""
+"""Strategies of admission policies and their bindings. The package ``apiserver.policies`` evaluates them."""

@@ -1,4 +1,4 @@
-"""The CEL expressions of admission policies: what is wrong with them, as field errors. Compiled as they are for evaluation."""
+"""Validates the CEL expressions of admission policies: compiles them as for evaluation, and converts errors to field errors."""
 
 from __future__ import annotations
 
@@ -16,24 +16,36 @@ from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, invali
 
 
 class Expressions:
-    """The expressions of one policy, in the order in which it has them: each variable may use those before it."""
+    """Validates the expressions of one policy in their order: each variable may use the ones before it."""
 
     def __init__(self, *, params: bool, variables: bool) -> None:
         self._compiler = Compiler(params=params, variables=variables)
 
     def condition(self, path: str, text: str) -> Errors:
-        """One of ``matchConditions``: these see no variables."""
+        """Validate one of ``matchConditions``, which see no variables."""
         yield from _faults(path, self._compiler.expression(text, CONDITION, variables=False))
 
     def variable(self, path: str, name: str, text: str) -> Errors:
+        """Validate a variable, and declare it for later expressions."""
         yield from _faults(path, self._compiler.variable(name, text))
 
     def check(self, path: str, text: str, wanted: ResultTypes, *, shown: str = "", authorizer: bool = True) -> Errors:
-        """``shown`` is the text in messages, where that is not what is compiled."""
+        """Validate an expression.
+
+        Args:
+            path: Path of the expression.
+            text: The expression.
+            wanted: Allowed result types; None allows any.
+            shown: Text for messages; empty shows the expression.
+            authorizer: The expression sees ``authorizer``.
+
+        Returns:
+            An error, or none.
+        """
         yield from _faults(path, self._compiler.expression(text, wanted, authorizer=authorizer), shown)
 
     def change(self, path: str, text: str, wanted: ResultTypes) -> Errors:
-        """An expression that constructs objects or operations of a patch."""
+        """Validate a mutation expression, which constructs an object or the operations of a patch."""
         yield from _faults(path, self._compiler.change(text, wanted))
 
 

@@ -1,4 +1,7 @@
-"""What policies and bindings, validating and mutating, have in common. Source: pkg/apis/admissionregistration/validation."""
+"""Validates the fields that validating and mutating policies and their bindings share.
+
+Source: pkg/apis/admissionregistration/validation.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
 from kubeloop.apiserver.validation.formats import each, one_of, unsupported
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain, path_segment
 from kubeloop.types import JSONObject
@@ -25,6 +28,7 @@ _RESERVED: Final = frozenset({
 
 
 def static_name_warnings(obj: JSONObject) -> list[str]:
+    """Return a warning if the name of a policy has the suffix of static ones."""
     if not obj["metadata"].get("name", "").endswith(_STATIC):
         return []
     why = "are reserved for static manifest-based configurations and cannot be managed via the API"
@@ -32,7 +36,17 @@ def static_name_warnings(obj: JSONObject) -> list[str]:
 
 
 def policy_head(spec: JSONObject, expressions: Expressions, *, mutating: bool, conditions_known: bool) -> Errors:
-    """Everything up to and with ``variables``. ``conditions_known``: an update leaves the conditions as they are."""
+    """Validate the fields of a spec up to ``variables``.
+
+    Args:
+        spec: Spec of the policy.
+        expressions: Validates the expressions; it declares the variables.
+        mutating: The policy is a MutatingAdmissionPolicy.
+        conditions_known: An update leaves the match conditions unchanged, so they are not validated.
+
+    Returns:
+        The errors.
+    """
     yield from one_of_pointer("spec.failurePolicy", spec.get("failurePolicy"), ["Fail", "Ignore"])
     if spec.get("paramKind") is not None:
         yield from _param_kind("spec.paramKind", spec["paramKind"])
@@ -52,7 +66,7 @@ def policy_head(spec: JSONObject, expressions: Expressions, *, mutating: bool, c
 
 
 def same_conditions(spec: JSONObject, old: JSONObject | None) -> bool:
-    """Whether the conditions mean what they meant: neither they nor the kind of parameters changed."""
+    """Return whether the match conditions have the same meaning as before: neither they nor the kind of parameters changed."""
     if old is None:
         return False
     same = (spec.get("matchConditions") or []) == (old.get("matchConditions") or [])
@@ -60,6 +74,7 @@ def same_conditions(spec: JSONObject, old: JSONObject | None) -> bool:
 
 
 def binding_head(spec: JSONObject) -> Errors:
+    """Validate the fields that bindings share."""
     name = spec.get("policyName") or ""
     if not name:
         yield required("spec.policyName")
@@ -72,6 +87,7 @@ def binding_head(spec: JSONObject) -> Errors:
 
 
 def match_resources(path: str, found: JSONObject) -> Errors:
+    """Validate ``matchConstraints`` or ``matchResources``."""
     yield from one_of_pointer(f"{path}.matchPolicy", found.get("matchPolicy"), ["Equivalent", "Exact"])
     for name in ("namespaceSelector", "objectSelector"):
         yield from label_selector(f"{path}.{name}", found.get(name))
@@ -81,7 +97,7 @@ def match_resources(path: str, found: JSONObject) -> Errors:
 
 
 def mutable_operations(path: str, found: JSONObject) -> Errors:
-    """Nothing is left to be mutated by a deletion."""
+    """Check that no rule of a mutating policy names DELETE."""
     for rule in found.get("resourceRules") or ():
         for operation in rule.get("operations") or ():
             yield from one_of(f"{path}.resourceRules.operations", operation, _MUTABLE)

@@ -1,4 +1,4 @@
-"""Admission policies and their bindings. Source: pkg/apis/admissionregistration/validation."""
+"""Strategies of admission policies and their bindings. Source: pkg/apis/admissionregistration/validation."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.policies.parts import binding_head, mutable_operations, policy_head, same_conditions, static_name_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.conditions import conditions
 from kubeloop.apiserver.validation.formats import each, unsupported
+from kubeloop.apiserver.validation.metadata import conditions
 from kubeloop.merge.jsonpath_parser import JSONPathError, parse
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
@@ -17,10 +17,9 @@ from kubeloop.types import JSONObject
 if TYPE_CHECKING:
     from kubeloop.apiserver.builtin.policies.expressions import Expressions
 
-# ValidatingAdmissionPolicyBindings and MutatingAdmissionPolicyBindings: which policy counts where, and with which parameters.
+# ValidatingAdmissionPolicyBindings and MutatingAdmissionPolicyBindings. Source: pkg/apis/admissionregistration/validation.
 #
-# Source: pkg/apis/admissionregistration/validation. That whoever binds may read the parameters needs no check here: only administrators
-# write.
+# The permission to read parameters is checked in ``policies.params``.
 
 
 _ACTIONS: Final = ["Audit", "Deny", "Warn"]
@@ -38,12 +37,16 @@ class _BindingStrategy(BuiltinStrategy):
 
 
 class ValidatingBindingStrategy(_BindingStrategy):
+    """Strategy of ValidatingAdmissionPolicyBindings."""
+
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj.get("spec") or {}
         return [*binding_head(spec), *_actions("spec.validationActions", spec.get("validationActions") or [])]
 
 
 class MutatingBindingStrategy(_BindingStrategy):
+    """Strategy of MutatingAdmissionPolicyBindings."""
+
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj.get("spec") or {}
         return [*binding_head(spec), *mutable_operations("spec.matchResources", spec.get("matchResources") or {})]
@@ -64,17 +67,19 @@ def _actions(path: str, actions: list[str]) -> Errors:
         yield required(path, "at least one validation action is required")
 
 
-# MutatingAdmissionPolicies: expressions that say how a request is changed. Source: pkg/apis/admissionregistration/validation.
+# MutatingAdmissionPolicies. Source: pkg/apis/admissionregistration/validation.
 #
-# That the author may read the parameters needs no check here: only administrators write.
+# The permission to read parameters is checked in ``policies.params``.
 
 
-#: By the type of a mutation, the field that describes it.
+#: Type of a mutation -> the field that describes it.
 _DESCRIPTIONS: Final = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
 
 
 class MutatingPolicyStrategy(BuiltinStrategy):
     #: Upstream's validation of an update begins with that of a new object's metadata.
+    """Strategy of MutatingAdmissionPolicies."""
+
     metadata_checks_on_update = ("create",)
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -88,7 +93,7 @@ class MutatingPolicyStrategy(BuiltinStrategy):
 
 
 def _mutating_policy(obj: JSONObject, old: JSONObject | None) -> Errors:
-    # CEL is imported when there is some: most servers never see any.
+    # CEL is imported with the first policy: most servers have none.
     from kubeloop.apiserver.builtin.policies.expressions import Expressions
 
     spec, before = obj.get("spec") or {}, None if old is None else old.get("spec") or {}
@@ -133,9 +138,9 @@ def _change(path: str, kind: str, expression: str, expressions: Expressions) -> 
         yield from expressions.change(path, expression, OPERATIONS if kind == "JSONPatch" else CONFIGURATION)
 
 
-# ValidatingAdmissionPolicies: expressions that a request must satisfy. Source: pkg/apis/admissionregistration/validation.
+# ValidatingAdmissionPolicies. Source: pkg/apis/admissionregistration/validation.
 #
-# That the author may read the parameters needs no check here: only administrators write.
+# The permission to read parameters is checked in ``policies.params``.
 
 
 _REASONS: Final = ["Forbidden", "Invalid", "RequestEntityTooLarge"]
@@ -145,6 +150,8 @@ _LONGEST_ANNOTATION: Final = 5 * 1024
 
 class ValidatingPolicyStrategy(BuiltinStrategy):
     #: Upstream's validation of an update begins with that of a new object's metadata.
+    """Strategy of ValidatingAdmissionPolicies."""
+
     metadata_checks_on_update = ("create",)
     metadata_checks_on_status = ()
     status_keeps_metadata = True
@@ -166,7 +173,7 @@ class ValidatingPolicyStrategy(BuiltinStrategy):
 
 
 def _policy(obj: JSONObject, old: JSONObject | None) -> Errors:
-    # CEL is imported when there is some: most servers never see any.
+    # CEL is imported with the first policy: most servers have none.
     from kubeloop.apiserver.builtin.policies.expressions import Expressions
 
     spec, before = obj.get("spec") or {}, None if old is None else old.get("spec") or {}

@@ -1,1 +1,1 @@
-"""Services: validation, and the addresses and ports that they are given."""
+"""Services: validation, and ranges of cluster IPs and node ports."""

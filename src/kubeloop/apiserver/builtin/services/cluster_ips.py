@@ -1,24 +1,123 @@
-"""Cluster IPs and IP families of a service, alone and against an old state.
+"""Validates cluster IPs and IP families of Services, and the kinds ServiceCIDR and IPAddress.
 
 Source: ValidateServiceClusterIPsRelatedFields, validateUpgradeDowngradeClusterIPs, validateUpgradeDowngradeIPFamilies.
 """
 
 from __future__ import annotations
 
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.services.facts import is_headless, kind_of, needs_cluster_ip
-from kubeloop.apiserver.validation.formats import each, ip_address, one_of, sloppy_ip
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.validation.formats import (
+    IMMUTABLE,
+    canonical_ip,
+    cidr,
+    each,
+    ip_address,
+    one_of,
+    sloppy_cidr,
+    sloppy_ip,
+    subdomain_field,
+)
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
+from kubeloop.meta.names import path_segment
+from kubeloop.schema.internal_values import internal_value
 from kubeloop.types import JSONObject
+
+# ServiceCIDRs and IPAddresses. Source: pkg/apis/networking/validation, pkg/registry/networking/{servicecidr,ipaddress}.
+
+
+_ONE_OF_EACH = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
+
+
+class ServiceCIDRStrategy(BuiltinStrategy):
+    """Strategy of ServiceCIDRs."""
+
+    status_keeps_metadata = True
+
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
+        return list(_ranges(obj["spec"].get("cidrs") or []))
+
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(_range_changes(obj["spec"].get("cidrs") or [], old["spec"].get("cidrs") or []))
+
+
+def _ranges(cidrs: list[str]) -> Errors:
+    if not cidrs:
+        yield required("spec.cidrs", "at least one CIDR required")
+        return
+    if len(cidrs) > 2:
+        yield invalid("spec.cidrs", internal_value("networking.ServiceCIDRSpec", {"cidrs": cidrs}), "may only hold up to 2 values")
+        return
+    for at, value in enumerate(cidrs):
+        yield from each(f"spec.cidrs[{at}]", value, cidr(value))
+    families = [network.version for value in cidrs if (network := sloppy_cidr(value)) is not None]
+    if len(families) == 2 and families[0] == families[1]:
+        yield invalid("spec.cidrs", cidrs, _ONE_OF_EACH)
+
+
+def _range_changes(cidrs: list[str], old: list[str]) -> Errors:
+    """Check that an update adds at most a range of the other IP family."""
+    if len(cidrs) == len(old):
+        for at, (value, before) in enumerate(zip(cidrs, old, strict=True)):
+            if value != before:
+                yield invalid(f"spec.cidrs[{at}]", value, IMMUTABLE)
+    elif len(old) == 1 and len(cidrs) == 2:
+        if cidrs[0] != old[0]:
+            yield invalid("spec.cidrs[0]", cidrs[0], IMMUTABLE)
+        yield from _ranges(cidrs)
+    else:
+        yield invalid("spec.cidrs", cidrs or None, IMMUTABLE)
+
+
+class IPAddressStrategy(BuiltinStrategy):
+    """Strategy of IPAddresses."""
+
+    def validate_name(self, name: str, prefix: bool) -> list[str]:
+        return canonical_ip(name)
+
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
+        return list(_parent(obj["spec"].get("parentRef")))
+
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        parent, before = obj["spec"].get("parentRef"), old["spec"].get("parentRef")
+        found = self._object_meta(obj, namespaced=False) + list(_parent(parent))
+        return [*found, invalid("spec.parentRef", _shown(parent), IMMUTABLE)] if parent != before else found
+
+
+def _shown(parent: JSONObject | None) -> JSONObject | None:
+    """Format the parent reference as Go does."""
+    if parent is None:
+        return None
+    return {name: parent.get(name.lower(), "") for name in ("Group", "Resource", "Namespace", "Name")}
+
+
+def _parent(parent: JSONObject | None) -> Errors:
+    path = "spec.parentRef"
+    if parent is None:
+        yield required(path)
+        return
+    if parent.get("group"):
+        yield from subdomain_field(f"{path}.group", parent["group"])
+    for name, needed in (("resource", True), ("name", True), ("namespace", False)):
+        value = parent.get(name, "")
+        if value:
+            yield from each(f"{path}.{name}", value, path_segment(value))
+        elif needed:
+            yield required(f"{path}.{name}")
+
 
 _IPS, _FAMILIES, _POLICY = "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"
 _FIXED = "may not change once set"
 
 
 def family_of(address: str) -> str:
+    """Return IPv4 or IPv6."""
     return "IPv6" if ":" in address else "IPv4"
 
 
 def cluster_ips(service: JSONObject, old: JSONObject | None) -> Errors:
+    """Validate cluster IPs and IP families of a Service."""
     if kind_of(service) == "ExternalName":
         return
     spec = service["spec"]
@@ -60,6 +159,7 @@ def _addresses(ips: list[str], known: list[str]) -> Errors:
 
 
 def cluster_ip_changes(service: JSONObject, old: JSONObject) -> Errors:
+    """Validate changes of the cluster IPs."""
     if "ExternalName" in (kind_of(service), kind_of(old)) or (is_headless(service) and is_headless(old)):
         return
     new, before = service["spec"].get("clusterIPs") or [], old["spec"].get("clusterIPs") or []
@@ -85,6 +185,7 @@ def _single(service: JSONObject, what: str) -> Errors:
 
 
 def family_changes(service: JSONObject, old: JSONObject) -> Errors:
+    """Validate changes of the IP families."""
     if "ExternalName" in (kind_of(service), kind_of(old)) or is_headless(service) or is_headless(old):
         return
     new, before = service["spec"].get("ipFamilies") or [], old["spec"].get("ipFamilies") or []
@@ -104,14 +205,14 @@ def family_changes(service: JSONObject, old: JSONObject) -> Errors:
         yield invalid(path, ips, _FIXED)
 
 
-# IP families of a service as a cluster with IPv4 alone gives them. Source: initIPFamilyFields, normalizeClusterIPs.
+# IP families of a Service in a cluster with IPv4 only. Source: initIPFamilyFields, normalizeClusterIPs.
 
 
 _POLICY_FIELD = "spec.ipFamilyPolicy"
 
 
 def settle_cluster_ips(service: JSONObject, old: JSONObject | None) -> None:
-    """``clusterIP`` and the first of ``clusterIPs`` are one field; clients of old know only the former."""
+    """Make ``clusterIP`` and the first of ``clusterIPs`` equal; old clients know only the first field."""
     spec = service["spec"]
     first, ips = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     if old is None:
@@ -129,7 +230,7 @@ def settle_cluster_ips(service: JSONObject, old: JSONObject | None) -> None:
 
 
 def settle_families(service: JSONObject, old: JSONObject | None) -> list[FieldError]:
-    """Fill in policy and families; what is returned refuses the service."""
+    """Set the defaults of policy and families. Return errors that reject the Service."""
     if kind_of(service) == "ExternalName":
         return []
     spec = service["spec"]
@@ -145,7 +246,7 @@ def settle_families(service: JSONObject, old: JSONObject | None) -> list[FieldEr
     if selectorless:
         families = spec["ipFamilies"] = spec.get("ipFamilies") or ["IPv4"]
         if len(families) < 2 and spec["ipFamilyPolicy"] != "SingleStack":
-            # Endpoints of such services are not ours, so they may have both families whatever the cluster has.
+            # Endpoints of such Services are managed elsewhere, so any families are valid.
             families.append("IPv6" if families[0] == "IPv4" else "IPv4")
         return []
     if spec["ipFamilyPolicy"] == "RequireDualStack":

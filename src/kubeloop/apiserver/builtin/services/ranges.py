@@ -1,4 +1,4 @@
-"""The ranges that services get their addresses and node ports from, as kube-apiserver's flags write them.
+"""The ranges of cluster IPs and node ports, in the form of kube-apiserver's flags.
 
 Source: kube-apiserver --service-cluster-ip-range and --service-node-port-range; k8s.io/apimachinery pkg/util/net PortRange.
 """
@@ -12,7 +12,7 @@ from typing import Self
 
 from kubeloop.meta.errors import ConfigError
 
-#: Addresses of the smallest range that kube-apiserver takes.
+#: Addresses in the smallest range that kube-apiserver accepts.
 _LEAST = 8
 _ADDRESSES = IPv4Network("10.0.0.0/24")
 _PORTS = re.compile(r"(\d+)(?:([-+])(\d+))?")
@@ -20,24 +20,24 @@ _PORTS = re.compile(r"(\d+)(?:([-+])(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class ServiceRanges:
-    """``node_ports`` are all that may be given. The range's own address and its last are nobody's."""
+    """The ranges of cluster IPs and node ports. The first and the last address of the network are never allocated."""
 
     cluster_ips: IPv4Network = _ADDRESSES
     node_ports: range = range(30000, 32768)
 
     @classmethod
     def parse(cls, cluster_ips: str = "", node_ports: str = "") -> Self:
-        """Of flags: ``10.0.0.0/24``, and ``30000-32767`` or ``30000+2767``; an empty one is the default.
+        """Parse flags: ``10.0.0.0/24``, and ``30000-32767`` or ``30000+2767``; an empty text is the default.
 
         Raises:
-            ConfigError: one of them is no range, or one that this server cannot use.
+            ConfigError: A text is not a range, or a range that this server does not support.
         """
         default = cls()
         return cls(_network(cluster_ips) if cluster_ips else default.cluster_ips, _ports(node_ports) if node_ports else default.node_ports)
 
     @property
     def own_address(self) -> str:
-        """Of the service ``kubernetes``: the first of the range."""
+        """The address of the service ``kubernetes``: the first usable one."""
         return str(self.cluster_ips[1])
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.services.cluster_ips import cluster_ip_changes, family_changes
+from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS, port_number_or_name
+from kubeloop.apiserver.builtin.services.cluster_ips import cluster_ip_changes, cluster_ips, family_changes
 from kubeloop.apiserver.builtin.services.facts import (
     externally_accessible,
     is_headless,
@@ -12,19 +13,227 @@ from kubeloop.apiserver.builtin.services.facts import (
     needs_health_check,
     node_ports,
 )
-from kubeloop.apiserver.builtin.services.spec import load_balancer_class, service_spec
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import each, ip_address, ip_warnings, one_of, sloppy_ip
-from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
-from kubeloop.meta.names import dns1123_label, dns1123_subdomain
+from kubeloop.apiserver.validation.formats import cidr, each, ip_address, ip_warnings, label_name_field, one_of, sloppy_ip, subdomain_field
+from kubeloop.apiserver.validation.metadata import labels
+from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain, port_number, qualified_name
 from kubeloop.types import JSONObject
 
-#: Types whose services may have node ports, be they given none.
+# Validation of the spec. Source: validateService in pkg/apis/core/validation.
+
+
+_HINTS, _MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
+_SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_KINDS = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+
+
+def service_spec(service: JSONObject, old: JSONObject | None) -> Errors:
+    """Validate the spec of a Service. ``old`` is None for a new one."""
+    spec, annotations = service["spec"], service["metadata"].get("annotations") or {}
+    if _MODE in annotations and _HINTS in annotations and annotations[_MODE] != annotations[_HINTS]:
+        yield invalid(f"metadata.annotations[{_MODE}]", annotations[_MODE], f"must match annotations[{_HINTS}] when both are specified")
+    ports, kind = spec.get("ports") or [], kind_of(service)
+    if not ports and not is_headless(service) and kind != "ExternalName":
+        yield required("spec.ports")
+    yield from _by_kind(service, kind)
+    names: set[str] = set()
+    for at, port in enumerate(ports):
+        yield from _port(f"spec.ports[{at}]", port, names, several=len(ports) > 1)
+    yield from labels("spec.selector", spec.get("selector"))
+    yield from _affinity(spec)
+    yield from cluster_ips(service, old)
+    known = ((old or {}).get("spec") or {}).get("externalIPs") or []
+    for at, address in enumerate(spec.get("externalIPs") or ()):
+        here = f"spec.externalIPs[{at}]"
+        faults = [] if address in known else ip_address(address)
+        yield from each(here, address, faults or endpoint_ip(address))
+    if not kind:
+        yield required("spec.type")
+    else:
+        yield from one_of("spec.type", kind, _KINDS)
+    yield from _ports_together(ports, kind)
+    yield from _source_ranges(service, old)
+    yield from _load_balancer(spec, kind)
+    yield from load_balancer_class(service)
+    yield from _external_traffic(service)
+    yield from _traffic(spec, kind)
+
+
+def _by_kind(service: JSONObject, kind: str) -> Errors:
+    spec = service["spec"]
+    if kind in ("LoadBalancer", "NodePort"):
+        if is_headless(service):
+            yield invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+    elif kind == "ExternalName":
+        for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if spec.get(name):
+                yield forbidden(f"spec.{name}", "may not be set for ExternalName services")
+        name = spec.get("externalName", "").removesuffix(".")
+        if name:
+            yield from subdomain_field("spec.externalName", name)
+        else:
+            yield required("spec.externalName")
+
+
+def _port(path: str, port: JSONObject, names: set[str], *, several: bool) -> Errors:
+    name = port.get("name", "")
+    if several and not name:
+        yield required(f"{path}.name")
+    elif name:
+        yield from label_name_field(f"{path}.name", name)
+        if name in names:
+            yield duplicate(f"{path}.name", name)
+        names.add(name)
+    yield from each(f"{path}.port", port.get("port", 0), port_number(port.get("port", 0)))
+    if not port.get("protocol"):
+        yield required(f"{path}.protocol")
+    else:
+        yield from one_of(f"{path}.protocol", port["protocol"], PROTOCOLS)
+    yield from port_number_or_name(f"{path}.targetPort", port.get("targetPort", 0))
+    if port.get("appProtocol") is not None:
+        yield from each(f"{path}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
+
+
+def _affinity(spec: JSONObject) -> Errors:
+    kind, config = spec.get("sessionAffinity", ""), spec.get("sessionAffinityConfig")
+    if not kind:
+        yield required("spec.sessionAffinity")
+    else:
+        yield from one_of("spec.sessionAffinity", kind, ("ClientIP", "None"))
+    path, message = "spec.sessionAffinityConfig", "when session affinity type is ClientIP"
+    if kind == "ClientIP":
+        client = (config or {}).get("clientIP")
+        if config is None:
+            yield required(path, message)
+        elif client is None:
+            yield required(f"{path}.clientIP", message)
+        elif client.get("timeoutSeconds") is None:
+            yield required(f"{path}.clientIP.timeoutSeconds", message)
+        elif not 0 < client["timeoutSeconds"] <= 86400:
+            yield invalid(f"{path}.clientIP.timeoutSeconds", client["timeoutSeconds"], "must be greater than 0 and less than 86400")
+    elif kind == "None" and config is not None:
+        yield forbidden(path, "must not be set when session affinity is None")
+
+
+def endpoint_ip(address: str) -> list[str]:
+    """Return why an address cannot be an endpoint; empty if it can. Source: ValidateEndpointIP."""
+    found = sloppy_ip(address)
+    if found is None:
+        return []
+    faults = []
+    if found.is_unspecified:
+        faults.append(f"may not be unspecified ({address})")
+    if found.is_loopback:
+        faults.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+    if found.is_link_local:
+        faults.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+    if found.is_multicast and (int(found) >> 8 == 0xE00000 if found.version == 4 else (int(found) >> 112) & 0xFF0F == 0xFF02):
+        faults.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    return faults
+
+
+def _ports_together(ports: list[JSONObject], kind: str) -> Errors:
+    if kind == "ClusterIP":
+        for at, port in enumerate(ports):
+            if port.get("nodePort"):
+                yield forbidden(f"spec.ports[{at}].nodePort", "may not be used when `type` is 'ClusterIP'")
+    seen: set[tuple[str, int]] = set()
+    for at, port in enumerate(ports):
+        key = (port.get("protocol", ""), port.get("nodePort", 0))
+        if key[1] and key in seen:
+            yield duplicate(f"spec.ports[{at}].nodePort", key[1])
+        seen.add(key)
+    seen.clear()
+    for at, port in enumerate(ports):
+        key = (port.get("protocol", ""), port.get("port", 0))
+        if key in seen:
+            shown = {"Name": "", "Protocol": key[0], "AppProtocol": None, "Port": key[1], "TargetPort": 0, "NodePort": 0}
+            yield duplicate(f"spec.ports[{at}]", shown)
+        seen.add(key)
+
+
+def _source_ranges(service: JSONObject, old: JSONObject | None) -> Errors:
+    ranges, annotations = service["spec"].get("loadBalancerSourceRanges") or [], service["metadata"].get("annotations") or {}
+    misplaced = "may only be used when `type` is 'LoadBalancer'"
+    balanced = kind_of(service) == "LoadBalancer"
+    if ranges:
+        path = "spec.LoadBalancerSourceRanges"
+        if not balanced:
+            yield forbidden(path, misplaced)
+        known = {one.strip() for one in ((old or {}).get("spec") or {}).get("loadBalancerSourceRanges") or ()}
+        for at, one in enumerate(ranges):
+            if one.strip() not in known:
+                yield from each(f"{path}[{at}]", one.strip(), cidr(one.strip()))
+    elif _SOURCE_RANGES in annotations:
+        path, text = f"metadata.annotations[{_SOURCE_RANGES}]", annotations[_SOURCE_RANGES].strip()
+        if not balanced:
+            yield forbidden(path, misplaced)
+        if text and ((old or {}).get("metadata", {}).get("annotations") or {}).get(_SOURCE_RANGES) != annotations[_SOURCE_RANGES]:
+            for one in text.split(","):
+                yield from each(path, one.strip(), cidr(one.strip()))
+
+
+def _load_balancer(spec: JSONObject, kind: str) -> Errors:
+    allocate = spec.get("allocateLoadBalancerNodePorts")
+    if allocate is not None and kind != "LoadBalancer":
+        yield forbidden("spec.allocateLoadBalancerNodePorts", "may only be used when `type` is 'LoadBalancer'")
+    if allocate is None and kind == "LoadBalancer":
+        yield required("allocateLoadBalancerNodePorts")
+
+
+def load_balancer_class(service: JSONObject, old: JSONObject | None = None) -> Errors:
+    """Validate the load balancer class."""
+    found, path = service["spec"].get("loadBalancerClass"), "spec.loadBalancerClass"
+    balanced = kind_of(service) == "LoadBalancer"
+    if old is not None and balanced and kind_of(old) == "LoadBalancer" and found != old["spec"].get("loadBalancerClass"):
+        yield invalid(path, found, "may not change once set")
+    if found is None:
+        return
+    if balanced:
+        yield from each(path, found, qualified_name(found))
+    else:
+        yield forbidden(path, "may only be used when `type` is 'LoadBalancer'")
+
+
+def _external_traffic(service: JSONObject) -> Errors:
+    spec = service["spec"]
+    policy, check = spec.get("externalTrafficPolicy", ""), spec.get("healthCheckNodePort", 0)
+    if not externally_accessible(service):
+        if policy:
+            yield invalid("spec.externalTrafficPolicy", policy, "may only be set for externally-accessible services")
+    elif not policy:
+        yield required("spec.externalTrafficPolicy")
+    else:
+        yield from one_of("spec.externalTrafficPolicy", policy, ("Cluster", "Local"))
+    path = "spec.healthCheckNodePort"
+    if not needs_health_check(service):
+        if check:
+            yield invalid(path, check, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'")
+    elif not check:
+        yield required(path)
+    else:
+        yield from each(path, check, port_number(check))
+
+
+def _traffic(spec: JSONObject, kind: str) -> Errors:
+    policy = spec.get("internalTrafficPolicy")
+    if policy is None:
+        if kind in ("NodePort", "LoadBalancer", "ClusterIP"):
+            yield required("spec.internalTrafficPolicy")
+    else:
+        yield from one_of("spec.internalTrafficPolicy", policy, ("Cluster", "Local"))
+    if spec.get("trafficDistribution") is not None:
+        known = ("PreferClose", "PreferSameZone", "PreferSameNode")
+        yield from one_of("spec.trafficDistribution", spec["trafficDistribution"], known)
+
+
+#: Types of Services that may have node ports.
 _WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 
 
 class ServiceStrategy(BuiltinStrategy):
-    """Addresses and ports are there when a service is validated: ``ServiceAddresses`` gave them."""
+    """Strategy of Services. ``ServiceAddresses`` allocates addresses and ports before the validation."""
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return dns1123_label(name, prefix)
@@ -55,6 +264,17 @@ class ServiceStrategy(BuiltinStrategy):
 
 
 def load_balancer_status(path: str, status: JSONObject, before: list[JSONObject], *, balanced: bool) -> Errors:
+    """Validate the load balancer status.
+
+    Args:
+        path: Path of the status.
+        status: The status.
+        before: Ingress points of the stored status, which are accepted.
+        balanced: The Service has the type LoadBalancer.
+
+    Returns:
+        The errors.
+    """
     ingresses = status.get("ingress") or []
     if ingresses and not balanced:
         yield forbidden(f"{path}.ingress", "may only be used when `spec.type` is 'LoadBalancer'")
@@ -78,7 +298,7 @@ def load_balancer_status(path: str, status: JSONObject, before: list[JSONObject]
 
 
 def _drop_of_other_kinds(obj: JSONObject, old: JSONObject) -> None:
-    """What the old type needed and the new one does not goes, unless the client changed it too."""
+    """Drop the fields of the old type that the new type does not have, unless the client changed them too."""
     new, before = obj["spec"], old["spec"]
 
     def drop(*names: str) -> None:
@@ -91,7 +311,7 @@ def _drop_of_other_kinds(obj: JSONObject, old: JSONObject) -> None:
             drop("clusterIP", "clusterIPs")
         drop("ipFamilies", "ipFamilyPolicy")
         if new.get("internalTrafficPolicy") in ("Cluster", "Local"):
-            del new["internalTrafficPolicy"]  # upstream shows it of no service of that type
+            del new["internalTrafficPolicy"]  # Upstream shows it for no Service of that type.
     if kind_of(old) in _WITH_NODE_PORTS and kind_of(obj) not in _WITH_NODE_PORTS and set(node_ports(old)).issuperset(node_ports(obj)):
         for port in new.get("ports") or ():
             port.pop("nodePort", None)

@@ -1,4 +1,7 @@
-"""Volume attachments and attribute classes. Source: pkg/apis/storage/validation, pkg/registry/storage/volumeattachment."""
+"""Strategies of StorageClasses, VolumeAttachments and VolumeAttributesClasses.
+
+Source: pkg/apis/storage/validation, pkg/registry/storage/volumeattachment.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,8 @@ _PARAMETERS_SIZE = 256 * 1024
 
 
 class StorageClassStrategy(BuiltinStrategy):
+    """Strategy of StorageClasses."""
+
     metadata_checks_on_update = ("create", "update")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -42,7 +47,7 @@ def _class(obj: JSONObject) -> Errors:
 
 
 def provisioner(path: str, name: str) -> Errors:
-    """The name of whoever makes volumes of a class, told in lower case."""
+    """Validate the name of a provisioner, in lower case."""
     if not name:
         yield required(path)
     else:
@@ -51,6 +56,7 @@ def provisioner(path: str, name: str) -> Errors:
 
 
 def parameters(found: dict[str, str]) -> Errors:
+    """Validate the parameters of a class."""
     if len(found) > _PARAMETERS:
         yield too_long("parameters", _PARAMETERS)
         return
@@ -91,6 +97,8 @@ _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolume
 
 
 class VolumeAttachmentStrategy(BuiltinStrategy):
+    """Strategy of VolumeAttachments."""
+
     metadata_checks_on_update = ("create",)
     metadata_checks_on_status = ("create",)
     status_keeps_metadata = True
@@ -137,13 +145,15 @@ def _source(path: str, source: JSONObject) -> Errors:
 
 def _error(path: str, error: JSONObject) -> Errors:
     if len(error.get("message", "").encode()) > _MESSAGE:
-        yield too_long(f"{path}.message", _METADATA)  # upstream checks one limit and tells the other
+        yield too_long(f"{path}.message", _METADATA)  # Upstream checks one limit and names the other.
     code = error.get("errorCode")
     if code is not None and code < 0:
         yield invalid(f"{path}.errorCode", code, out_of_range(0, MAX_INT32))
 
 
 class VolumeAttributesClassStrategy(BuiltinStrategy):
+    """Strategy of VolumeAttributesClasses."""
+
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:

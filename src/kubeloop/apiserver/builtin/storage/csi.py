@@ -1,4 +1,4 @@
-"""What CSI drivers tell of themselves: CSIDriver, CSINode, CSIStorageCapacity. Source: pkg/apis/storage/validation."""
+"""Strategies of CSIDrivers, CSINodes and CSIStorageCapacities. Source: pkg/apis/storage/validation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request.empty_values import part_at
 from kubeloop.apiserver.validation.formats import IMMUTABLE, NOT_NEGATIVE, each, immutable, not_negative, one_of, subdomain_field
-from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
 from kubeloop.schema.internal_values import internal_value
@@ -26,13 +26,15 @@ _TOKENS_IN_ATTRIBUTES = (
 
 
 class CSIDriverStrategy(BuiltinStrategy):
+    """Strategy of CSIDrivers."""
+
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_driver(obj["spec"]))
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         if obj["spec"] != old["spec"]:
-            # The kind keeps no generation until its first change.
+            # The kind has no generation until its first change.
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
@@ -53,7 +55,7 @@ class CSIDriverStrategy(BuiltinStrategy):
 
 
 def _driver(spec: JSONObject) -> Errors:
-    # Upstream names one of the fields otherwise than the API does.
+    # Upstream's name of this field differs from the API's.
     for name, told in (("attachRequired", "attachedRequired"), ("podInfoOnMount", ""), ("storageCapacity", "")):
         if spec.get(name) is None:
             yield required(f"spec.{told or name}")
@@ -88,6 +90,8 @@ def _tokens(path: str, requests: list[JSONObject]) -> Errors:
 
 
 class CSINodeStrategy(BuiltinStrategy):
+    """Strategy of CSINodes."""
+
     metadata_checks_on_update = ("create",)
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -105,7 +109,7 @@ class CSINodeStrategy(BuiltinStrategy):
 
 
 def _shown(driver: JSONObject, sent: Any = None) -> Any:
-    """As Go prints it; how many volumes a node takes may change."""
+    """Format a driver as Go does. The number of volumes is left out, because it may change."""
     return internal_value("storage.CSINodeDriver", {**driver, "allocatable": None}, sent)
 
 
@@ -137,6 +141,8 @@ def _topology_keys(path: str, keys: list[str]) -> Errors:
 
 
 class CSIStorageCapacityStrategy(BuiltinStrategy):
+    """Strategy of CSIStorageCapacities."""
+
     metadata_checks_on_update = ("create", "update")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:

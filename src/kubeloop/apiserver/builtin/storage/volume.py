@@ -1,24 +1,157 @@
-"""Persistent volumes. Source: ValidatePersistentVolume, ValidatePersistentVolumeUpdate, pkg/registry/core/persistentvolume."""
+"""Strategy of PersistentVolumes. Source: ValidatePersistentVolume, ValidatePersistentVolumeUpdate, pkg/registry/core/persistentvolume."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.claims import access_modes
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.builtin.pods.volume_plugins import PLUGINS, csi_driver_name, flex, initiator, needs
+from kubeloop.apiserver.builtin.pods.volumes import host_path
 from kubeloop.apiserver.builtin.pods.warnings import node_term_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.builtin.storage.volume_sources import SOURCES, volume_source
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request.empty_values import part_at
-from kubeloop.apiserver.validation.formats import immutable, one_of, subdomain_field, unsupported
+from kubeloop.apiserver.validation.formats import each, immutable, label_name_field, no_back_steps, one_of, subdomain_field, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
+from kubeloop.meta.names import dns1123_label, in_range
 from kubeloop.schema.internal_values import internal_value
 from kubeloop.types import JSONObject
+
+# Sources of persistent volumes. Source: validate*PersistentVolumeSource; most plug-ins no longer work but are validated.
+
+
+Check = Callable[[str, JSONObject], Errors]
+
+_ISCSI_LIMIT = 64
+
+
+def volume_source(path: str, spec: JSONObject, volume_name: str) -> Errors:
+    """Validate the source, of which there must be exactly one. Upstream ignores a second one beside a flexVolume."""
+    met = 0
+    for name, check in _SOURCES.items():
+        source = spec.get(name)
+        if source is None:
+            continue
+        if met and name != "flexVolume":
+            yield forbidden(f"{path}.{_SECOND_PATHS.get(name, name)}", "may not specify more than 1 volume type")
+            continue
+        met += 1
+        here = f"{path}.{_FIRST_PATHS.get(name, name)}"
+        yield from _iscsi(here, source, volume_name) if name == "iscsi" else check(here, source)
+        if name == "local" and spec.get("nodeAffinity") is None:
+            yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
+    if not met:
+        yield required(path, "must specify a volume type")
+
+
+def _secret_with_namespace(*names: str) -> Check:
+    def check(path: str, source: JSONObject) -> Errors:
+        yield from needs(*names)(path, source)
+        if source.get("secretRef") is not None:
+            yield from needs("name", "namespace")(f"{path}.secretRef", source["secretRef"])
+
+    return check
+
+
+def _glusterfs(path: str, source: JSONObject) -> Errors:
+    yield from needs("endpoints", "path")(path, source)
+    namespace = source.get("endpointsNamespace")
+    if namespace == "":
+        yield invalid(f"{path}.endpointsNamespace", "", "if the endpointnamespace is set, it must be a valid namespace name")
+    elif namespace is not None:
+        yield from each(f"{path}.endpointsNamespace", namespace, dns1123_label(namespace))
+
+
+def _iscsi(path: str, source: JSONObject, volume_name: str) -> Errors:
+    name, portal = source.get("initiatorName"), source.get("targetPortal", "")
+    if not portal:
+        yield required(f"{path}.targetPortal")
+    if name is not None and len(f"{volume_name}:{portal}".encode()) > _ISCSI_LIMIT:
+        text = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."
+        yield invalid(f"{path}.targetportal", portal, text)
+    if not source.get("iqn"):
+        yield required(f"{path}.iqn")
+    else:
+        yield from initiator(f"{path}.iqn", source["iqn"], of_volume=True)
+    lun = source.get("lun", 0)
+    yield from each(f"{path}.lun", lun, in_range(lun, 0, 255))
+    secret = source.get("secretRef")
+    if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and secret is None:
+        yield required(f"{path}.secretRef")
+    if secret is not None:
+        yield from needs("name")(f"{path}.secretRef", secret)
+    if name is not None:
+        yield from initiator(f"{path}.initiatorname", name, of_volume=True)
+
+
+def _azure_file(path: str, source: JSONObject) -> Errors:
+    yield from needs("secretName", "shareName")(path, source)
+    if source.get("secretNamespace") == "":
+        yield required(f"{path}.secretNamespace")
+
+
+def _storage_os(path: str, source: JSONObject) -> Errors:
+    if not source.get("volumeName"):
+        yield required(f"{path}.volumeName")
+    else:
+        yield from label_name_field(f"{path}.volumeName", source["volumeName"])
+    if source.get("volumeNamespace"):
+        yield from label_name_field(f"{path}.volumeNamespace", source["volumeNamespace"])
+    if source.get("secretRef") is not None:
+        yield from needs("name", "namespace")(f"{path}.secretRef", source["secretRef"])
+
+
+def _local(path: str, source: JSONObject) -> Errors:
+    if not source.get("path"):
+        yield required(f"{path}.path")
+    else:
+        yield from no_back_steps(f"{path}.path", source["path"])
+
+
+def _csi(path: str, source: JSONObject) -> Errors:
+    yield from csi_driver_name(f"{path}.driver", source.get("driver", ""))
+    if not source.get("volumeHandle"):
+        yield required(f"{path}.volumeHandle")
+    for name in ("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"):
+        secret = source.get(name)
+        if secret is None:
+            continue
+        for part, rule in (("name", subdomain_field), ("namespace", label_name_field)):
+            if not secret.get(part):
+                yield required(f"{path}.{name}.{part}")
+            else:
+                yield from rule(f"{path}.{name}.{part}", secret[part])
+
+
+_FIRST_PATHS = {"gcePersistentDisk": "persistentDisk"}
+_SECOND_PATHS = {"cephfs": "cephFS"}
+#: In upstream's order.
+_SOURCES: dict[str, Check] = {
+    "hostPath": host_path,
+    **{name: PLUGINS[name] for name in ("gcePersistentDisk", "awsElasticBlockStore")},
+    "glusterfs": _glusterfs,
+    **{name: PLUGINS[name] for name in ("flocker", "nfs")},
+    "rbd": needs("monitors", "image"),
+    "quobyte": PLUGINS["quobyte"],
+    "cephfs": needs("monitors"),
+    "iscsi": PLUGINS["iscsi"],
+    "cinder": _secret_with_namespace("volumeID"),
+    "fc": PLUGINS["fc"],
+    "flexVolume": flex,
+    "azureFile": _azure_file,
+    **{name: PLUGINS[name] for name in ("vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk")},
+    "scaleIO": needs("gateway", "system", "volumeName"),
+    "local": _local,
+    "storageos": _storage_os,
+    "csi": _csi,
+}
+SOURCES = tuple(_SOURCES)
+
 
 _STRUCT = "core.PersistentVolumeSource"
 _RECLAIM = ("Delete", "Recycle", "Retain")
@@ -37,7 +170,7 @@ _OLD_PLUGINS = {
 
 
 class VolumeStrategy(BuiltinStrategy):
-    """``status.lastPhaseTransitionTime`` follows the phase, unless the writer of a status says when that was."""
+    """Strategy of PersistentVolumes. It sets ``status.lastPhaseTransitionTime`` with the phase, unless the writer sets the time."""
 
     metadata_checks_on_update = ("create", "create")
 
@@ -50,7 +183,7 @@ class VolumeStrategy(BuiltinStrategy):
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         affinity = (old["spec"].get("nodeAffinity") or {}).get("required")
         any_value = affinity is not None and bool(list(node_selector("", affinity, False)))
-        # Upstream checks the whole twice, and each fault is told twice.
+        # Upstream validates the whole object twice, and reports each error twice.
         spec = list(_spec(obj, any_value=any_value))
         return [*spec, *spec, *_changes(obj["spec"], old["spec"], part_at(context.sent, "spec"))]
 
@@ -99,7 +232,7 @@ def _spec(obj: JSONObject, *, any_value: bool) -> Errors:
 
 
 def inline_volume(path: str, spec: JSONObject) -> Errors:
-    """The spec of a volume that is told in full where it is attached, instead of by name."""
+    """Validate the inline volume spec of a VolumeAttachment."""
     context = "in the context of inline volumes"
     if spec.get("claimRef") is not None:
         yield forbidden(f"{path}.claimRef", f"may not be specified {context}")
@@ -143,7 +276,7 @@ def _affinity(path: str, affinity: JSONObject, any_value: bool) -> Errors:
 def _changes(spec: JSONObject, old: JSONObject, sent: Any) -> Errors:
     sources, before = ({name: one[name] for name in SOURCES if one.get(name) is not None} for one in (spec, old))
     if "csi" in sources and "csi" in before and before["csi"].get("controllerExpandSecretRef") is None:
-        # Volumes made before expansion needed a secret may get one.
+        # A volume from before expansion secrets existed may get one.
         sources["csi"] = {name: value for name, value in sources["csi"].items() if name != "controllerExpandSecretRef"}
     if sources != before:
         text = f"spec.persistentvolumesource is immutable after creation\n{difference(_STRUCT, before, sources, sent)}"
@@ -171,7 +304,7 @@ _GA_LABELS = {
 
 
 def _same_nodes(new: Any, old: Any) -> bool:
-    """Whether both affinities mean the same nodes: a label may get its present name (and, by a slip of upstream's, none)."""
+    """Return whether two affinities select the same nodes: a label may get its current name (and, by an upstream fault, none)."""
     if isinstance(new, list) and isinstance(old, list):
         return len(new) == len(old) and all(map(_same_nodes, new, old))
     if not isinstance(new, dict) or not isinstance(old, dict):

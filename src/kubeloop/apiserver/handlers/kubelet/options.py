@@ -14,8 +14,8 @@ from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.request import api_errors
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
-from kubeloop.meta.integers import decimal, is_digits
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
+from kubeloop.meta.strconv import decimal, is_digits
 from kubeloop.schema.strict_scalars import decode_time
 from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject

@@ -24,8 +24,8 @@ from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Reply
 from kubeloop.meta.errors import ApiError
-from kubeloop.meta.integers import decimal
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.strconv import decimal
 from kubeloop.types import JSONObject
 
 PODS = GroupVersionResource("", "v1", "pods")

@@ -19,9 +19,9 @@ from kubeloop.apiserver.registry.options import write_options
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer
 from kubeloop.meta.field_error import FieldError, invalid
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.names import path_segment
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 TOKEN_REQUEST: Final = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")

@@ -33,11 +33,18 @@ Apply = Callable[[ManagerSettings], str]
 
 
 class Reloader:
-    """Loads again when the file has changed, or SIGHUP comes, while its block lasts.
+    """Loads settings again when the file has changed, or on SIGHUP, within ``async with``.
 
     Guarantees
-        Settings that cannot be read change nothing; that is logged once for each state of the file. ``apply`` is by name of field, as in
-        the file; other settings need a restart, and are logged each time they differ from the active ones.
+        Settings that cannot be read change nothing; that is logged once for each state of the file. Settings without a function in
+        ``apply``
+        need a restart, and are logged each time they differ from the active ones.
+
+    Args:
+        source: The file and environment.
+        now: The active settings.
+        apply: Name of a field, as in the file -> function that applies its new value.
+        clock: Clock of the checks.
     """
 
     def __init__(self, source: SettingsFile, now: ManagerSettings, apply: Mapping[str, Apply], clock: Clock) -> None:
