@@ -65,7 +65,7 @@ class RegisteredService:
         return f"{self.service.name}.{self.service.namespace}.svc" if self.service is not None else ""
 
 
-def registered(obj: JSONObject) -> RegisteredService:
+def parse_api_service(obj: JSONObject) -> RegisteredService:
     """Parse a stored APIService. It was validated when it was written."""
     spec = obj["spec"]
     reference = spec.get("service")
@@ -117,7 +117,7 @@ class ApiServiceTable:
         """Return the APIServices of extension servers."""
         return [one for one in self.services.values() if is_remote(one)]
 
-    def of(self, group: str, version: str) -> RegisteredService | None:
+    def get(self, group: str, version: str) -> RegisteredService | None:
         """Return the APIService of a group and version, or None."""
         return self.services.get(f"{version}.{group}")
 

@@ -17,7 +17,7 @@ from kubeloop.apiserver.aggregation.api_services import (
     Availability,
     RegisteredService,
     is_remote,
-    registered,
+    parse_api_service,
     with_available_condition,
 )
 from kubeloop.apiserver.ownership import SERVER, Owners
@@ -129,7 +129,7 @@ class ApiServiceController:
     async def _changed(self, kv: KeyValue) -> None:
         resource = self._resource(API_SERVICES)
         obj = self._objects.tree(resource, kv)
-        result = registered(obj)
+        result = parse_api_service(obj)
         self._revisions[result.name] = kv.mod_revision
         before = self._table.services.get(result.name)
         if before != result:
@@ -191,7 +191,7 @@ class ApiServiceController:
         try:
             for probe in self._probes.values():
                 probe.check_now()  # changes from before the subscription were not seen
-            while events := await subscription.take():
+            while events := await subscription.receive():
                 for event in events:
                     obj = self._objects.tree(resource, event.current())
                     metadata = obj["metadata"]
@@ -209,7 +209,7 @@ class ApiServiceController:
         """Write the condition Available, unless it is unchanged or the APIService meanwhile names another server."""
         resource = self._resource(API_SERVICES)
         while (stored := await self._objects.get(resource, "", service.name)) is not None:
-            if not _same(registered(stored.obj), service):
+            if not _same(parse_api_service(stored.obj), service):
                 return
             obj = with_available_condition(stored.obj, availability, timestamp(self._clock.wall()))
             if obj == stored.obj:

@@ -107,7 +107,7 @@ class AuditPolicy:
     rules: tuple[AuditRule, ...]
     otherwise: AuditDecision = field(default_factory=lambda: AuditDecision(0))
 
-    def of(self, user: User | None, info: RequestInfo) -> AuditDecision:
+    def decide(self, user: User | None, info: RequestInfo) -> AuditDecision:
         """Return how to log a request."""
         for rule in self.rules:
             if rule.match(user, info):

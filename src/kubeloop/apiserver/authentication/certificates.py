@@ -55,7 +55,7 @@ class PresentedCertificate:
 
 
 @lru_cache(maxsize=1024)
-def presented(der: bytes) -> PresentedCertificate:
+def parse_certificate(der: bytes) -> PresentedCertificate:
     """Parse a certificate. The result is cached, because all requests of a connection have the same certificate."""
     certificate = x509.load_der_x509_certificate(der)
     name, uids, groups = "", [], []
@@ -77,7 +77,7 @@ def presented(der: bytes) -> PresentedCertificate:
     return PresentedCertificate(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, error)
 
 
-def named(certificate: Mapping[str, Any]) -> User:
+def user_of_certificate(certificate: Mapping[str, Any]) -> User:
     """Return the user of a certificate in the form of ``ssl``, for requests within the process, which have no connection."""
     parts = [part for relative in certificate.get("subject", ()) for part in relative]
     groups = tuple(value for kind, value in parts if kind == "organizationName")

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from multidict import CIMultiDict
 
-from kubeloop.apiserver.authentication.certificates import ClientAuthorities, named, presented
+from kubeloop.apiserver.authentication.certificates import ClientAuthorities, parse_certificate, user_of_certificate
 from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
 from kubeloop.apiserver.authentication.token_claims import TokenRefused
 from kubeloop.apiserver.request import api_errors
@@ -257,7 +257,7 @@ class Authenticator:
             if user is not None:
                 return Proof(user)
         elif request.peer_certificate:
-            return Proof(named(request.peer_certificate))
+            return Proof(user_of_certificate(request.peer_certificate))
         token = bearer_token(request.header("Authorization"))
         if token is None:
             warnings.append(_EXTRA_SPACE)
@@ -283,7 +283,7 @@ class Authenticator:
     def _of_certificate(self, request: Request, faults: list[str]) -> User | None:
         """Return the user of the client certificate, or None; its errors are appended to ``faults``."""
         chain = request.peer_chain
-        certificate = presented(chain[0])
+        certificate = parse_certificate(chain[0])
         if not certificate.is_valid_at(time.time()):  # the system time, because tests may set the server's clock to any time
             faults.append("x509: certificate has expired or is not yet valid")
             return None

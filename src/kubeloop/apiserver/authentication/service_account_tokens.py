@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver.authentication import token_claims as claims_of
+from kubeloop.apiserver.authentication import token_claims
 from kubeloop.apiserver.authentication.options import TokenSettings
 from kubeloop.apiserver.authentication.token_claims import (
     ACCOUNTS,
@@ -81,7 +81,7 @@ class LegacyTokens:
         Raises:
             TokenRefused: The token is not valid.
         """
-        namespace, secret_name, name, uid = _told(claims)
+        namespace, secret_name, name, uid = _secret_claims(claims)
         secret = await self._objects.get(SECRETS, namespace, secret_name, seen)
         if secret is None or "deletionTimestamp" in secret["metadata"]:
             raise TokenRefused("Token has been invalidated")
@@ -126,7 +126,7 @@ class LegacyTokens:
             )
 
 
-def _told(claims: Claims) -> tuple[str, str, str, str]:
+def _secret_claims(claims: Claims) -> tuple[str, str, str, str]:
     """Return namespace and name of the Secret, and name and uid of the account.
 
     Raises:
@@ -275,7 +275,7 @@ class AccountTokens:
     def _verified(self, token: str, keys: tuple[VerifyingKey, ...]) -> Claims:
         for key in keys:
             try:
-                claims = claims_of.read(key.verify(token))
+                claims = token_claims.parse_claims(key.verify(token))
             except SignatureInvalid:
                 continue
             except (ValueError, RecursionError) as error:

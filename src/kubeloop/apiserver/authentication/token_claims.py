@@ -119,7 +119,7 @@ class TokenBinding:
     node: ObjectReference | None = None
 
 
-def written(
+def build_claims(
     issuer: str, account: JSONObject, bound: TokenBinding, audiences: Sequence[str], now: datetime, lasts: int, warn_after: int = 0
 ) -> JSONObject:
     """Return the claims of a new token.
@@ -191,7 +191,7 @@ class Claims:
         return ObjectReference(_text(data.get("name")), _text(data.get("uid")))
 
 
-def read(payload: bytes) -> Claims:
+def parse_claims(payload: bytes) -> Claims:
     """Parse the claims of a token whose signature was verified.
 
     Raises:

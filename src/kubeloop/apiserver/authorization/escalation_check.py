@@ -170,7 +170,7 @@ class EscalationCheck:
 
     def _lacks(self, write: WriteRequest, rules: list[JSONObject]) -> str:
         """Return a text about the rules that the user lacks where the write takes place; "" if the user has them all."""
-        held, lost = self._roles.held(write.user, write.namespace)
+        held, lost = self._roles.resolve_rules(write.user, write.namespace)
         lacks = missing_rules(held, rules)
         if not lacks:
             return ""

@@ -52,7 +52,7 @@ class Impersonation:
         self._authorizer = authorizer
         self._last: dict[str, Mode] = {}
 
-    def judge(self, access: Access, impersonated: User) -> tuple[User, str]:
+    def authorize(self, access: Access, impersonated: User) -> tuple[User, str]:
         """Authorize an impersonation.
 
         Args:

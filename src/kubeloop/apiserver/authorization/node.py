@@ -40,7 +40,7 @@ _BESIDE_CLAIM = ("cephfs", "flexVolume", "rbd", "scaleIO", "iscsi")
 _MIRROR = "kubernetes.io/config.mirror"
 
 
-def of_pod(pod: JSONObject) -> set[NamedResource]:
+def pod_dependencies(pod: JSONObject) -> set[NamedResource]:
     """Return the objects that the node of ``pod`` must read; an empty set for a mirror pod, which the node itself created."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if _MIRROR in (metadata.get("annotations") or {}):
@@ -92,7 +92,7 @@ def _claims(spec: JSONObject, status: JSONObject) -> Iterator[str | None]:
     yield (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
 
 
-def of_volume(volume: JSONObject) -> tuple[NamedResource | None, set[NamedResource]]:
+def volume_dependencies(volume: JSONObject) -> tuple[NamedResource | None, set[NamedResource]]:
     """Return the claim that a persistent volume is bound to, and the secrets that a node needs to mount it."""
     spec = volume.get("spec") or {}
     claim = spec.get("claimRef")
@@ -139,7 +139,7 @@ class NodeGraph:
                 del self._needed[one]
         node = "" if pod is None else (pod.get("spec") or {}).get("nodeName") or ""
         if pod is not None and node:
-            needs = of_pod(pod) | {NamedResource("pods", namespace, name)}
+            needs = pod_dependencies(pod) | {NamedResource("pods", namespace, name)}
             self._pods[namespace, name] = node, needs
             for one in needs:
                 self._needed.setdefault(one, Counter())[node] += 1
@@ -150,7 +150,7 @@ class NodeGraph:
             self._volumes_by_secret[secret].discard(name)
             if not self._volumes_by_secret[secret]:
                 del self._volumes_by_secret[secret]
-        claim, secrets = (None, set()) if volume is None else of_volume(volume)
+        claim, secrets = (None, set()) if volume is None else volume_dependencies(volume)
         if claim is not None:
             self._volumes[name] = claim, secrets
             for secret in secrets:
@@ -223,7 +223,7 @@ class NodeAuthorizer:
                 ):
                     await follow_objects(f"{ROOT}{resource}/", put, self._objects, self._cache, wait=False)
                 self._graph = graph
-        await self._cache.reached(await self._objects.storage.revision())
+        await self._cache.wait_until(await self._objects.storage.revision())
 
     def rules(self, user: User, namespace: str) -> Rules:
         if node_identity(user) is None:

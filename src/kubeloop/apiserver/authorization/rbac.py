@@ -232,7 +232,7 @@ class RoleAuthorizer:
         return Decision(False, reason=f"RBAC: {join_errors(faults)}") if faults else decision
 
     def rules(self, user: User, namespace: str) -> Rules:
-        rules, lost = self.held(user, namespace)
+        rules, lost = self.resolve_rules(user, namespace)
         result = Rules(error=join_errors([missing(one.role_kind, one.role_name) for one in lost]))
         for rule in rules:
             if rule.get("resources"):
@@ -242,7 +242,7 @@ class RoleAuthorizer:
                 result.paths.append({name: rule[name] for name in ("verbs", "nonResourceURLs") if rule.get(name)})
         return result
 
-    def held(self, user: User, namespace: str) -> tuple[list[JSONObject], list[SubjectBinding]]:
+    def resolve_rules(self, user: User, namespace: str) -> tuple[list[JSONObject], list[SubjectBinding]]:
         """Return the rules of all roles that ``user`` has in ``namespace``, ordered by binding, and the bindings whose role is missing."""
         rules: list[JSONObject] = []
         lost: list[SubjectBinding] = []

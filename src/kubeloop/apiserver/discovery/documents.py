@@ -117,7 +117,7 @@ class Order:
 
     def remote(self, group: str, version: str) -> RegisteredService | None:
         """Return the APIService of a version that an extension server serves, or None."""
-        result = self.table.of(group, version)
+        result = self.table.get(group, version)
         return result if result is not None and is_remote(result) else None
 
     def _groups(self) -> set[str]:
@@ -129,7 +129,7 @@ class Order:
         """Return the priority of the group in this version, and the priority of the version."""
         if group == OWN_GROUP:
             return _FIRST, 0
-        result = self.table.of(group, version)
+        result = self.table.get(group, version)
         if result is not None:
             return result.group_priority, result.version_priority
         known = group_priority(group)

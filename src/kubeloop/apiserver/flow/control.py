@@ -67,12 +67,12 @@ class PriorityLevel:
             self.queues, self._shape = FairQueues(*shape), shape
 
     @property
-    def lendable(self) -> int:
+    def lendable_seats(self) -> int:
         """Number of seats that other levels may borrow."""
         return round(self.nominal * self.lendable_percent / 100)
 
     @property
-    def most(self) -> float:
+    def max_seats(self) -> float:
         """Maximum number of seats, with borrowed ones."""
         if self.exempt:
             return math.inf
@@ -82,9 +82,9 @@ class PriorityLevel:
         """Return whether a request can start on a seat of the level, or on an unused seat that another level lends."""
         if self.exempt or self.executing < max(1, self.nominal):  # at least one seat, however small the share
             return True
-        if self.executing >= self.most:
+        if self.executing >= self.max_seats:
             return False
-        lent = sum(min(one.lendable, max(0, one.nominal - one.executing)) for one in levels if not one.exempt and one is not self)
+        lent = sum(min(one.lendable_seats, max(0, one.nominal - one.executing)) for one in levels if not one.exempt and one is not self)
         borrowed = sum(max(0, one.executing - one.nominal) for one in levels if not one.exempt)
         return borrowed < lent
 
@@ -212,7 +212,7 @@ class FlowControl:
         if obj is None:
             self._schemas.pop(name, None)
         else:
-            self._schemas[name] = FlowSchema.of(obj)
+            self._schemas[name] = FlowSchema.parse(obj)
         self._ordered = sorted(self._schemas.values(), key=lambda schema: (schema.precedence, schema.name))
         self._flows.clear()
 
@@ -268,7 +268,7 @@ class FlowControl:
             and self._waiting
             and not flow.waiting
             and level.has_seat(self.levels.values())
-            and level.queues.overtake(queue)
+            and level.queues.try_admit(queue)
         ):
             self._overtaking -= 1
             level.executing += 1

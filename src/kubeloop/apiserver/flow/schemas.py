@@ -134,7 +134,7 @@ class FlowSchema:
     rules: tuple[JSONObject, ...]
 
     @classmethod
-    def of(cls, obj: JSONObject) -> FlowSchema:
+    def parse(cls, obj: JSONObject) -> FlowSchema:
         """Parse a stored FlowSchema."""
         spec, metadata = obj.get("spec") or {}, obj["metadata"]
         return cls(

@@ -150,7 +150,7 @@ async def apply(scope: RequestScope, *, status: bool) -> WriteResult:
         tree = owners.applied(field_scope, live, config, options.field_manager, force=options.force)
         configuration.check_repeated()
         write.sent = tree
-        return conform(tree, field_scope.gvk, field_scope.gvk, resource, unconvertible(config, field_scope), applied=True).obj
+        return conform(tree, field_scope.gvk, field_scope.gvk, resource, conversion_error(config, field_scope), applied=True).obj
 
     async def change(live: JSONObject) -> JSONObject:
         obj = merged(live)
@@ -171,7 +171,7 @@ async def apply(scope: RequestScope, *, status: bool) -> WriteResult:
     return await scope.services.writer.update(write, change, status=status, retry=True, create=create, create_always=create_always)
 
 
-def unconvertible(config: JSONObject, field_scope: Scope) -> Callable[[str], ApiError]:
+def conversion_error(config: JSONObject, field_scope: Scope) -> Callable[[str], ApiError]:
     """Return a function that creates the error for an object that fits the schema, but not the Go type."""
     metadata = config.get("metadata") or {}
     kind = f"{field_scope.gvk.group}/{field_scope.gvk.version}, Kind={field_scope.gvk.kind}"
@@ -272,7 +272,7 @@ class Patch:
         ordered = patched if self.sorted else _upstream_order(declared, self._touched())
         return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False, sort_keys=self.sorted)
 
-    def judge(self, patched: JSONObject, decoded: Decoded, field_validation: str) -> list[str]:
+    def check_fields(self, patched: JSONObject, decoded: Decoded, field_validation: str) -> list[str]:
         """Return warnings about unknown and repeated fields of the patch and its result.
 
         Args:

@@ -112,7 +112,7 @@ async def patch(scope: RequestScope, *, status: bool = False) -> Answer:
         decoded = conform_patched(sent, patched, resource, resource.gvk)
         write.sent = patched
         if not warned:
-            scope.warnings += sent.judge(patched, decoded, options.field_validation)
+            scope.warnings += sent.check_fields(patched, decoded, options.field_validation)
             warned = True
         check_name(metadata_of(decoded.obj), name)
         return decoded.obj

@@ -154,7 +154,7 @@ class Watcher:
         timer = clock.call_later(max(min(bookmark, end) - clock.now(), 0), subscription.wake)
         try:
             while True:
-                events = await subscription.take()
+                events = await subscription.receive()
                 if events:
                     frame = self._pass(await self._presented(events))
                     if frame:
@@ -226,7 +226,7 @@ class Watcher:
             kv = replace(raw.previous, mod_revision=raw.revision)
         first, self._first = self._first, False
         key = (type_, self._resource.gvr, self._form.name, kv.value is raw.value, first and self._form.render is not None)
-        return event.memo(key, lambda: self._frame(type_, kv, first=first))
+        return event.cached(key, lambda: self._frame(type_, kv, first=first))
 
     def _tree(self, event: WatchEvent) -> JSONObject:
         return self._parts.objects.tree(self._resource, event.current())

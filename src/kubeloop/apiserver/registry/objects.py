@@ -189,7 +189,7 @@ class Objects:
         self._keep(resource, written.current, obj)
         return StoredObject(written.current, obj)
 
-    async def rehearse(self, resource: ServedResource, obj: JSONObject) -> JSONObject:
+    async def dry_run(self, resource: ServedResource, obj: JSONObject) -> JSONObject:
         """Return the result of a write for a dry run: the object is converted to its stored version and back, but not stored.
 
         Raises:
@@ -320,7 +320,7 @@ class Objects:
         """
         return not resource.custom and (resource.storage is None or resource.storage == resource.gvk)
 
-    def forget_decoded(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the cache of decoded trees, after a change of schemas."""
         self._decoded.clear()
         self._decoded_bytes = 0

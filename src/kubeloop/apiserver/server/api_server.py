@@ -36,7 +36,7 @@ from kubeloop.apiserver.registry.registry import Change
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request.users import MASTERS, SYSTEM, User
-from kubeloop.apiserver.server.bootstrap import bootstrap, builtin_registry, tell_of_tokens
+from kubeloop.apiserver.server.bootstrap import bootstrap, builtin_registry, create_token_tracking
 from kubeloop.apiserver.server.compaction import INTERVAL, Compactor
 from kubeloop.apiserver.server.compaction import PATH as COMPACTION_PATH
 from kubeloop.apiserver.server.credentials import LOOPBACK_NAME, ServingCertificates
@@ -261,7 +261,7 @@ class ApiServer:
         advertised = self.options.advertise or self.options.host
         await bootstrap(self.registry, self.writer, self.options.services, advertised, self._port, provision=self.options.provision)
         if self.options.provision and self.options.notices:
-            await tell_of_tokens(self.registry, self.writer)
+            await create_token_tracking(self.registry, self.writer)
             await self.authentication.publish(self.tasks, self.front_proxy.authority, PROXY_NAME)
         await self._definitions.start(self.tasks)
         await self._aggregator.start(self.tasks)

@@ -73,7 +73,7 @@ class Compactor:
         if revision > newest:
             raise FutureRevision(revision, newest)
         # The watch cache reads the history of the storage, which must not lose unread changes.
-        await self._cache.reached(revision)
+        await self._cache.wait_until(revision)
         with contextlib.suppress(Compacted):
             await self._storage.compact(revision)
         self._cache.trim(revision)
@@ -94,7 +94,7 @@ class Compactor:
 
     async def _by_revisions(self, stored: int) -> None:
         while True:
-            await self._cache.reached(self._cache.oldest + stored + max(stored // 2, 1))
+            await self._cache.wait_until(self._cache.oldest + stored + max(stored // 2, 1))
             if not await self._compacted(self._cache.revision - stored):
                 await self._clock.sleep(self._interval)
 

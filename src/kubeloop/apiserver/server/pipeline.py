@@ -59,7 +59,7 @@ _TIMED_OUT = msgspec.json.encode(
 )
 
 
-def allotted(request: Request, limit: float) -> float:
+def time_limit_of(request: Request, limit: float) -> float:
     """Return the time limit of a request in seconds: its ``timeout`` parameter if that is between 0 and ``limit``, else ``limit``.
 
     Raises:
@@ -75,7 +75,7 @@ def allotted(request: Request, limit: float) -> float:
     return seconds if 0 < seconds < limit else limit
 
 
-def timed_out() -> Answer:
+def timeout_answer() -> Answer:
     """Return the answer to a request that exceeded its time limit (504)."""
     return Answer(504, body=_TIMED_OUT + b"\n", content_type="text/plain; charset=utf-8", verbatim=True)
 
@@ -234,16 +234,16 @@ class Pipeline:
     async def _in_time(self, scope: RequestScope) -> Reply:
         if scope.long_running:
             return await self._stages(scope)
-        clock, end = self._services.clock, scope.started + allotted(scope.request, self._operation.options.request_timeout)
+        clock, end = self._services.clock, scope.started + time_limit_of(scope.request, self._operation.options.request_timeout)
         left = end - clock.now()
         if left <= 0:
-            return timed_out()
+            return timeout_answer()
         try:
             async with TimeLimit(clock, left) as limit:
                 return await self._stages(scope)
         except TimeoutError:
             if limit.expired:
-                return timed_out()
+                return timeout_answer()
             raise
 
     async def _stages(self, scope: RequestScope) -> Reply:
@@ -285,7 +285,7 @@ class Pipeline:
         impersonation = requested_impersonation(request)
         try:
             if impersonation is not None:
-                user, scope.impersonation_constraint = self._impersonation.judge(access, impersonation)
+                user, scope.impersonation_constraint = self._impersonation.authorize(access, impersonation)
                 scope.impersonated = user
                 await authorizer.prepare(user)
                 access = structs.replace(access, user=user)

@@ -198,7 +198,7 @@ class Deleter:
             return True
         default = resource.strategy.default_grace
         assert default is not None
-        seconds = grace_of(default(obj), grace, obj)
+        seconds = grace_period_of(default(obj), grace, obj)
         metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=seconds))
         metadata["deletionGracePeriodSeconds"] = seconds
         _raise(metadata)
@@ -219,7 +219,7 @@ def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeletePara
     return requested is None or (1 if requested < 0 else requested) >= before
 
 
-def grace_of(default: int, requested: int | None, obj: JSONObject) -> int:
+def grace_period_of(default: int, requested: int | None, obj: JSONObject) -> int:
     """Return the grace in seconds: the requested, else the object's; 0 for pods that never ran or have ended (pod strategy upstream)."""
     seconds = default if requested is None else requested
     if seconds < 0:

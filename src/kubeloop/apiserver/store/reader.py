@@ -207,7 +207,7 @@ class Reader:
         if revision <= current:
             return
         try:
-            await within(self._clock, _PATIENCE, self._cache.reached(revision))
+            await within(self._clock, _PATIENCE, self._cache.wait_until(revision))
         except TimeoutError:
             raise api_errors.version_too_large(revision, await self._objects.storage.revision()) from None
 

@@ -208,7 +208,7 @@ class Writer:
             if write.dry_run:
                 present = await self.objects.get(resource, write.namespace, metadata["name"])
                 if present is None:
-                    return WriteResult(await self.objects.rehearse(resource, obj))
+                    return WriteResult(await self.objects.dry_run(resource, obj))
                 existing = present.obj
             else:
                 try:
@@ -329,7 +329,7 @@ class Writer:
             return WriteResult(obj)
         if write.dry_run:
             obj["metadata"]["resourceVersion"] = str(current.revision)
-            return WriteResult(await self.objects.rehearse(resource, obj))
+            return WriteResult(await self.objects.dry_run(resource, obj))
         stored = await self.objects.write(resource, obj, expected=current.revision, lease=await self._event_lease(resource))
         return WriteResult(stored.obj, stored)
 

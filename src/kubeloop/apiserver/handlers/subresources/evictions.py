@@ -9,7 +9,7 @@ import copy
 from dataclasses import replace
 
 from kubeloop.apiserver.handlers.scope import RequestScope
-from kubeloop.apiserver.handlers.subresources.pods import PODS, admit, pod_of, posted, served, set_condition, set_pod_condition
+from kubeloop.apiserver.handlers.subresources.pods import PODS, admit, decode_posted, pod_of, resource_of, set_condition, set_pod_condition
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.object_meta import metadata_of, timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
@@ -43,7 +43,7 @@ async def budget_of(scope: RequestScope, pod: JSONObject) -> StoredObject | None
     Raises:
         ApiError: Several budgets match; 500 as upstream.
     """
-    objects, resource = scope.services.objects, served(scope, _BUDGETS)
+    objects, resource = scope.services.objects, resource_of(scope, _BUDGETS)
     prefix = objects.prefix(resource, scope.namespace)
     result = await objects.storage.range(prefix, prefix_end(prefix))
     budgets = [StoredObject(kv, objects.tree(resource, kv)) for kv in result.items]
@@ -89,7 +89,7 @@ async def take_from_budget(scope: RequestScope, budget: StoredObject, pod: str, 
         TooManyRequests: The budget allows no disruption now.
         Forbidden: The status of the budget is inconsistent.
     """
-    objects, resource = scope.services.objects, served(scope, _BUDGETS)
+    objects, resource = scope.services.objects, resource_of(scope, _BUDGETS)
     name = budget.obj["metadata"]["name"]
     while True:
         changed = copy.deepcopy(budget.obj)
@@ -113,7 +113,7 @@ def _disrupt(budget: JSONObject, pod: str, now: str) -> None:
     metadata, status = budget["metadata"], budget.setdefault("status", {})
     name = metadata["name"]
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):
-        raise too_many(name)
+        raise budget_outdated(name)
     allowed = status.get("disruptionsAllowed", 0)
     if allowed < 0:
         raise api_errors.forbidden(_FORBIDDEN, name, "pdb disruptions allowed is negative")
@@ -150,7 +150,7 @@ def _why_none(name: str, status: JSONObject) -> str:
     return f"The disruption budget {name} does not allow evicting pods currently"
 
 
-def too_many(name: str) -> Exception:
+def budget_outdated(name: str) -> Exception:
     """Return the error while the disruption controller has not processed the budget yet."""
     return _refused(f"The disruption budget {name} is still being processed by the server.", retry=_RETRY)
 
@@ -168,7 +168,7 @@ _ENDED = ("Succeeded", "Failed")
 async def evict(scope: RequestScope) -> Answer:
     """Delete a pod unless a disruption budget forbids it now."""
     write = write_options(scope.request, "CreateOptions")
-    eviction = await posted(scope, EVICTION, write, also=_ALSO)
+    eviction = await decode_posted(scope, EVICTION, write, also=_ALSO)
     name = scope.info.name
     if metadata_of(eviction).get("name") != name:
         raise api_errors.bad_request("name in URL does not match name in Eviction object")
@@ -205,7 +205,7 @@ class _Eviction:
 
     def __init__(self, scope: RequestScope, name: str, options: DeleteParameters, dry_run: list[str]) -> None:
         self._scope = scope
-        self._resource: ServedResource = served(scope, PODS)
+        self._resource: ServedResource = resource_of(scope, PODS)
         self._name = name
         self._options = options
         self._dry_run = dry_run
@@ -241,7 +241,7 @@ class _Eviction:
             await self._delete(replace(requested, resource_version=pod["metadata"]["resourceVersion"]))
         except Conflict:
             if requested.resource_version is None:
-                raise too_many(budget.obj["metadata"]["name"]) from None
+                raise budget_outdated(budget.obj["metadata"]["name"]) from None
             raise
         return None
 

@@ -20,7 +20,7 @@ from kubeloop.types import JSONObject
 PODS = GroupVersionResource("", "v1", "pods")
 
 
-async def posted(scope: RequestScope, kind: GroupVersionKind, options: WriteParameters, *, also: tuple[str, ...] = ()) -> JSONObject:
+async def decode_posted(scope: RequestScope, kind: GroupVersionKind, options: WriteParameters, *, also: tuple[str, ...] = ()) -> JSONObject:
     """Return the object in the body, in the namespace of the request.
 
     Args:
@@ -52,7 +52,7 @@ async def admit(scope: RequestScope, obj: JSONObject, kind: GroupVersionKind, na
     await ask_admission(scope, obj, kind=kind, name=name, dry_run=dry_run)
 
 
-def served(scope: RequestScope, gvr: GroupVersionResource) -> ServedResource:
+def resource_of(scope: RequestScope, gvr: GroupVersionResource) -> ServedResource:
     """Return a resource of the registry."""
     result = scope.services.registry.get(gvr)
     if result is None:
@@ -97,7 +97,7 @@ BINDING = GroupVersionKind("", "v1", "Binding")
 async def bind(scope: RequestScope) -> Answer:
     """Assign a pod to a node. This is possible once."""
     options = write_options(scope.request, "CreateOptions")
-    binding = await posted(scope, BINDING, options)
+    binding = await decode_posted(scope, BINDING, options)
     name = metadata_of(binding).get("name") or ""
     if scope.info.name and name != scope.info.name:
         raise api_errors.bad_request("name in URL does not match name in Binding object")
@@ -118,7 +118,7 @@ async def bind(scope: RequestScope) -> Answer:
 
 
 async def _assign(scope: RequestScope, name: str, node: str, requested: JSONObject, *, dry_run: bool) -> None:
-    objects, resource = scope.services.objects, served(scope, PODS)
+    objects, resource = scope.services.objects, resource_of(scope, PODS)
     while True:
         current = await pod_of(scope, resource, name)
         _check(current, name, requested)

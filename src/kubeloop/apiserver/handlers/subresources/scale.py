@@ -6,7 +6,7 @@ import copy
 from dataclasses import replace
 
 from kubeloop.apiserver.crd import paths
-from kubeloop.apiserver.handlers.patch import conform_patched, is_apply, read_configuration, read_patch, unconvertible
+from kubeloop.apiserver.handlers.patch import conform_patched, conversion_error, is_apply, read_configuration, read_patch
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.ownership import scale_scope
 from kubeloop.apiserver.ownership.entries import InvalidEntries, to_parent, to_scale
@@ -88,7 +88,7 @@ async def patch(scope: RequestScope) -> Answer:
         decoded = conform_patched(sent, patched, scope.resource, SCALE)
         desired = decoded.obj
         if not judged:
-            scope.warnings += sent.judge(patched, decoded, options.field_validation)
+            scope.warnings += sent.check_fields(patched, decoded, options.field_validation)
             judged = True
         check_name(metadata_of(desired), scope.info.name)
         return owners.scaled(old, desired)
@@ -106,7 +106,7 @@ async def _apply(scope: RequestScope) -> Answer:
         config = configuration.read()
         tree = owners.applied(old, config, force=options.force)
         configuration.check_repeated()
-        desired = conform(tree, SCALE, SCALE, scope.resource, unconvertible(config, scale_scope()), merged=True).obj
+        desired = conform(tree, SCALE, SCALE, scope.resource, conversion_error(config, scale_scope()), merged=True).obj
         check_name(metadata_of(desired), scope.info.name)
         return owners.carried_back(old, desired)
 

@@ -75,7 +75,7 @@ async def create_token(scope: RequestScope) -> Answer:
     lasts, warn_after = spec["expirationSeconds"], 0
     if _is_extended(settings, spec, bound):
         lasts, warn_after = _YEAR, lasts
-    data = token_claims.written(settings.issuer, account, bound, spec["audiences"], now, lasts, warn_after)
+    data = token_claims.build_claims(settings.issuer, account, bound, spec["audiences"], now, lasts, warn_after)
     ends = now + timedelta(seconds=spec["expirationSeconds"])
     request["status"] = {"token": settings.signing.sign(data), "expirationTimestamp": timestamp(ends)}
     scope.annotations["authentication.kubernetes.io/issued-credential-id"] = f"JTI={data['jti']}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Journal, StoreDamaged, make
+from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Journal, StoreDamaged, create_database
 from kubeloop.meta.errors import ConfigError
 
 try:
@@ -64,7 +64,7 @@ class Lock:
 
 
 @contextmanager
-def fresh(folder: Path) -> Iterator[Path]:
+def new_store(folder: Path) -> Iterator[Path]:
     """Context manager for a new store: yields the path of its file, with the lock acquired. On an error a new folder is removed again.
 
     Raises:
@@ -105,7 +105,7 @@ def ensure_store(folder: Path, *, synced: bool = True) -> Path:
     if path.with_name(f"{_FILE}-wal").exists():
         raise StoreDamaged(path, f"it is missing, though {_FILE}-wal is there")
     with new_file(path, synced=synced) as temporary:
-        make(temporary, synced=synced)
+        create_database(temporary, synced=synced)
     return path
 
 
@@ -135,7 +135,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def save(folder: Path, file: Path) -> int:
+def save_snapshot(folder: Path, file: Path) -> int:
     """Write a snapshot of the store in ``folder`` at one revision, and return this revision. A server may be using the store.
 
     An existing ``file`` is replaced atomically. Its mode is 0600.
@@ -162,7 +162,7 @@ def save(folder: Path, file: Path) -> int:
         return _checked(temporary, store)
 
 
-def restore(file: Path, folder: Path, *, bump: int = 0) -> int:
+def restore_snapshot(file: Path, folder: Path, *, bump: int = 0) -> int:
     """Create a store from a snapshot in ``folder``, and return its first revision.
 
     Args:
@@ -176,7 +176,7 @@ def restore(file: Path, folder: Path, *, bump: int = 0) -> int:
     """
     if not file.is_file():
         raise ConfigError(f"{file}: no such file; name the file of a snapshot (snapshot save)")
-    with fresh(folder) as store, new_file(store) as temporary:
+    with new_store(folder) as store, new_file(store) as temporary:
         shutil.copyfile(file, temporary)
         return _checked(temporary, file, bump)
 

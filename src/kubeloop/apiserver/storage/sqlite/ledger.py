@@ -62,7 +62,7 @@ class WriteAheadLog:
     commits: tuple[int, ...]
 
     @classmethod
-    def of(cls, path: Path) -> WriteAheadLog:
+    def read(cls, path: Path) -> WriteAheadLog:
         """Read the log in ``path``. A missing or empty file is an empty log."""
         try:
             file = path.open("rb")
@@ -98,7 +98,7 @@ class WriteAheadLog:
 @contextmanager
 def examine_log(path: Path) -> Iterator[WriteAheadLog]:
     """Context manager: reads the log in ``path``. On an error it restores the file, which SQLite deletes when it closes a database."""
-    log = WriteAheadLog.of(path)
+    log = WriteAheadLog.read(path)
     stored = path.with_name(f"{path.name}.kept")
     if path.exists() and (log.headless or log.commits):
         stored.unlink(missing_ok=True)
@@ -155,7 +155,7 @@ class StoreDamaged(ConfigError):
         self.what = what
 
 
-def make(path: Path, oldest: int = 1, *, synced: bool = True) -> None:
+def create_database(path: Path, oldest: int = 1, *, synced: bool = True) -> None:
     """Create an empty store in the empty file ``path``. Raises OSError, sqlite3.Error.
 
     Args:
