@@ -73,9 +73,9 @@ def claim_spec(path: str, spec: JSONObject, *, any_value: bool = False, any_grou
 
 def _sources(path: str, spec: JSONObject, any_group: bool) -> Iterator[FieldError]:
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    for name, found in (("dataSource", source), ("dataSourceRef", reference)):
-        if found is not None:
-            yield from _source(f"{path}.{name}", found, any_group)
+    for name, value in (("dataSource", source), ("dataSourceRef", reference)):
+        if value is not None:
+            yield from _source(f"{path}.{name}", value, any_group)
     if source is None or reference is None:
         return
     if reference.get("namespace"):
@@ -123,14 +123,14 @@ def claim_status(status: JSONObject) -> Errors:
             yield unsupported(path, name, sorted(_STAGES))
     path = "status.allocatedResources"
     for name, amount in (status.get("allocatedResources") or {}).items():
-        faults = list(_resource(path, name))
-        yield from faults or _amount(f"{path}[{name}]", amount)
+        errors = list(_resource(path, name))
+        yield from errors or _amount(f"{path}[{name}]", amount)
 
 
 def _resource(path: str, name: str) -> Errors:
-    faults = list(each(path, name, qualified_name(name)))
-    yield from faults
-    if not faults and is_native(name):
+    errors = list(each(path, name, qualified_name(name)))
+    yield from errors
+    if not errors and is_native(name):
         yield from one_of(path, name, ("storage",))
 
 
@@ -167,32 +167,32 @@ class ClaimStrategy(BuiltinStrategy):
         return list(claim_spec("spec", obj["spec"]))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(claim_spec("spec", obj["spec"], any_group=True))
+        errors = list(claim_spec("spec", obj["spec"], any_group=True))
         now, before, status = obj["spec"], old["spec"], obj.get("status") or {}
-        found += _storage_class(obj, old)
+        errors += _storage_class(obj, old)
         masked, known = _comparable(obj, old)
         if masked != known:
             shown = difference(_STRUCT, known, masked, part_at(context.sent, "spec"))
-            found.append(forbidden("spec", f"{_FIXED}\n{shown}"))
+            errors.append(forbidden("spec", f"{_FIXED}\n{shown}"))
         size, capacity = _storage(now), quantity((status.get("capacity") or {}).get("storage", "0"))
         # A claim may shrink to its current capacity, which cancels a failed expansion.
         if size < _storage(before) and size <= capacity:
-            found.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
-        found += immutable("volumeMode", now.get("volumeMode"), before.get("volumeMode"))
+            errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+        errors += immutable("volumeMode", now.get("volumeMode"), before.get("volumeMode"))
         if status.get("currentVolumeAttributesClassName") is not None and not now.get("volumeAttributesClassName"):
-            what = "nil" if now.get("volumeAttributesClassName") is None else "empty string"
-            detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
-            found.append(forbidden("spec.volumeAttributesClassName", detail))
-        return found
+            shown = "nil" if now.get("volumeAttributesClassName") is None else "empty string"
+            detail = f"update to {shown} is forbidden when status.currentVolumeAttributesClassName is not nil"
+            errors.append(forbidden("spec.volumeAttributesClassName", detail))
+        return errors
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(claim_status(obj.get("status") or {}))
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
-        found = []
+        messages = []
         if _OLD_CLASS in (obj["metadata"].get("annotations") or {}):
-            found.append(f'metadata.annotations[{_OLD_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead')
-        return [*found, *claim_warnings("spec", obj["spec"])]
+            messages.append(f'metadata.annotations[{_OLD_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead')
+        return [*messages, *claim_warnings("spec", obj["spec"])]
 
 
 def _storage(spec: JSONObject) -> Quantity:

@@ -37,9 +37,9 @@ class NodeStrategy(BuiltinStrategy):
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         spec = obj["spec"]
-        found = ["spec.externalID: this field is deprecated, and is unused by Kubernetes"] if spec.get("externalID") else []
-        return found + [
-            text for at, value in enumerate(spec.get("podCIDRs") or ()) for text in cidr_warnings(f"spec.podCIDRs[{at}]", value)
+        messages = ["spec.externalID: this field is deprecated, and is unused by Kubernetes"] if spec.get("externalID") else []
+        return messages + [
+            text for index, value in enumerate(spec.get("podCIDRs") or ()) for text in cidr_warnings(f"spec.podCIDRs[{index}]", value)
         ]
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
@@ -56,9 +56,9 @@ def _node(node: JSONObject) -> Errors:
         yield invalid("metadata.nodeSwapStatus.capacity", capacity, "must be greater than 0")
     yield from _features(status)
     ranges = spec.get("podCIDRs") or []
-    for at, value in enumerate(ranges):
-        yield from each(f"spec.podCIDRs[{at}]", value, cidr(value))
-    faulty = [at for at, value in enumerate(ranges) if any(fault.startswith("must be a valid") for fault in cidr(value))]
+    for index, value in enumerate(ranges):
+        yield from each(f"spec.podCIDRs[{index}]", value, cidr(value))
+    faulty = [index for index, value in enumerate(ranges) if any(error.startswith("must be a valid") for error in cidr(value))]
     if len(ranges) > 1 and faulty:
         why = f"invalid CIDR[{faulty[0]}]: <nil> (invalid CIDR address: {ranges[faulty[0]]})"
         detail = f"invalid PodCIDRs. failed to check with dual stack with error:{why}"
@@ -69,11 +69,11 @@ def _node(node: JSONObject) -> Errors:
 
 def _taints(path: str, taints: list[JSONObject]) -> Errors:
     seen: set[tuple[str, str]] = set()
-    for at, taint in enumerate(taints):
-        here, key, value, effect = f"{path}[{at}]", taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
+    for index, taint in enumerate(taints):
+        here, key, value, effect = f"{path}[{index}]", taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
         yield from each(f"{here}.key", key, qualified_name(key))
-        if faults := label_value(value):
-            yield invalid(f"{here}.value", value, ";".join(faults))
+        if errors := label_value(value):
+            yield invalid(f"{here}.value", value, ";".join(errors))
         if not effect:
             yield required(f"{here}.effect")
         else:
@@ -94,19 +94,19 @@ def _resources(status: JSONObject) -> Errors:
 def _features(status: JSONObject) -> Errors:
     features = status.get("declaredFeatures") or []
     path = "status.declaredFeatures"
-    for at, feature in enumerate(features):
+    for index, feature in enumerate(features):
         if not _FEATURE.fullmatch(feature):
             detail = (
                 f'invalid feature name "{feature}": must start with an UpperCamelCase segment, with subsequent segments separated by '
                 "'/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
             )
-            yield invalid(f"{path}[{at}]", feature, detail)
-        if at + 1 < len(features):
-            following = features[at + 1]
+            yield invalid(f"{path}[{index}]", feature, detail)
+        if index + 1 < len(features):
+            following = features[index + 1]
             if feature == following:
-                yield duplicate(f"{path}[{at + 1}]", following)
+                yield duplicate(f"{path}[{index + 1}]", following)
             elif feature > following:
-                yield invalid(f"{path}[{at + 1}]", following, "list must be sorted alphabetically")
+                yield invalid(f"{path}[{index + 1}]", following, "list must be sorted alphabetically")
 
 
 def _changes(node: JSONObject, old: JSONObject) -> Errors:
@@ -114,9 +114,9 @@ def _changes(node: JSONObject, old: JSONObject) -> Errors:
     yield from _resources(status)
     yield from _features(status)
     seen = []
-    for at, address in enumerate(status.get("addresses") or ()):
+    for index, address in enumerate(status.get("addresses") or ()):
         if address in seen:
-            yield duplicate(f"status.addresses[{at}]", address)
+            yield duplicate(f"status.addresses[{index}]", address)
         seen.append(address)
     ranges, ranges_before = spec.get("podCIDRs") or [], before.get("podCIDRs") or []
     if ranges_before and len(ranges) != len(ranges_before):

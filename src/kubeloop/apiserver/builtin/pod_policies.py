@@ -10,7 +10,7 @@ from kubeloop.apiserver.builtin.pods.resources import container_resources
 from kubeloop.apiserver.builtin.pods.scheduling import tolerations
 from kubeloop.apiserver.builtin.pods.warnings import node_label_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import at_most_all, immutable, int_or_percent, label_name_field, not_negative, one_of
+from kubeloop.apiserver.validation.formats import at_most_100_percent, immutable, int_or_percent, label_name_field, not_negative, one_of
 from kubeloop.apiserver.validation.metadata import conditions, label_selector, labels
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
 from kubeloop.types import JSONObject
@@ -29,24 +29,24 @@ class PriorityClassStrategy(BuiltinStrategy):
         return "this is a system priority class and cannot be deleted" if name in _SYSTEM else ""
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        name, value, found = obj["metadata"].get("name", ""), obj.get("value", 0), []
+        name, value, result = obj["metadata"].get("name", ""), obj.get("value", 0), []
         if name.startswith("system-"):
-            if fault := _not_of_the_system(name, value, bool(obj.get("globalDefault"))):
-                text = f"priority class names with 'system-' prefix are reserved for system use only. error: {fault}"
-                found.append(forbidden("metadata.name", text))
+            if error := _not_of_the_system(name, value, bool(obj.get("globalDefault"))):
+                text = f"priority class names with 'system-' prefix are reserved for system use only. error: {error}"
+                result.append(forbidden("metadata.name", text))
         elif value > _HIGHEST:
-            found.append(forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST}"))
+            result.append(forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST}"))
         if obj.get("preemptionPolicy") == "":
-            found.append(required("preemptionPolicy"))
+            result.append(required("preemptionPolicy"))
         elif obj.get("preemptionPolicy") is not None:
-            found += one_of("preemptionPolicy", obj["preemptionPolicy"], ("PreemptLowerPriority", "Never"))
-        return found
+            result += one_of("preemptionPolicy", obj["preemptionPolicy"], ("PreemptLowerPriority", "Never"))
+        return result
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = []
+        errors = []
         if obj.get("value", 0) != old.get("value", 0):
-            found.append(forbidden("value", "may not be changed in an update."))
-        return found + list(immutable("preemptionPolicy", obj.get("preemptionPolicy"), old.get("preemptionPolicy")))
+            errors.append(forbidden("value", "may not be changed in an update."))
+        return errors + list(immutable("preemptionPolicy", obj.get("preemptionPolicy"), old.get("preemptionPolicy")))
 
 
 def _not_of_the_system(name: str, value: int, default: bool) -> str:
@@ -74,20 +74,20 @@ class DisruptionBudgetStrategy(BuiltinStrategy):
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
-        found = list(conditions("status.conditions", status.get("conditions") or []))
+        errors = list(conditions("status.conditions", status.get("conditions") or []))
         for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
-            found += not_negative(f"status.{name}", status.get(name))
-        return found
+            errors += not_negative(f"status.{name}", status.get(name))
+        return errors
 
 
 def _spec(spec: JSONObject, *, any_value: bool) -> Iterator[FieldError]:
-    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
-    if least is not None and most is not None:
+    minimum, maximum = spec.get("minAvailable"), spec.get("maxUnavailable")
+    if minimum is not None and maximum is not None:
         yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
-    for name, value in (("minAvailable", least), ("maxUnavailable", most)):
+    for name, value in (("minAvailable", minimum), ("maxUnavailable", maximum)):
         if value is not None:
             yield from int_or_percent(f"spec.{name}", value)
-            yield from at_most_all(f"spec.{name}", value)
+            yield from at_most_100_percent(f"spec.{name}", value)
     yield from label_selector("spec.selector", spec.get("selector"), any_value=any_value)
     if spec.get("unhealthyPodEvictionPolicy") is not None:
         yield from one_of("spec.unhealthyPodEvictionPolicy", spec["unhealthyPodEvictionPolicy"], ("AlwaysAllow", "IfHealthyBudget"))
@@ -122,13 +122,13 @@ def _class(obj: JSONObject) -> Errors:
         yield from _tolerations("scheduling.tolerations", scheduling.get("tolerations") or [])
 
 
-def _tolerations(path: str, found: list[JSONObject]) -> Errors:
-    yield from tolerations(path, found)
+def _tolerations(path: str, value: list[JSONObject]) -> Errors:
+    yield from tolerations(path, value)
     known: set[tuple[str, ...]] = set()
-    for at, toleration in enumerate(found):
+    for index, toleration in enumerate(value):
         key = tuple(toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
         if key in known:
-            yield duplicate(f"{path}[{at}]", _shown(toleration))
+            yield duplicate(f"{path}[{index}]", _shown(toleration))
         known.add(key)
 
 

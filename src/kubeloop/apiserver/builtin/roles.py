@@ -46,16 +46,16 @@ class RoleBindingStrategy(_RbacStrategy):
         return list(_binding(obj, self.namespaced))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found, role = list(_binding(obj, self.namespaced)), obj.get("roleRef") or {}
+        result, role = list(_binding(obj, self.namespaced)), obj.get("roleRef") or {}
         if role != (old.get("roleRef") or {}):
             shown = {"APIGroup": role.get("apiGroup", ""), "Kind": role.get("kind", ""), "Name": role.get("name", "")}
-            found.append(invalid("roleRef", shown, "cannot change roleRef"))
-        return found
+            result.append(invalid("roleRef", shown, "cannot change roleRef"))
+        return result
 
 
 def _rules(obj: JSONObject, namespaced: bool) -> Errors:
-    for at, rule in enumerate(obj.get("rules") or ()):
-        here, urls = f"rules[{at}]", rule.get("nonResourceURLs") or []
+    for index, rule in enumerate(obj.get("rules") or ()):
+        here, urls = f"rules[{index}]", rule.get("nonResourceURLs") or []
         if not rule.get("verbs"):
             yield required(f"{here}.verbs", "verbs must contain at least one value")
         if urls:
@@ -77,12 +77,12 @@ def _aggregation(obj: JSONObject, *, any_value: bool) -> Errors:
     selectors = rule.get("clusterRoleSelectors") or []
     if not selectors:
         yield required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")
-    for at, selector in enumerate(selectors):
-        faults = list(label_selector(f"{path}[{at}]", selector, any_value=any_value))
-        yield from faults
-        if faults:
+    for index, selector in enumerate(selectors):
+        errors = list(label_selector(f"{path}[{index}]", selector, any_value=any_value))
+        yield from errors
+        if errors:
             # Upstream reports it a second time, when it builds the selector.
-            yield invalid(f"{path}[{at}]", None, "invalid label selector.")
+            yield invalid(f"{path}[{index}]", None, "invalid label selector.")
 
 
 def _binding(obj: JSONObject, namespaced: bool) -> Errors:
@@ -93,8 +93,8 @@ def _binding(obj: JSONObject, namespaced: bool) -> Errors:
         yield required("roleRef.name")
     else:
         yield from each("roleRef.name", role["name"], path_segment(role["name"]))
-    for at, subject in enumerate(obj.get("subjects") or ()):
-        yield from _subject(f"subjects[{at}]", subject, namespaced)
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        yield from _subject(f"subjects[{index}]", subject, namespaced)
 
 
 def _subject(path: str, subject: JSONObject, namespaced: bool) -> Errors:

@@ -14,9 +14,9 @@ from kubeloop.meta.names import dns1123_label, label_value, path_segment, qualif
 from kubeloop.types import JSONObject
 
 
-def labels(path: str, found: dict[str, str] | None) -> Iterator[FieldError]:
+def labels(path: str, field_value: dict[str, str] | None) -> Iterator[FieldError]:
     """Validate the keys and values of labels. All errors are reported at the map itself."""
-    for key, value in (found or {}).items():
+    for key, value in (field_value or {}).items():
         yield from each(path, key, qualified_name(key))
         yield from each(path, value, label_value(value))
 
@@ -26,8 +26,8 @@ def label_selector(path: str, selector: JSONObject | None, *, any_value: bool = 
     if selector is None:
         return
     yield from labels(f"{path}.matchLabels", selector.get("matchLabels"))
-    for at, expression in enumerate(selector.get("matchExpressions") or ()):
-        yield from requirement(f"{path}.matchExpressions[{at}]", expression, any_value=any_value)
+    for index, expression in enumerate(selector.get("matchExpressions") or ()):
+        yield from requirement(f"{path}.matchExpressions[{index}]", expression, any_value=any_value)
 
 
 def requirement(path: str, expression: JSONObject, *, any_value: bool = False, any_operator: bool = False) -> Iterator[FieldError]:
@@ -53,28 +53,28 @@ def requirement(path: str, expression: JSONObject, *, any_value: bool = False, a
         yield invalid(f"{path}.operator", operator, "not a valid selector operator")
     yield from each(f"{path}.key", key, qualified_name(key))
     if not any_value:
-        for at, value in enumerate(values):
-            yield from each(f"{path}.values[{at}]", value, label_value(value))
+        for index, value in enumerate(values):
+            yield from each(f"{path}.values[{index}]", value, label_value(value))
 
 
-def matches(selector: JSONObject, found: dict[str, str]) -> bool:
+def matches(selector: JSONObject, field_value: dict[str, str]) -> bool:
     """Return whether a valid LabelSelector matches labels. An empty selector matches all."""
-    if any(found.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+    if any(field_value.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_matches(expression, found) for expression in selector.get("matchExpressions") or ())
+    return all(_matches(expression, field_value) for expression in selector.get("matchExpressions") or ())
 
 
-def _matches(expression: JSONObject, found: dict[str, str]) -> bool:
+def _matches(expression: JSONObject, value: dict[str, str]) -> bool:
     key, values = expression.get("key", ""), expression.get("values") or []
     match expression.get("operator"):
         case "In":
-            return found.get(key) in values
+            return value.get(key) in values
         case "NotIn":
-            return key not in found or found[key] not in values
+            return key not in value or value[key] not in values
         case "Exists":
-            return key in found
+            return key in value
         case _:
-            return key not in found
+            return key not in value
 
 
 def is_empty(selector: JSONObject) -> bool:
@@ -87,11 +87,11 @@ _REASON_LIMIT = 1024
 _MESSAGE_LIMIT = 32 * 1024
 
 
-def conditions(path: str, found: list[JSONObject]) -> Iterator[FieldError]:
+def conditions(path: str, value: list[JSONObject]) -> Iterator[FieldError]:
     """Validate a list of conditions."""
     types: set[str] = set()
-    for at, condition in enumerate(found):
-        here, kind = f"{path}[{at}]", condition.get("type", "")
+    for index, condition in enumerate(value):
+        here, kind = f"{path}[{index}]", condition.get("type", "")
         if kind in types:
             yield duplicate(f"{here}.type", kind)
         types.add(kind)
@@ -185,10 +185,10 @@ def object_meta_update(metadata: JSONObject, old: JSONObject, *, path: str = "me
     yield from managed_fields(f"{path}.managedFields", metadata.get("managedFields") or [])
 
 
-def annotation_map(path: str, found: dict[str, str] | None) -> Iterator[FieldError]:
+def annotation_map(path: str, field_value: dict[str, str] | None) -> Iterator[FieldError]:
     """Validate annotations: their keys, and their total size."""
     size = 0
-    for key, value in (found or {}).items():
+    for key, value in (field_value or {}).items():
         yield from each(path, key, qualified_name(key.lower()))
         size += len(key.encode()) + len(value.encode())
     if size > ANNOTATIONS_LIMIT:
@@ -221,19 +221,19 @@ def _owner_reference(path: str, reference: JSONObject) -> Iterator[FieldError]:
         yield invalid(path, reference, "/v1, Kind=Event is disallowed from being an owner")
 
 
-def finalizers(path: str, found: list[str]) -> Iterator[FieldError]:
+def finalizers(path: str, value: list[str]) -> Iterator[FieldError]:
     """Validate the names of finalizers."""
-    for name in found:
+    for name in value:
         yield from each(path, name, qualified_name(name))
-    if {"orphan", "foregroundDeletion"} <= set(found):
-        yield invalid(path, found, "finalizer orphan and foregroundDeletion cannot be both set")
+    if {"orphan", "foregroundDeletion"} <= set(value):
+        yield invalid(path, value, "finalizer orphan and foregroundDeletion cannot be both set")
 
 
 def standard_finalizers(metadata: JSONObject, path: str = "metadata") -> Iterator[FieldError]:
     """Check that finalizers without a domain are Kubernetes' own, as the core group and its related groups require."""
-    for at, name in enumerate(metadata.get("finalizers") or ()):
+    for index, name in enumerate(metadata.get("finalizers") or ()):
         if "/" not in name and name not in _STANDARD_FINALIZERS:
-            yield invalid(f"{path}.finalizers[{at}]", name, "name is neither a standard finalizer name nor is it fully qualified")
+            yield invalid(f"{path}.finalizers[{index}]", name, "name is neither a standard finalizer name nor is it fully qualified")
 
 
 def _no_new_finalizers(path: str, new: list[str], old: list[str]) -> Iterator[FieldError]:
@@ -244,8 +244,8 @@ def _no_new_finalizers(path: str, new: list[str], old: list[str]) -> Iterator[Fi
 
 def managed_fields(path: str, entries: list[JSONObject]) -> Iterator[FieldError]:
     """Validate the entries of managedFields."""
-    for at, entry in enumerate(entries):
-        here = f"{path}[{at}]"
+    for index, entry in enumerate(entries):
+        here = f"{path}[{index}]"
         if entry.get("operation", "") not in ("Apply", "Update"):
             yield invalid(f"{here}.operation", entry.get("operation", ""), "must be `Apply` or `Update`")
         if entry.get("fieldsType", "") not in ("", "FieldsV1"):
@@ -261,11 +261,11 @@ def field_manager(path: str, name: str) -> Iterator[FieldError]:
         yield too_long(path, 128)
     if name.isprintable():
         return
-    at = 0
+    index = 0
     for char in name:
         if not char.isprintable():
-            yield invalid(path, name, f"invalid character U+{ord(char):04X} (at position {at})")
-        at += len(char.encode())
+            yield invalid(path, name, f"invalid character U+{ord(char):04X} (at position {index})")
+        index += len(char.encode())
 
 
 def template_meta(path: str, metadata: JSONObject | None, allowed: tuple[str, ...] = ("labels", "annotations")) -> Iterator[FieldError]:

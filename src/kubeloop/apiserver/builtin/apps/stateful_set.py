@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from kubeloop.apiserver.builtin.apps.template import (
     TemplateStrategy,
     always_restarts,
-    at_most,
-    collisions,
-    counts,
+    collision_count,
+    not_greater,
+    not_negative_counters,
     selects_template,
     template_options,
 )
@@ -60,13 +60,13 @@ class StatefulSetStrategy(TemplateStrategy):
         return list(_spec(obj["spec"], template_options(None), update=False))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(_spec(obj["spec"], template_options(old["spec"].get("template")), update=True))
+        errors = list(_spec(obj["spec"], template_options(old["spec"].get("template")), update=True))
         if _fixed(obj["spec"]) != _fixed(old["spec"]):
-            found.append(forbidden("spec", _IMMUTABLE_MESSAGE))
-        return found
+            errors.append(forbidden("spec", _IMMUTABLE_MESSAGE))
+        return errors
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*_status(obj.get("status") or {}), *collisions(obj.get("status") or {}, old.get("status") or {})]
+        return [*_status(obj.get("status") or {}), *collision_count(obj.get("status") or {}, old.get("status") or {})]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return [*super().warnings(context, obj), *_warnings(obj["spec"], "")]
@@ -77,8 +77,8 @@ class StatefulSetStrategy(TemplateStrategy):
 
 def _warnings(spec: JSONObject, claims: str) -> Iterator[str]:
     """Yield warnings about a spec. ``claims`` is what upstream adds to the path of a claim template."""
-    for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-        yield from claim_warnings(f"spec.volumeClaimTemplates[{at}]{claims}", claim.get("spec") or {})
+    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        yield from claim_warnings(f"spec.volumeClaimTemplates[{index}]{claims}", claim.get("spec") or {})
     if (spec.get("revisionHistoryLimit") or 0) < 0:
         yield "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
 
@@ -107,8 +107,8 @@ def _spec(spec: JSONObject, options: PodOptions, *, update: bool) -> Errors:
         for name in ("whenDeleted", "whenScaled"):
             yield from one_of(f"spec.persistentVolumeClaimRetentionPolicy.{name}", retention.get(name, ""), ("Retain", "Delete"))
     if not update:
-        for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-            yield from claim_spec(f"spec.volumeClaimTemplates[{at}].spec", claim.get("spec") or {})
+        for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+            yield from claim_spec(f"spec.volumeClaimTemplates[{index}].spec", claim.get("spec") or {})
     yield from not_negative("spec.replicas", spec.get("replicas"))
     yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
     yield from not_negative("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
@@ -132,14 +132,14 @@ def _update_strategy(path: str, strategy: JSONObject) -> Errors:
 
 def _template(spec: JSONObject, options: PodOptions) -> Errors:
     selector, template = spec.get("selector"), spec.get("template") or {}
-    faults = list(label_selector("spec.selector", selector))
+    errors = list(label_selector("spec.selector", selector))
     if selector is None:
         yield required("spec.selector")
     else:
-        yield from faults
+        yield from errors
         if is_empty(selector):
             yield invalid("spec.selector", selector, "empty selector is invalid for statefulset")
-    if faults:
+    if errors:
         yield invalid("spec.selector", selector, "")
     else:
         # The controller sets these: claims become volumes with their names.
@@ -166,11 +166,11 @@ def _again(template: JSONObject, options: PodOptions) -> Errors:
 
 def _status(status: JSONObject) -> Errors:
     message = "cannot be greater than status.replicas"
-    yield from counts(status, "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
-    yield from counts(status, "observedGeneration", "collisionCount")
+    yield from not_negative_counters(status, "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    yield from not_negative_counters(status, "observedGeneration", "collisionCount")
     for name in ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"):
-        yield from at_most(status, name, "replicas", message)
-    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than status.readyReplicas")
+        yield from not_greater(status, name, "replicas", message)
+    yield from not_greater(status, "availableReplicas", "readyReplicas", "cannot be greater than status.readyReplicas")
 
 
 class ControllerRevisionStrategy(BuiltinStrategy):
@@ -179,12 +179,12 @@ class ControllerRevisionStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        found = list(not_negative("revision", obj.get("revision")))
+        errors = list(not_negative("revision", obj.get("revision")))
         if obj.get("data") is None:
-            found.append(required("data", "data is mandatory"))
+            errors.append(required("data", "data is mandatory"))
         elif not isinstance(obj["data"], dict):
-            found.append(required("data", "data must be a valid JSON object"))
-        return found
+            errors.append(required("data", "data must be a valid JSON object"))
+        return errors
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*not_negative("revision", obj.get("revision")), *immutable("data", obj.get("data"), old.get("data"))]

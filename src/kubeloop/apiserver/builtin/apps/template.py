@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions, deletion_cost_fits
-from kubeloop.apiserver.builtin.pods.security import host_sysctl_fault
+from kubeloop.apiserver.builtin.pods.security import host_sysctl_error
 from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
@@ -23,21 +23,21 @@ def template_options(old: JSONObject | None) -> PodOptions:
     sysctls = (spec.get("securityContext") or {}).get("sysctls") or ()
     return PodOptions(
         any_deletion_cost=not deletion_cost_fits((old.get("metadata") or {}).get("annotations") or {}),
-        host_sysctls=any(host_sysctl_fault(one.get("name", ""), spec) for one in sysctls),
+        host_sysctls=any(host_sysctl_error(one.get("name", ""), spec) for one in sysctls),
     )
 
 
 def selector_and_template(spec: JSONObject, kind: str, options: PodOptions) -> Errors:
     """Validate selector and template of a Deployment or ReplicaSet. ``kind`` appears in the message about deadlines."""
     selector = spec.get("selector")
-    faults = list(label_selector("spec.selector", selector))
+    errors = list(label_selector("spec.selector", selector))
     if selector is None:
         yield required("spec.selector")
     else:
-        yield from faults
+        yield from errors
         if is_empty(selector):
             yield invalid("spec.selector", selector, "empty selector is invalid for deployment")
-    if faults:
+    if errors:
         yield invalid("spec.selector", selector, "invalid label selector")
         return
     template = spec.get("template") or {}
@@ -61,13 +61,13 @@ def always_restarts(template: JSONObject, kind: str) -> Errors:
         yield forbidden("spec.template.spec.activeDeadlineSeconds", f"activeDeadlineSeconds in {kind} is not Supported")
 
 
-def counts(status: JSONObject, *names: str) -> Errors:
+def not_negative_counters(status: JSONObject, *names: str) -> Errors:
     """Check that counters of a status are not negative."""
     for name in names:
         yield from not_negative(f"status.{name}", status.get(name))
 
 
-def at_most(status: JSONObject, name: str, limit: str, detail: str) -> Errors:
+def not_greater(status: JSONObject, name: str, limit: str, detail: str) -> Errors:
     """Check that one counter of a status is at most another.
 
     Args:
@@ -83,7 +83,7 @@ def at_most(status: JSONObject, name: str, limit: str, detail: str) -> Errors:
         yield invalid(f"status.{name}", status.get(name, 0), detail)
 
 
-def collisions(status: JSONObject, old: JSONObject) -> Errors:
+def collision_count(status: JSONObject, old: JSONObject) -> Errors:
     """Check that the count of name collisions does not decrease."""
     now, before = status.get("collisionCount"), old.get("collisionCount")
     if before is not None and (now is None or now < before):
@@ -97,14 +97,14 @@ class TemplateStrategy(BuiltinStrategy):
     warns_about_name = False
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
-        found = []
+        messages = []
         name = obj["metadata"].get("name", "")
-        if self.warns_about_name and (faults := dns1123_label(name)):
-            found.append(
+        if self.warns_about_name and (errors := dns1123_label(name)):
+            messages.append(
                 "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
-                f"a DNS label is recommended: [{' '.join(faults)}]"
+                f"a DNS label is recommended: [{' '.join(errors)}]"
             )
-        return found + self.template_warnings(obj)
+        return messages + self.template_warnings(obj)
 
     def template_warnings(self, obj: JSONObject) -> list[str]:
         """Return the warnings about the pod template."""

@@ -10,9 +10,9 @@ import copy
 from kubeloop.apiserver.builtin.apps.template import (
     TemplateStrategy,
     always_restarts,
-    at_most,
-    collisions,
-    counts,
+    collision_count,
+    not_greater,
+    not_negative_counters,
     selector_and_template,
     selects_template,
     template_options,
@@ -22,7 +22,14 @@ from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import amount, at_most_all, immutable, int_or_percent, not_negative, unsupported
+from kubeloop.apiserver.validation.formats import (
+    at_most_100_percent,
+    immutable,
+    int_or_percent,
+    int_or_percent_value,
+    not_negative,
+    unsupported,
+)
 from kubeloop.apiserver.validation.metadata import is_empty, label_selector
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.integers import decimal
@@ -52,12 +59,12 @@ class DaemonSetStrategy(TemplateStrategy):
         return list(_daemon_set_spec(obj["spec"], template_options(None)))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector")))
-        return [*found, *_daemon_set_spec(obj["spec"], template_options(old["spec"].get("template")))]
+        errors = list(immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector")))
+        return [*errors, *_daemon_set_spec(obj["spec"], template_options(old["spec"].get("template")))]
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status, before = obj.get("status") or {}, old.get("status") or {}
-        return [*_daemon_set_status(status), *collisions(status, before)]
+        return [*_daemon_set_status(status), *collision_count(status, before)]
 
 
 def _template_generation(obj: JSONObject) -> int:
@@ -72,9 +79,9 @@ def _set_template_generation(obj: JSONObject, number: int) -> None:
 
 def _daemon_set_spec(spec: JSONObject, options: PodOptions) -> Errors:
     selector, template = spec.get("selector"), spec.get("template") or {}
-    faults = list(label_selector("spec.selector", selector))
-    yield from faults
-    if not faults:
+    errors = list(label_selector("spec.selector", selector))
+    yield from errors
+    if not errors:
         yield from selects_template(selector, template)
     if selector is not None and is_empty(selector):
         yield invalid("spec.selector", selector, "empty selector is invalid for daemonset")
@@ -102,8 +109,8 @@ def _daemon_set_rolling_update(path: str, rolling: JSONObject) -> Errors:
     for here, value in values:
         yield from int_or_percent(here, value)
     for here, value in values:
-        yield from at_most_all(here, value)
-    unavailable, surge = (amount(value) != 0 for _, value in values)
+        yield from at_most_100_percent(here, value)
+    unavailable, surge = (int_or_percent_value(value) != 0 for _, value in values)
     if unavailable and surge:
         yield invalid(f"{path}.maxSurge", rolling.get("maxSurge", 0), "may not be set when maxUnavailable is non-zero")
     elif not unavailable and not surge:
@@ -111,8 +118,10 @@ def _daemon_set_rolling_update(path: str, rolling: JSONObject) -> Errors:
 
 
 def _daemon_set_status(status: JSONObject) -> Errors:
-    yield from counts(status, "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
-    yield from counts(status, "observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount")
+    yield from not_negative_counters(status, "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+    yield from not_negative_counters(
+        status, "observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount"
+    )
 
 
 # ReplicationControllers and PodTemplates. Source: pkg/apis/core/validation, pkg/registry/core/{replicationcontroller,podtemplate}.
@@ -159,10 +168,10 @@ def _controller_spec(spec: JSONObject, options: PodOptions) -> Errors:
 
 
 def _controller_status(status: JSONObject) -> Errors:
-    yield from counts(status, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+    yield from not_negative_counters(status, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
     for name in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
-        yield from at_most(status, name, "replicas", "cannot be greater than status.replicas")
-    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
+        yield from not_greater(status, name, "replicas", "cannot be greater than status.replicas")
+    yield from not_greater(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
 
 
 class PodTemplateStrategy(BuiltinStrategy):
@@ -195,8 +204,8 @@ class DeploymentStrategy(TemplateStrategy):
         return list(_deployment_spec(obj["spec"], template_options(None)))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(_deployment_spec(obj["spec"], template_options(old["spec"].get("template"))))
-        return [*found, *immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
+        errors = list(_deployment_spec(obj["spec"], template_options(old["spec"].get("template"))))
+        return [*errors, *immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
@@ -243,18 +252,18 @@ def _rolling_update(path: str, rolling: JSONObject) -> Errors:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     yield from int_or_percent(f"{path}.maxUnavailable", unavailable)
     yield from int_or_percent(f"{path}.maxSurge", surge)
-    if amount(unavailable) == 0 and amount(surge) == 0:
+    if int_or_percent_value(unavailable) == 0 and int_or_percent_value(surge) == 0:
         yield invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
-    yield from at_most_all(f"{path}.maxUnavailable", unavailable)
+    yield from at_most_100_percent(f"{path}.maxUnavailable", unavailable)
 
 
 def _deployment_status(status: JSONObject, old: JSONObject) -> Errors:
-    yield from counts(status, "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
-    yield from counts(status, "unavailableReplicas", "terminatingReplicas", "collisionCount")
+    yield from not_negative_counters(status, "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+    yield from not_negative_counters(status, "unavailableReplicas", "terminatingReplicas", "collisionCount")
     for name in ("updatedReplicas", "readyReplicas", "availableReplicas"):
-        yield from at_most(status, name, "replicas", _TOO_MANY)
-    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
-    yield from collisions(status, old)
+        yield from not_greater(status, name, "replicas", _TOO_MANY)
+    yield from not_greater(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
+    yield from collision_count(status, old)
 
 
 class ReplicaSetStrategy(TemplateStrategy):
@@ -266,8 +275,8 @@ class ReplicaSetStrategy(TemplateStrategy):
         return list(_replica_set_spec(obj["spec"], template_options(None)))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(_replica_set_spec(obj["spec"], template_options(old["spec"].get("template"))))
-        return [*found, *immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
+        errors = list(_replica_set_spec(obj["spec"], template_options(old["spec"].get("template"))))
+        return [*errors, *immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_replica_set_status(obj.get("status") or {}))
@@ -283,8 +292,8 @@ def _replica_set_spec(spec: JSONObject, options: PodOptions) -> Errors:
 
 
 def _replica_set_status(status: JSONObject) -> Errors:
-    yield from counts(status, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
-    yield from counts(status, "terminatingReplicas")
+    yield from not_negative_counters(status, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+    yield from not_negative_counters(status, "terminatingReplicas")
     for name in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
-        yield from at_most(status, name, "replicas", _TOO_MANY)
-    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
+        yield from not_greater(status, name, "replicas", _TOO_MANY)
+    yield from not_greater(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")

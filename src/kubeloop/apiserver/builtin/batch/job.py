@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from kubeloop.apiserver.builtin.apps.template import TemplateStrategy, template_options
-from kubeloop.apiserver.builtin.batch.job_status import BadIndexes, check_indexes, status_update
+from kubeloop.apiserver.builtin.batch.job_status import InvalidIndexes, check_indexes, status_update
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.registry.write_request import WriteRequest
@@ -33,8 +33,8 @@ def failure_policy(path: str, spec: JSONObject) -> Errors:
     yield from _too_many(f"{path}.rules", len(rules), 20)
     pod = (spec.get("template") or {}).get("spec") or {}
     names = {one.get("name", "") for kind in ("containers", "initContainers") for one in pod.get(kind) or ()}
-    for at, rule in enumerate(rules):
-        yield from _failure_rule(f"{path}.rules[{at}]", rule, spec, names)
+    for index, rule in enumerate(rules):
+        yield from _failure_rule(f"{path}.rules[{index}]", rule, spec, names)
 
 
 def _failure_rule(path: str, rule: JSONObject, spec: JSONObject, names: set[str]) -> Errors:
@@ -49,8 +49,8 @@ def _failure_rule(path: str, rule: JSONObject, spec: JSONObject, names: set[str]
     if codes is not None:
         yield from _exit_codes(f"{path}.onExitCodes", codes, names)
     yield from _too_many(f"{path}.onPodConditions", len(conditions), 20)
-    for at, pattern in enumerate(conditions):
-        here = f"{path}.onPodConditions[{at}]"
+    for index, pattern in enumerate(conditions):
+        here = f"{path}.onPodConditions[{index}]"
         yield from each(f"{here}.type", pattern.get("type", ""), qualified_name(pattern.get("type", "")))
         yield from one_of(f"{here}.status", pattern.get("status", ""), ("False", "True", "Unknown"))
     if codes is not None and conditions:
@@ -76,11 +76,11 @@ def _exit_codes(path: str, codes: JSONObject, names: set[str]) -> Errors:
     if not values:
         yield invalid(f"{path}.values", codes.get("values"), "at least one value is required")
     yield from _too_many(f"{path}.values", len(values), 255)
-    for at, value in enumerate(values):
+    for index, value in enumerate(values):
         if operator == "In" and value == 0:
-            yield invalid(f"{path}.values[{at}]", 0, "must not be 0 for the In operator")
-        if value in values[:at]:
-            yield duplicate(f"{path}.values[{at}]", value)
+            yield invalid(f"{path}.values[{index}]", 0, "must not be 0 for the In operator")
+        if value in values[:index]:
+            yield duplicate(f"{path}.values[{index}]", value)
     if sorted(values) != values:
         yield invalid(f"{path}.values", values, "must be ordered")
 
@@ -94,8 +94,8 @@ def success_policy(path: str, spec: JSONObject) -> Errors:
     if not rules:
         yield required(f"{path}.rules", "at least one rules must be specified when the successPolicy is specified")
     yield from _too_many(f"{path}.rules", len(rules), 20)
-    for at, rule in enumerate(rules):
-        here, count, indexes = f"{path}.rules[{at}]", rule.get("succeededCount"), rule.get("succeededIndexes")
+    for index, rule in enumerate(rules):
+        here, count, indexes = f"{path}.rules[{index}]", rule.get("succeededCount"), rule.get("succeededIndexes")
         if count is None and indexes is None:
             yield required(here, "at least one of succeededCount or succeededIndexes must be specified")
         if indexes is not None:
@@ -109,8 +109,8 @@ def _indexes(path: str, indexes: str, completions: int) -> Errors:
         yield too_long(path, _LONGEST_INDEXES)
     try:
         check_indexes(indexes, completions)
-    except BadIndexes as fault:
-        yield invalid(path, indexes, f"error parsing succeededIndexes: {fault}")
+    except InvalidIndexes as error:
+        yield invalid(path, indexes, f"error parsing succeededIndexes: {error}")
 
 
 def _count(path: str, count: int, indexes: str | None, completions: int) -> Errors:
@@ -121,7 +121,7 @@ def _count(path: str, count: int, indexes: str | None, completions: int) -> Erro
         return
     try:
         total = check_indexes(indexes, completions)
-    except BadIndexes:
+    except InvalidIndexes:
         total = 0
     if count > total:
         yield invalid(path, count, f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)")
@@ -152,11 +152,11 @@ class JobStrategy(TemplateStrategy):
             obj["metadata"]["labels"] = dict(obj["spec"]["template"]["metadata"]["labels"])
 
     def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        found = super().errors_on_create(context, obj, namespaced=namespaced)
-        if not found:
+        errors = super().errors_on_create(context, obj, namespaced=namespaced)
+        if not errors:
             # Upstream sets defaults once more when it reads a stored object, and by then the template has labels.
             self.default(obj)
-        return found
+        return errors
 
     def warnings_on_delete(self, *, policy_named: bool) -> list[str]:
         return [] if policy_named else [_PODS_STAY]
@@ -239,12 +239,12 @@ def _generated_selector(job: JSONObject) -> Errors:
 def _selected_spec(path: str, spec: JSONObject, options: PodOptions) -> Errors:
     yield from job_spec(path, spec, options)
     selector = spec.get("selector")
-    faults = list(label_selector(f"{path}.selector", selector))
+    errors = list(label_selector(f"{path}.selector", selector))
     if selector is None:
         yield required(f"{path}.selector")
-    yield from faults
+    yield from errors
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if not faults and (selector is None or not matches(selector, labels or {})):
+    if not errors and (selector is None or not matches(selector, labels or {})):
         yield invalid(f"{path}.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 

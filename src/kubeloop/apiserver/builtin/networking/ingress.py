@@ -121,12 +121,12 @@ class IngressStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        spec, found = obj["spec"], list(_spec(obj["spec"], context.sent, any_secret=False, any_wildcard=False))
+        spec, result = obj["spec"], list(_spec(obj["spec"], context.sent, any_secret=False, any_wildcard=False))
         annotation = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
         if annotation is not None and spec.get("ingressClassName") not in (None, annotation):
             path = f"annotations.{CLASS_ANNOTATION}"
-            found.append(invalid(path, annotation, "must match `ingressClassName` when both are specified"))
-        return found
+            result.append(invalid(path, annotation, "must match `ingressClassName` when both are specified"))
+        return result
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = old["spec"]
@@ -136,7 +136,9 @@ class IngressStrategy(BuiltinStrategy):
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         known = {one.get("ip") for one in _addresses(old)}
-        return [error for at, one in enumerate(_addresses(obj)) for error in _address(f"status.loadBalancer.ingress[{at}]", one, known)]
+        return [
+            error for index, one in enumerate(_addresses(obj)) for error in _address(f"status.loadBalancer.ingress[{index}]", one, known)
+        ]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
@@ -148,8 +150,8 @@ class IngressStrategy(BuiltinStrategy):
         return []
 
     def warnings_on_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
-        found = enumerate(_addresses(obj))
-        return [text for at, one in found for text in ip_warnings(f"status.loadBalancer.ingress[{at}]", one.get("ip", ""))]
+        value = enumerate(_addresses(obj))
+        return [text for index, one in value for text in ip_warnings(f"status.loadBalancer.ingress[{index}]", one.get("ip", ""))]
 
 
 def _addresses(obj: JSONObject) -> list[JSONObject]:
@@ -172,19 +174,19 @@ def _spec(spec: JSONObject, sent: Any, *, any_secret: bool, any_wildcard: bool) 
         yield invalid("spec", part_at(sent, "spec.rules"), "either `defaultBackend` or `rules` must be specified")
     if backend is not None:
         yield from _backend("spec.defaultBackend", backend)
-    for at, rule in enumerate(rules):
-        here, host = f"spec.rules[{at}]", rule.get("host", "")
+    for index, rule in enumerate(rules):
+        here, host = f"spec.rules[{index}]", rule.get("host", "")
         if host:
             if sloppy_ip(host) is not None:
                 yield invalid(f"{here}.host", host, _NOT_AN_ADDRESS)
             yield from each(f"{here}.host", host, _host(host))
         if "*" not in host or not any_wildcard:
             yield from _rule_value(here, rule)
-    for at, tls in enumerate(spec.get("tls") or ()):
+    for index, tls in enumerate(spec.get("tls") or ()):
         for host_at, host in enumerate(tls.get("hosts") or ()):
-            yield from each(f"spec.tls[{at}].hosts[{host_at}]", host, _host(host))
+            yield from each(f"spec.tls[{index}].hosts[{host_at}]", host, _host(host))
         if not any_secret:
-            yield from _secret(f"spec.tls[{at}].secretName", tls)
+            yield from _secret(f"spec.tls[{index}].secretName", tls)
     if spec.get("ingressClassName") is not None:
         yield from subdomain_field("spec.ingressClassName", spec["ingressClassName"])
 
@@ -204,8 +206,8 @@ def _rule_value(path: str, rule: JSONObject) -> Errors:
     paths = rule["http"].get("paths") or []
     if not paths:
         yield required(f"{path}.http.paths")
-    for at, one in enumerate(paths):
-        yield from _path(f"{path}.http.paths[{at}]", one)
+    for index, one in enumerate(paths):
+        yield from _path(f"{path}.http.paths[{index}]", one)
 
 
 def _path(path: str, one: JSONObject) -> Errors:

@@ -23,7 +23,7 @@ _NOT_EPHEMERAL = ("ports", "resources", "resizePolicy", "restartPolicy", "restar
 
 
 @dataclass(frozen=True, slots=True)
-class PodAround:
+class PodContext:
     """The parts of a pod that its containers refer to."""
 
     spec: JSONObject
@@ -47,15 +47,15 @@ class PodAround:
         return str(self.spec.get("restartPolicy", ""))
 
 
-def regular(path: str, pod: PodAround) -> Errors:
+def regular(path: str, pod: PodContext) -> Errors:
     """Validate the regular containers."""
     containers = pod.spec.get("containers") or []
     if not containers:
         yield required(path)
         return
     names: set[str] = set()
-    for at, container in enumerate(containers):
-        here, name = f"{path}[{at}]", container.get("name", "")
+    for index, container in enumerate(containers):
+        here, name = f"{path}[{index}]", container.get("name", "")
         yield from _common(here, container, pod)
         if name in names:
             yield duplicate(f"{here}.name", name)
@@ -67,11 +67,11 @@ def regular(path: str, pod: PodAround) -> Errors:
     yield from host_port_conflicts(path, containers)
 
 
-def init(path: str, pod: PodAround) -> Errors:
+def init(path: str, pod: PodContext) -> Errors:
     """Validate the init containers."""
     names = {container.get("name", "") for container in pod.spec.get("containers") or ()}
-    for at, container in enumerate(pod.spec.get("initContainers") or ()):
-        here, name = f"{path}[{at}]", container.get("name", "")
+    for index, container in enumerate(pod.spec.get("initContainers") or ()):
+        here, name = f"{path}[{index}]", container.get("name", "")
         yield from _common(here, container, pod)
         if container.get("restartPolicy") is None:
             if container.get("restartPolicyRules"):
@@ -99,12 +99,12 @@ def init(path: str, pod: PodAround) -> Errors:
                 yield invalid(f"{here}.resizePolicy[{policy_at}].restartPolicy", "RestartContainer", detail)
 
 
-def ephemeral(path: str, pod: PodAround) -> Errors:
+def ephemeral(path: str, pod: PodContext) -> Errors:
     """Validate the ephemeral containers."""
     others = {one.get("name", "") for kind in ("containers", "initContainers") for one in pod.spec.get(kind) or ()}
     names = set(others)
-    for at, container in enumerate(pod.spec.get("ephemeralContainers") or ()):
-        here, name = f"{path}[{at}]", container.get("name", "")
+    for index, container in enumerate(pod.spec.get("ephemeralContainers") or ()):
+        here, name = f"{path}[{index}]", container.get("name", "")
         yield from _common(here, container, pod)
         yield from image_without_spaces(here, container)
         if name in names:
@@ -130,7 +130,7 @@ def image_without_spaces(path: str, container: JSONObject) -> Errors:
         yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
 
 
-def _common(path: str, container: JSONObject, pod: PodAround) -> Errors:
+def _common(path: str, container: JSONObject, pod: PodContext) -> Errors:
     if name := container.get("name"):
         yield from label_name_field(f"{path}.name", name)
     else:
@@ -155,10 +155,10 @@ def _common(path: str, container: JSONObject, pod: PodAround) -> Errors:
 
 def _resize_policy(path: str, policies: list[JSONObject], restart_policy: str) -> Errors:
     seen: set[str] = set()
-    for at, policy in enumerate(policies):
+    for index, policy in enumerate(policies):
         name, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
         if name in seen:
-            yield duplicate(f"{path}[{at}]", name)
+            yield duplicate(f"{path}[{index}]", name)
         seen.add(name)
         for value, known in ((name, ("cpu", "memory")), (restart, ("NotRequired", "RestartContainer"))):
             if not value:
@@ -180,8 +180,8 @@ def _restart_policy(path: str, container: JSONObject) -> Errors:
         yield from one_of(f"{path}.restartPolicy", policy, ("Always", "Never", "OnFailure"))
     if len(rules) > 20:
         yield _too_many(f"{path}.restartPolicyRules", len(rules), 20)
-    for at, rule in enumerate(rules):
-        here, codes = f"{path}.restartPolicyRules[{at}]", rule.get("exitCodes")
+    for index, rule in enumerate(rules):
+        here, codes = f"{path}.restartPolicyRules[{index}]", rule.get("exitCodes")
         yield from one_of(f"{here}.action", rule.get("action", ""), ("Restart", "RestartAllContainers"))
         if codes is None:
             yield required(f"{here}.exitCodes", "must be specified")

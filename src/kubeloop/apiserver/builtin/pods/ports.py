@@ -45,27 +45,27 @@ def _probe(path: str, probe: JSONObject, grace: int | None) -> Errors:
         yield invalid(f"{path}.terminationGracePeriodSeconds", seconds, "must be greater than 0")
 
 
-def handler(path: str, found: JSONObject, grace: int | None, kinds: tuple[str, ...]) -> Errors:
+def handler(path: str, value: JSONObject, grace: int | None, kinds: tuple[str, ...]) -> Errors:
     """Validate a handler, which must have exactly one action.
 
     Args:
         path: Path of the handler.
-        found: The handler.
+        value: The handler.
         grace: Termination grace period of the pod in seconds; None if it is not set.
         kinds: Names of the allowed actions.
 
     Returns:
         The errors.
     """
-    given = [kind for kind in kinds if found.get(kind) is not None]
-    if not given:
+    values = [kind for kind in kinds if value.get(kind) is not None]
+    if not values:
         yield required(path, "must specify a handler type")
-    for at, kind in enumerate(given):
+    for index, kind in enumerate(values):
         here = f"{path}.{kind}"
-        if at:
+        if index:
             yield forbidden(here, "may not specify more than 1 handler type")
         else:
-            yield from _action(here, kind, found[kind], grace)
+            yield from _action(here, kind, value[kind], grace)
 
 
 def _action(path: str, kind: str, action: JSONObject, grace: int | None) -> Errors:
@@ -91,11 +91,11 @@ def _http_get(path: str, action: JSONObject) -> Errors:
         yield from each(f"{path}.httpHeaders", name, http_header_name(name))
 
 
-def lifecycle(path: str, found: JSONObject, grace: int | None) -> Errors:
+def lifecycle(path: str, value: JSONObject, grace: int | None) -> Errors:
     """Validate lifecycle hooks."""
     for name in ("postStart", "preStop"):
-        if found.get(name) is not None:
-            yield from handler(f"{path}.{name}", found[name], grace, ("exec", "httpGet", "tcpSocket", "sleep"))
+        if value.get(name) is not None:
+            yield from handler(f"{path}.{name}", value[name], grace, ("exec", "httpGet", "tcpSocket", "sleep"))
 
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -104,11 +104,11 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 def container_ports(path: str, ports: list[JSONObject]) -> Errors:
     """Validate the ports of a container."""
     names: set[str] = set()
-    for at, port in enumerate(ports):
-        here = f"{path}[{at}]"
+    for index, port in enumerate(ports):
+        here = f"{path}[{index}]"
         if name := port.get("name"):
-            if faults := port_name(name):
-                yield from each(f"{here}.name", name, faults)
+            if errors := port_name(name):
+                yield from each(f"{here}.name", name, errors)
             elif name in names:
                 yield duplicate(f"{here}.name", name)
             names.add(name)
@@ -127,13 +127,13 @@ def container_ports(path: str, ports: list[JSONObject]) -> Errors:
 def host_port_conflicts(path: str, containers: list[JSONObject], *, first: int = 0) -> Errors:
     """Check that no two containers use the same host port. ``first`` is the index of the first container in messages."""
     taken: set[str] = set()
-    for at, container in enumerate(containers):
+    for index, container in enumerate(containers):
         for port_at, port in enumerate(container.get("ports") or ()):
             if not port.get("hostPort"):
                 continue
             key = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
             if key in taken:
-                yield duplicate(f"{path}[{at + first}].ports[{port_at}].hostPort", key)
+                yield duplicate(f"{path}[{index + first}].ports[{port_at}].hostPort", key)
             taken.add(key)
 
 
@@ -141,9 +141,9 @@ def host_network_ports(path: str, spec: JSONObject, *, is_pod: bool) -> Errors:
     """Check that host ports equal container ports in the network of the host. A template may leave them to the defaults of pods."""
     if not spec.get("hostNetwork"):
         return
-    for at, container in enumerate(spec.get("containers") or ()):
+    for index, container in enumerate(spec.get("containers") or ()):
         for port_at, port in enumerate(container.get("ports") or ()):
             host, own = port.get("hostPort", 0), port.get("containerPort", 0)
             if (is_pod or host) and host != own:
-                here = f"{path}.containers[{at}].ports[{port_at}].hostPort"
+                here = f"{path}.containers[{index}].ports[{port_at}].hostPort"
                 yield invalid(here, host, "must match `containerPort` when `hostNetwork` is true")

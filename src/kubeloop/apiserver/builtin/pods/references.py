@@ -52,11 +52,11 @@ def secret_names(spec: JSONObject) -> Iterator[str]:
         yield from (name for _, name in environment_names(container))
     for volume in spec.get("volumes") or ():
         for kind, path in _SECRETS.items():
-            found: Any = volume.get(kind)
+            value: Any = volume.get(kind)
             for part in path:
-                found = (found or {}).get(part)
-            if found is not None:
-                yield found
+                value = (value or {}).get(part)
+            if value is not None:
+                yield value
         for source in (volume.get("projected") or {}).get("sources") or ():
             if source.get("secret") is not None:
                 yield source["secret"].get("name", "")
@@ -85,8 +85,8 @@ def claim_names(spec: JSONObject) -> set[str]:
 def resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | None) -> Errors:
     """Validate the resource claims of a pod. ``metadata`` is None for templates."""
     seen: set[str] = set()
-    for at, claim in enumerate(claims):
-        here, name = f"{path}[{at}]", claim.get("name", "")
+    for index, claim in enumerate(claims):
+        here, name = f"{path}[{index}]", claim.get("name", "")
         if metadata is not None and MIRROR in (metadata.get("annotations") or {}):
             yield forbidden("[]", "static pods do not support resource claims")
             continue

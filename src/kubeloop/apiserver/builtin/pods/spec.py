@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.pods import containers
-from kubeloop.apiserver.builtin.pods.containers import PodAround
+from kubeloop.apiserver.builtin.pods.containers import PodContext
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
 from kubeloop.apiserver.builtin.pods.ports import host_network_ports
 from kubeloop.apiserver.builtin.pods.references import MIRROR, claim_names, resource_claims
@@ -43,28 +43,28 @@ def dns_config(path: str, config: JSONObject | None, policy: str) -> Errors:
     servers, searches = config.get("nameservers") or [], config.get("searches") or []
     if len(servers) > 3:
         yield invalid(f"{path}.nameservers", servers, "must not have more than 3 nameservers")
-    for at, server in enumerate(servers):
-        yield from each(f"{path}.nameservers[{at}]", server, ip_address(server))
+    for index, server in enumerate(servers):
+        yield from each(f"{path}.nameservers[{index}]", server, ip_address(server))
     if len(searches) > 32:
         yield invalid(f"{path}.searches", searches, "must not have more than 32 search paths")
     if len(" ".join(searches)) > 2048:
         yield invalid(f"{path}.searches", searches, "must not have more than 2048 characters (including spaces) in the search list")
-    for at, search in enumerate(searches):
+    for index, search in enumerate(searches):
         if search != ".":
             plain = search.removesuffix(".")
-            yield from each(f"{path}.searches[{at}]", plain, subdomain_with_underscore(plain))
-    for at, option in enumerate(config.get("options") or ()):
+            yield from each(f"{path}.searches[{index}]", plain, subdomain_with_underscore(plain))
+    for index, option in enumerate(config.get("options") or ()):
         if not option.get("name"):
-            yield required(f"{path}.options[{at}]", "must not be empty")
+            yield required(f"{path}.options[{index}]", "must not be empty")
 
 
 def host_aliases(path: str, aliases: list[JSONObject]) -> Errors:
     """Validate host aliases."""
-    for at, alias in enumerate(aliases):
+    for index, alias in enumerate(aliases):
         address = alias.get("ip", "")
-        yield from each(f"{path}[{at}].ip", address, ip_address(address))
+        yield from each(f"{path}[{index}].ip", address, ip_address(address))
         for name_at, name in enumerate(alias.get("hostnames") or ()):
-            yield from subdomain_field(f"{path}[{at}].hostnames[{name_at}]", name)
+            yield from subdomain_field(f"{path}[{index}].hostnames[{name_at}]", name)
 
 
 def host_users(path: str, spec: JSONObject) -> Errors:
@@ -109,9 +109,9 @@ def pod_spec(path: str, spec: JSONObject, metadata: JSONObject | None, options: 
     """
     if spec.get("terminationGracePeriodSeconds") is None:
         yield required(f"{path}.terminationGracePeriodSeconds")
-    known, faults = volumes(f"{path}.volumes", spec.get("volumes") or [], metadata, options)
-    yield from faults
-    pod = PodAround(spec, options, known, claim_names(spec))
+    known, errors = volumes(f"{path}.volumes", spec.get("volumes") or [], metadata, options)
+    yield from errors
+    pod = PodContext(spec, options, known, claim_names(spec))
     yield from resource_claims(f"{path}.resourceClaims", spec.get("resourceClaims") or [], metadata)
     yield from containers.regular(f"{path}.containers", pod)
     yield from containers.init(f"{path}.initContainers", pod)
@@ -123,9 +123,9 @@ def pod_spec(path: str, spec: JSONObject, metadata: JSONObject | None, options: 
     yield from pod_security(f"{path}.securityContext", spec, options)
     yield from affinity(f"{path}.affinity", spec.get("affinity"), options)
     yield from dns_config(f"{path}.dnsConfig", spec.get("dnsConfig"), spec.get("dnsPolicy", ""))
-    for at, gate in enumerate(spec.get("readinessGates") or ()):
+    for index, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType", "")
-        yield from each(f"{path}.readinessGates[{at}].conditionType", kind, qualified_name(kind))
+        yield from each(f"{path}.readinessGates[{index}].conditionType", kind, qualified_name(kind))
     yield from scheduling_gates(f"{path}.schedulingGates", spec.get("schedulingGates") or [])
     yield from topology_spread(f"{path}.topologySpreadConstraints", spec.get("topologySpreadConstraints") or [], options)
     yield from host_process(path, spec)
@@ -197,12 +197,12 @@ def _file_key_volumes(path: str, spec: JSONObject) -> Errors:
     """Check that environment variables from files use emptyDir volumes."""
     known = {volume.get("name", ""): volume for volume in spec.get("volumes") or ()}
     for kind in ("initContainers", "containers", "ephemeralContainers"):
-        for at, container in enumerate(spec.get(kind) or ()):
+        for index, container in enumerate(spec.get(kind) or ()):
             for variable_at, variable in enumerate(container.get("env") or ()):
                 reference = (variable.get("valueFrom") or {}).get("fileKeyRef")
                 if reference is None:
                     continue
-                here, name = f"{path}.{kind}[{at}].env[{variable_at}].valueFrom.fileKeyRef.volumeName", reference.get("volumeName", "")
+                here, name = f"{path}.{kind}[{index}].env[{variable_at}].valueFrom.fileKeyRef.volumeName", reference.get("volumeName", "")
                 if name not in known:
                     yield not_found(here, name)
                 elif known[name].get("emptyDir") is None:
@@ -230,31 +230,31 @@ def pod_annotations(path: str, annotations: dict[str, str], spec: JSONObject, op
     yield from app_armor_annotations(path, annotations, spec)
 
 
-def pod(found: JSONObject, options: PodOptions) -> Errors:
+def pod(value: JSONObject, options: PodOptions) -> Errors:
     """Validate a pod except its metadata."""
-    metadata, spec = found["metadata"], found["spec"]
+    metadata, spec = value["metadata"], value["spec"]
     yield from pod_annotations("metadata.annotations", metadata.get("annotations") or {}, spec, options)
     yield from pod_spec("spec", spec, metadata, options)
     if not spec.get("serviceAccountName"):
-        for at, volume in enumerate(spec.get("volumes") or ()):
+        for index, volume in enumerate(spec.get("volumes") or ()):
             for source_at, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
                 if source.get("serviceAccountToken") is not None:
-                    here = f"spec.volumes[{at}].projected.sources[{source_at}].serviceAccountToken"
+                    here = f"spec.volumes[{index}].projected.sources[{source_at}].serviceAccountToken"
                     yield forbidden(here, "must not be specified when serviceAccountName is not set")
     for kind in ("containers", "initContainers"):
-        for at, container in enumerate(spec.get(kind) or ()):
-            yield from containers.image_without_spaces(f"spec.{kind}[{at}]", container)
+        for index, container in enumerate(spec.get(kind) or ()):
+            yield from containers.image_without_spaces(f"spec.{kind}[{index}]", container)
 
 
-def pod_to_create(found: JSONObject, options: PodOptions) -> Errors:
+def pod_to_create(value: JSONObject, options: PodOptions) -> Errors:
     """Validate a new pod except its metadata."""
-    yield from pod(found, options)
-    spec = found["spec"]
+    yield from pod(value, options)
+    spec = value["spec"]
     if spec.get("ephemeralContainers"):
         yield forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
-    yield from profiles_match("spec", found["metadata"].get("annotations") or {}, spec)
+    yield from profiles_match("spec", value["metadata"].get("annotations") or {}, spec)
 
 
 def pod_template(path: str, template: JSONObject, options: PodOptions) -> Errors:

@@ -70,20 +70,20 @@ def _user_name(name: str) -> list[str]:
     if name.count("\\") > 1:
         return ["runAsUserName cannot contain more than one backslash"]
     domain, slash, user = name.rpartition("\\")
-    found = []
+    messages = []
     if len(domain) >= 256:
-        found.append("runAsUserName's Domain length must be under 256 characters")
+        messages.append("runAsUserName's Domain length must be under 256 characters")
     if slash and not (_NETBIOS.fullmatch(domain) or _DNS.fullmatch(domain)):
-        found.append("runAsUserName's Domain doesn't match the NetBios nor the DNS format")
+        messages.append("runAsUserName's Domain doesn't match the NetBios nor the DNS format")
     if not user:
-        found.append("runAsUserName's User cannot be empty")
+        messages.append("runAsUserName's User cannot be empty")
     elif len(user) > 104:
-        found.append("runAsUserName's User length must not be longer than 104 characters")
+        messages.append("runAsUserName's User length must not be longer than 104 characters")
     if re.fullmatch(r"[. ]+", user):
-        found.append("runAsUserName's User cannot contain only periods or spaces")
+        messages.append("runAsUserName's User cannot contain only periods or spaces")
     if re.search(r"""["/\\:;|=,+*?<>@\[\]]""", user):
-        found.append("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
-    return found
+        messages.append("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
+    return messages
 
 
 def host_process(path: str, spec: JSONObject) -> Errors:

@@ -16,7 +16,7 @@ from kubeloop.meta.names import dns1035_label, dns1123_subdomain, path_segment
 from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.builtin.policies.expressions import Expressions
+    from kubeloop.apiserver.builtin.policies.expressions import ExpressionValidator
 
 
 _MUTABLE: Final = ["*", "CONNECT", "CREATE", "UPDATE"]
@@ -35,7 +35,7 @@ def static_name_warnings(obj: JSONObject) -> list[str]:
     return [f'metadata.name: names ending with "{_STATIC}" {why}']
 
 
-def policy_head(spec: JSONObject, expressions: Expressions, *, mutating: bool, conditions_known: bool) -> Errors:
+def policy_head(spec: JSONObject, expressions: ExpressionValidator, *, mutating: bool, conditions_known: bool) -> Errors:
     """Validate the fields of a spec up to ``variables``.
 
     Args:
@@ -61,8 +61,8 @@ def policy_head(spec: JSONObject, expressions: Expressions, *, mutating: bool, c
             yield from mutable_operations("spec.matchConstraints", constraints)
     if not conditions_known:
         yield from match_conditions("spec.matchConditions", spec.get("matchConditions") or [], expressions.condition)
-    for at, variable in enumerate(spec.get("variables") or ()):
-        yield from _variable(f"spec.variables[{at}]", variable, expressions)
+    for index, variable in enumerate(spec.get("variables") or ()):
+        yield from _variable(f"spec.variables[{index}]", variable, expressions)
 
 
 def same_conditions(spec: JSONObject, old: JSONObject | None) -> bool:
@@ -86,29 +86,29 @@ def binding_head(spec: JSONObject) -> Errors:
         yield from match_resources("spec.matchResources", spec["matchResources"])
 
 
-def match_resources(path: str, found: JSONObject) -> Errors:
+def match_resources(path: str, value: JSONObject) -> Errors:
     """Validate ``matchConstraints`` or ``matchResources``."""
-    yield from one_of_pointer(f"{path}.matchPolicy", found.get("matchPolicy"), ["Equivalent", "Exact"])
+    yield from one_of_pointer(f"{path}.matchPolicy", value.get("matchPolicy"), ["Equivalent", "Exact"])
     for name in ("namespaceSelector", "objectSelector"):
-        yield from label_selector(f"{path}.{name}", found.get(name))
+        yield from label_selector(f"{path}.{name}", value.get(name))
     for name in ("resourceRules", "excludeResourceRules"):
-        for at, rule in enumerate(found.get(name) or ()):
-            yield from _named_rule(f"{path}.{name}[{at}]", rule)
+        for index, rule in enumerate(value.get(name) or ()):
+            yield from _named_rule(f"{path}.{name}[{index}]", rule)
 
 
-def mutable_operations(path: str, found: JSONObject) -> Errors:
+def mutable_operations(path: str, value: JSONObject) -> Errors:
     """Check that no rule of a mutating policy names DELETE."""
-    for rule in found.get("resourceRules") or ():
+    for rule in value.get("resourceRules") or ():
         for operation in rule.get("operations") or ():
             yield from one_of(f"{path}.resourceRules.operations", operation, _MUTABLE)
 
 
 def _named_rule(path: str, rule: JSONObject) -> Errors:
     known: set[str] = set()
-    for at, name in enumerate(rule.get("resourceNames") or ()):
-        yield from each(f"{path}.resourceNames[{at}]", name, path_segment(name))
+    for index, name in enumerate(rule.get("resourceNames") or ()):
+        yield from each(f"{path}.resourceNames[{index}]", name, path_segment(name))
         if name in known:
-            yield duplicate(f"{path}.resourceNames[{at}]", name)
+            yield duplicate(f"{path}.resourceNames[{index}]", name)
         known.add(name)
     yield from rule_with_operations(path, rule)
 
@@ -123,21 +123,21 @@ def _param_kind(path: str, kind: JSONObject) -> Errors:
         yield from _group_version(f"{path}.apiVersion", version)
     if not name:
         yield required(f"{path}.kind")
-    elif faults := dns1035_label(name.lower()):
-        yield invalid(f"{path}.kind", name, f"may have mixed case, but should otherwise match: {','.join(faults)}")
+    elif errors := dns1035_label(name.lower()):
+        yield invalid(f"{path}.kind", name, f"may have mixed case, but should otherwise match: {','.join(errors)}")
 
 
 def _group_version(path: str, text: str) -> Errors:
     group, _, version = text.rpartition("/")
-    if group and (faults := dns1123_subdomain(group)):
-        yield invalid(path, group, ",".join(faults))
+    if group and (errors := dns1123_subdomain(group)):
+        yield invalid(path, group, ",".join(errors))
     if not version:
         yield invalid(path, text, "version must be specified")
-    elif faults := dns1035_label(version):
-        yield invalid(path, version, ",".join(faults))
+    elif errors := dns1035_label(version):
+        yield invalid(path, version, ",".join(errors))
 
 
-def _variable(path: str, variable: JSONObject, expressions: Expressions) -> Errors:
+def _variable(path: str, variable: JSONObject, expressions: ExpressionValidator) -> Errors:
     name, expression = variable.get("name") or "", variable.get("expression") or ""
     if not name.strip():
         yield required(f"{path}.name", "name is not specified")
@@ -149,8 +149,8 @@ def _variable(path: str, variable: JSONObject, expressions: Expressions) -> Erro
         yield from expressions.variable(f"{path}.expression", name, expression)
 
 
-def _param_ref(path: str, found: JSONObject) -> Errors:
-    name, selector, action = found.get("name") or "", found.get("selector"), found.get("parameterNotFoundAction") or ""
+def _param_ref(path: str, value: JSONObject) -> Errors:
+    name, selector, action = value.get("name") or "", value.get("selector"), value.get("parameterNotFoundAction") or ""
     if name:
         yield from each(f"{path}.name", name, path_segment(name))
         if selector is not None:

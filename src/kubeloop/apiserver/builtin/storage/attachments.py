@@ -55,22 +55,22 @@ def provisioner(path: str, name: str) -> Errors:
         yield from each(path, lower, qualified_name(lower))
 
 
-def parameters(found: dict[str, str]) -> Errors:
+def parameters(field_value: dict[str, str]) -> Errors:
     """Validate the parameters of a class."""
-    if len(found) > _PARAMETERS:
+    if len(field_value) > _PARAMETERS:
         yield too_long("parameters", _PARAMETERS)
         return
-    if "" in found:
+    if "" in field_value:
         yield invalid("parameters", "", "field can not be empty.")
-    if sum(len(key.encode()) + len(value.encode()) for key, value in found.items()) > _PARAMETERS_SIZE:
+    if sum(len(key.encode()) + len(value.encode()) for key, value in field_value.items()) > _PARAMETERS_SIZE:
         yield too_long("parameters", _PARAMETERS_SIZE)
 
 
 def _topologies(terms: list[JSONObject]) -> Errors:
     # Upstream compares each term with as many empty ones as there are terms, and with those before it.
     seen: list[frozenset[tuple[str, frozenset[str]]]] = [frozenset()] * len(terms)
-    for at, term in enumerate(terms):
-        here = f"allowedTopologies[{at}].matchLabelExpressions"
+    for index, term in enumerate(terms):
+        here = f"allowedTopologies[{index}].matchLabelExpressions"
         keys: dict[str, frozenset[str]] = {}
         for expression_at, expression in enumerate(term.get("matchLabelExpressions") or ()):
             path, key, values = f"{here}[{expression_at}]", expression.get("key", ""), expression.get("values") or []
@@ -107,10 +107,10 @@ class VolumeAttachmentStrategy(BuiltinStrategy):
         return list(_attachment(obj))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(_attachment(obj))
+        errors = list(_attachment(obj))
         if obj["spec"] != old["spec"]:
-            found += immutable("spec", obj["spec"], None)
-        return found
+            errors += immutable("spec", obj["spec"], None)
+        return errors
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_update(context, obj, old)
@@ -160,12 +160,12 @@ class VolumeAttributesClassStrategy(BuiltinStrategy):
         return list(_attributes_class(obj))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = []
+        errors = []
         if obj.get("driverName", "") != old.get("driverName", ""):
-            found.append(forbidden("driverName", "updates to driverName are forbidden."))
+            errors.append(forbidden("driverName", "updates to driverName are forbidden."))
         if (obj.get("parameters") or {}) != (old.get("parameters") or {}):
-            found.append(forbidden("parameters", "updates to parameters are forbidden."))
-        return [*found, *_attributes_class(obj)]
+            errors.append(forbidden("parameters", "updates to parameters are forbidden."))
+        return [*errors, *_attributes_class(obj)]
 
 
 def _attributes_class(obj: JSONObject) -> Errors:

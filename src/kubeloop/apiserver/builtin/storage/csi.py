@@ -56,9 +56,9 @@ class CSIDriverStrategy(BuiltinStrategy):
 
 def _driver(spec: JSONObject) -> Errors:
     # Upstream's name of this field differs from the API's.
-    for name, told in (("attachRequired", "attachedRequired"), ("podInfoOnMount", ""), ("storageCapacity", "")):
+    for name, upstream_name in (("attachRequired", "attachedRequired"), ("podInfoOnMount", ""), ("storageCapacity", "")):
         if spec.get(name) is None:
-            yield required(f"spec.{told or name}")
+            yield required(f"spec.{upstream_name or name}")
     if spec.get("fsGroupPolicy") is not None:
         yield from one_of("spec.fsGroupPolicy", spec["fsGroupPolicy"], _GROUP_POLICIES)
     tokens = spec.get("tokenRequests") or []
@@ -77,16 +77,16 @@ def _driver(spec: JSONObject) -> Errors:
 
 def _tokens(path: str, requests: list[JSONObject]) -> Errors:
     audiences: set[str] = set()
-    for at, request in enumerate(requests):
+    for index, request in enumerate(requests):
         audience, seconds = request.get("audience", ""), request.get("expirationSeconds")
         if audience in audiences:
-            yield duplicate(f"{path}[{at}].audience", audience)
+            yield duplicate(f"{path}[{index}].audience", audience)
             continue
         audiences.add(audience)
         if seconds is not None and seconds < 600:
-            yield invalid(f"{path}[{at}].expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
+            yield invalid(f"{path}[{index}].expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
         if seconds is not None and seconds > 1 << 32:
-            yield invalid(f"{path}[{at}].expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
+            yield invalid(f"{path}[{index}].expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
 
 
 class CSINodeStrategy(BuiltinStrategy):
@@ -100,9 +100,9 @@ class CSINodeStrategy(BuiltinStrategy):
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         drivers = obj["spec"].get("drivers") or []
         changed = (
-            invalid("spec.drivers", _shown(driver, part_at(context.sent, f"spec.drivers[{at}]")), IMMUTABLE)
+            invalid("spec.drivers", _shown(driver, part_at(context.sent, f"spec.drivers[{index}]")), IMMUTABLE)
             for before in old["spec"].get("drivers") or ()
-            for at, driver in enumerate(drivers)
+            for index, driver in enumerate(drivers)
             if driver.get("name") == before.get("name") and _shown(driver) != _shown(before)
         )
         return [*_node_drivers(drivers), *changed]
@@ -115,8 +115,8 @@ def _shown(driver: JSONObject, sent: Any = None) -> Any:
 
 def _node_drivers(drivers: list[JSONObject]) -> Errors:
     names: set[str] = set()
-    for at, driver in enumerate(drivers):
-        path, name, node = f"spec.drivers[{at}]", driver.get("name", ""), driver.get("nodeID", "")
+    for index, driver in enumerate(drivers):
+        path, name, node = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
         yield from csi_driver_name(f"{path}.name", name)
         if not node:
             yield required(f"{path}.nodeID")
@@ -150,10 +150,10 @@ class CSIStorageCapacityStrategy(BuiltinStrategy):
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         any_value = bool(list(label_selector("", old.get("nodeTopology"))))
-        found = list(_capacity(obj, any_value=any_value))
+        errors = list(_capacity(obj, any_value=any_value))
         for name in ("nodeTopology", "storageClassName"):
-            found += immutable(name, obj.get(name), old.get(name))
-        return found
+            errors += immutable(name, obj.get(name), old.get(name))
+        return errors
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return list(selector_warnings("nodeTopology", obj.get("nodeTopology") or {}))

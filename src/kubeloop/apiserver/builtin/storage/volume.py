@@ -16,7 +16,7 @@ from kubeloop.apiserver.builtin.pods.warnings import node_term_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request.empty_values import part_at
-from kubeloop.apiserver.validation.formats import each, immutable, label_name_field, no_back_steps, one_of, subdomain_field, unsupported
+from kubeloop.apiserver.validation.formats import each, immutable, label_name_field, no_parent_steps, one_of, subdomain_field, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, in_range
 from kubeloop.schema.internal_values import internal_value
@@ -32,20 +32,20 @@ _ISCSI_LIMIT = 64
 
 def volume_source(path: str, spec: JSONObject, volume_name: str) -> Errors:
     """Validate the source, of which there must be exactly one. Upstream ignores a second one beside a flexVolume."""
-    met = 0
+    count = 0
     for name, check in _SOURCES.items():
         source = spec.get(name)
         if source is None:
             continue
-        if met and name != "flexVolume":
+        if count and name != "flexVolume":
             yield forbidden(f"{path}.{_SECOND_PATHS.get(name, name)}", "may not specify more than 1 volume type")
             continue
-        met += 1
+        count += 1
         here = f"{path}.{_FIRST_PATHS.get(name, name)}"
         yield from _iscsi(here, source, volume_name) if name == "iscsi" else check(here, source)
         if name == "local" and spec.get("nodeAffinity") is None:
             yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
-    if not met:
+    if not count:
         yield required(path, "must specify a volume type")
 
 
@@ -110,7 +110,7 @@ def _local(path: str, source: JSONObject) -> Errors:
     if not source.get("path"):
         yield required(f"{path}.path")
     else:
-        yield from no_back_steps(f"{path}.path", source["path"])
+        yield from no_parent_steps(f"{path}.path", source["path"])
 
 
 def _csi(path: str, source: JSONObject) -> Errors:
@@ -324,8 +324,8 @@ def _warnings(obj: JSONObject) -> Iterator[str]:
         advice = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning."
         yield f"spec.persistentVolumeReclaimPolicy: {advice}"
     terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
-    for at, term in enumerate(terms):
-        yield from node_term_warnings(f"spec.nodeAffinity.required.nodeSelectorTerms[{at}]", term)
+    for index, term in enumerate(terms):
+        yield from node_term_warnings(f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]", term)
     for name, text in _OLD_PLUGINS.items():
         if spec.get(name) is not None:
             yield f"spec.{'storageOS' if name == 'storageos' else name}: {text}"
