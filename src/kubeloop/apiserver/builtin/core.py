@@ -14,8 +14,8 @@ from kubeloop.apiserver.builtin.conversion import convert_event
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, value_at
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request.go_json_errors import json_fault
-from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, NOT_POSITIVE, each, immutable
-from kubeloop.apiserver.validation.metadata import object_meta
+from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, NOT_POSITIVE, check_immutable, each
+from kubeloop.apiserver.validation.metadata import validate_object_meta
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long
 from kubeloop.meta.names import config_key, dns1123_label, dns1123_subdomain, path_segment, qualified_name
 from kubeloop.types import JSONObject
@@ -40,7 +40,7 @@ class EventStrategy(BuiltinStrategy):
         if self.kind.group:
             errors += self._object_meta(obj, namespaced)
             errors += _new_event(convert_event(obj, "v1"))
-        return errors or list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
+        return errors or list(validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         errors = list(_core_event(obj, self.kind.group))
@@ -53,7 +53,7 @@ class EventStrategy(BuiltinStrategy):
         for name in _IMMUTABLE_EVENT_FIELDS:
             key = {"reportingController": "reportingComponent"}.get(name, name)
             empty = _EMPTY_EVENT_FIELDS.get(name)
-            errors += immutable(name, new.get(key, empty), before.get(key, empty))
+            errors += check_immutable(name, new.get(key, empty), before.get(key, empty))
         return errors
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
@@ -255,7 +255,7 @@ class SecretStrategy(BuiltinStrategy):
         return list(_secret(obj))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*immutable("type", obj.get("type", ""), old.get("type", "")), *_frozen(obj, old, "data"), *_secret(obj)]
+        return [*check_immutable("type", obj.get("type", ""), old.get("type", "")), *_frozen(obj, old, "data"), *_secret(obj)]
 
 
 def _secret(obj: JSONObject) -> Errors:

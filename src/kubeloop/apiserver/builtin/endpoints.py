@@ -9,15 +9,15 @@ from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS
 from kubeloop.apiserver.builtin.services.strategy import endpoint_ip
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import (
-    canonical_ip,
+    check_immutable,
+    check_one_of,
     each,
-    fully_qualified_name,
-    immutable,
-    ip_address,
     ip_warnings,
-    label_name_field,
-    one_of,
-    subdomain_field,
+    validate_canonical_ip,
+    validate_fully_qualified_name,
+    validate_ip_address,
+    validate_label_name_field,
+    validate_subdomain_field,
 )
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, required, too_many
 from kubeloop.meta.names import dns1123_subdomain, label_value, port_number, qualified_name
@@ -62,12 +62,12 @@ def _subsets(subsets: list[JSONObject]) -> Errors:
 
 def _address(path: str, address: JSONObject) -> Errors:
     value = address.get("ip", "")
-    errors = ip_address(value)
+    errors = validate_ip_address(value)
     yield from each(f"{path}.ip", value, errors)
     if address.get("hostname"):
-        yield from label_name_field(f"{path}.hostname", address["hostname"])
+        yield from validate_label_name_field(f"{path}.hostname", address["hostname"])
     if address.get("nodeName") is not None:
-        yield from subdomain_field(f"{path}.nodeName", address["nodeName"])
+        yield from validate_subdomain_field(f"{path}.nodeName", address["nodeName"])
     invalid_ip = bool(errors) and errors[0].startswith("must be a valid IP address")
     yield from each(f"{path}.ip", value, ["must be a valid IP address"] if invalid_ip else endpoint_ip(value))
 
@@ -76,12 +76,12 @@ def _port(path: str, port: JSONObject, *, several: bool) -> Errors:
     if several and not port.get("name"):
         yield required(f"{path}.name")
     elif port.get("name"):
-        yield from label_name_field(f"{path}.name", port["name"])
+        yield from validate_label_name_field(f"{path}.name", port["name"])
     yield from each(f"{path}.port", port.get("port", 0), port_number(port.get("port", 0)))
     if not port.get("protocol"):
         yield required(f"{path}.protocol")
     else:
-        yield from one_of(f"{path}.protocol", port["protocol"], PROTOCOLS)
+        yield from check_one_of(f"{path}.protocol", port["protocol"], PROTOCOLS)
     if port.get("appProtocol") is not None:
         yield from each(f"{path}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
 
@@ -109,7 +109,7 @@ class EndpointSliceStrategy(BuiltinStrategy):
         return list(_slice(obj, None))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*_slice(obj, old), *immutable("addressType", obj.get("addressType"), old.get("addressType"))]
+        return [*_slice(obj, old), *check_immutable("addressType", obj.get("addressType"), old.get("addressType"))]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         deprecated = ["spec.addressType: FQDN endpoints are deprecated"] if obj.get("addressType") == "FQDN" else []
@@ -138,7 +138,7 @@ def _slice(obj: JSONObject, old: JSONObject | None) -> Errors:
     if not kind:
         yield required("addressType")
     else:
-        yield from one_of("addressType", kind, ("FQDN", "IPv4", "IPv6"))
+        yield from check_one_of("addressType", kind, ("FQDN", "IPv4", "IPv6"))
     yield from _ports(obj.get("ports") or [])
     if old is not None and endpoints == (old.get("endpoints") or []):
         return
@@ -157,9 +157,9 @@ def _endpoint(path: str, endpoint: JSONObject, kind: str) -> Errors:
         yield too_many(f"{path}.addresses", len(addresses), _ADDRESSES)
     yield from _addresses(f"{path}.addresses", addresses, kind)
     if endpoint.get("nodeName") is not None:
-        yield from subdomain_field(f"{path}.nodeName", endpoint["nodeName"])
+        yield from validate_subdomain_field(f"{path}.nodeName", endpoint["nodeName"])
     if endpoint.get("hostname") is not None:
-        yield from label_name_field(f"{path}.hostname", endpoint["hostname"])
+        yield from validate_label_name_field(f"{path}.hostname", endpoint["hostname"])
     for name, rule in (("forZones", label_value), ("forNodes", dns1123_subdomain)):
         hints = (endpoint.get("hints") or {}).get(name) or []
         yield from _hints(f"{path}.hints.{name}", hints, rule)
@@ -184,9 +184,9 @@ def _addresses(path: str, addresses: list[str], kind: str) -> Errors:
     for index, address in enumerate(addresses):
         here = f"{path}[{index}]"
         if kind == "FQDN":
-            yield from fully_qualified_name(here, address)
+            yield from validate_fully_qualified_name(here, address)
         elif kind in ("IPv4", "IPv6"):
-            errors = ip_address(address) if kind == "IPv4" else canonical_ip(address)
+            errors = validate_ip_address(address) if kind == "IPv4" else validate_canonical_ip(address)
             yield from each(here, address, errors)
             if not errors and (":" in address) != (kind == "IPv6"):
                 yield from each(path, address, [f"must be an {kind} address"])
@@ -202,13 +202,13 @@ def _ports(ports: list[JSONObject]) -> Errors:
     for index, port in enumerate(ports):
         here, name = f"ports[{index}]", port.get("name") or ""
         if name:
-            yield from label_name_field(f"{here}.name", name)
+            yield from validate_label_name_field(f"{here}.name", name)
         if name in names:
             yield duplicate(f"{here}.name", name)
         names.add(name)
         if port.get("protocol") is None:
             yield required(f"{here}.protocol")
         else:
-            yield from one_of(f"{here}.protocol", port["protocol"], PROTOCOLS)
+            yield from check_one_of(f"{here}.protocol", port["protocol"], PROTOCOLS)
         if port.get("appProtocol") is not None:
             yield from each(f"{here}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))

@@ -8,7 +8,7 @@ import re
 from kubeloop.apiserver.builtin.bootstrap.objects import mandatory
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import each, one_of, subdomain_field, unsupported
+from kubeloop.apiserver.validation.formats import check_one_of, each, unsupported, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 from kubeloop.types import JSONObject
@@ -33,16 +33,16 @@ class FlowSchemaStrategy(BuiltinStrategy):
         fixed = mandatory("flowschemas").get(name)
         if fixed is not None and spec != fixed:
             errors.append(invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
-        return [*errors, *conditions_of(obj)]
+        return [*errors, *check_condition_types(obj)]
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_create(context, obj)
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(conditions_of(obj))
+        return list(check_condition_types(obj))
 
 
-def conditions_of(obj: JSONObject) -> Errors:
+def check_condition_types(obj: JSONObject) -> Errors:
     """Check that conditions have types and that these are unique."""
     known: set[str] = set()
     for index, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
@@ -110,7 +110,7 @@ def _described(path: str, kind: str, described: JSONObject) -> Errors:
     if kind != "ServiceAccount":
         return
     if name and name != "*":
-        yield from subdomain_field(f"{path}.name", name)
+        yield from validate_subdomain_field(f"{path}.name", name)
     if namespace:
         yield from each(f"{path}.namespace", namespace, dns1123_label(namespace))
     else:
@@ -196,13 +196,13 @@ class PriorityLevelStrategy(BuiltinStrategy):
         name, value = metadata.get("name", ""), []
         if _OLD_ANNOTATION in (metadata.get("annotations") or {}):
             value.append(forbidden("metadata.annotations", f"annotation '{_OLD_ANNOTATION}' is forbidden"))
-        return [*value, *_level_spec(name, spec), *_fixed_level(name, spec), *conditions_of(obj)]
+        return [*value, *_level_spec(name, spec), *_fixed_level(name, spec), *check_condition_types(obj)]
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_create(context, obj)
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(conditions_of(obj))
+        return list(check_condition_types(obj))
 
 
 def _fixed_level(name: str, spec: JSONObject) -> Errors:
@@ -237,7 +237,7 @@ def _level_spec(name: str, spec: JSONObject) -> Errors:
     elif not kind:
         yield required("spec.type")
     else:
-        yield from one_of("spec.type", kind, ("Exempt", "Limited"))
+        yield from check_one_of("spec.type", kind, ("Exempt", "Limited"))
 
 
 def _shares(path: str, level: JSONObject) -> Errors:
@@ -267,7 +267,7 @@ def _limited(path: str, limited: JSONObject) -> Errors:
     elif not kind:
         yield required(f"{here}.type")
     else:
-        yield from one_of(f"{here}.type", kind, ("Queue", "Reject"))
+        yield from check_one_of(f"{here}.type", kind, ("Queue", "Reject"))
     yield from _percentage(path, limited)
     borrowed = limited.get("borrowingLimitPercent")
     if borrowed is not None and borrowed < 0:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.resources import resource_value
+from kubeloop.apiserver.builtin.pods.resources import check_resource_value
 from kubeloop.apiserver.builtin.pods.scheduling import TAINT_EFFECTS
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import cidr, cidr_warnings, each, one_of
+from kubeloop.apiserver.validation.formats import check_one_of, cidr_warnings, each, validate_cidr
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import label_value, qualified_name
 from kubeloop.schema.internal_values import internal_value
@@ -57,8 +57,8 @@ def _node(node: JSONObject) -> Errors:
     yield from _features(status)
     ranges = spec.get("podCIDRs") or []
     for index, value in enumerate(ranges):
-        yield from each(f"spec.podCIDRs[{index}]", value, cidr(value))
-    faulty = [index for index, value in enumerate(ranges) if any(error.startswith("must be a valid") for error in cidr(value))]
+        yield from each(f"spec.podCIDRs[{index}]", value, validate_cidr(value))
+    faulty = [index for index, value in enumerate(ranges) if any(error.startswith("must be a valid") for error in validate_cidr(value))]
     if len(ranges) > 1 and faulty:
         why = f"invalid CIDR[{faulty[0]}]: <nil> (invalid CIDR address: {ranges[faulty[0]]})"
         detail = f"invalid PodCIDRs. failed to check with dual stack with error:{why}"
@@ -77,7 +77,7 @@ def _taints(path: str, taints: list[JSONObject]) -> Errors:
         if not effect:
             yield required(f"{here}.effect")
         else:
-            yield from one_of(f"{here}.effect", effect, TAINT_EFFECTS)
+            yield from check_one_of(f"{here}.effect", effect, TAINT_EFFECTS)
         if (key, effect) in seen:
             yield FieldError(
                 FieldErrorType.DUPLICATE, here, internal_value("core.Taint", taint), "taints must be unique by key and effect pair"
@@ -88,7 +88,7 @@ def _taints(path: str, taints: list[JSONObject]) -> Errors:
 def _resources(status: JSONObject) -> Errors:
     for part in ("capacity", "allocatable"):
         for name, text in (status.get(part) or {}).items():
-            yield from resource_value(f"status.{part}.{name}", name, text)
+            yield from check_resource_value(f"status.{part}.{name}", name, text)
 
 
 def _features(status: JSONObject) -> Errors:

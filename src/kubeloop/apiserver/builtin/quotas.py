@@ -6,7 +6,12 @@ import uuid
 from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.resources import COUNTED, container_resource_name, resource_name, resource_value
+from kubeloop.apiserver.builtin.pods.resources import (
+    COUNTED,
+    check_resource_value,
+    validate_container_resource_name,
+    validate_resource_name,
+)
 from kubeloop.apiserver.builtin.quantities import may_overcommit, quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import IMMUTABLE, each
@@ -59,7 +64,7 @@ def _limit(path: str, limit: JSONObject) -> Errors:
             parts.remove(name)
             if limit.get(name):
                 yield forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'")
-    check = container_resource_name if kind in ("Pod", "Container") else resource_name
+    check = validate_container_resource_name if kind in ("Pod", "Container") else validate_resource_name
     names: dict[str, None] = {}
     for part in parts:
         for name in limit.get(part) or ():
@@ -139,10 +144,10 @@ class QuotaStrategy(BuiltinStrategy):
 def _amounts(path: str, amounts: dict[str, str]) -> Errors:
     for name, value in amounts.items():
         here = f"{path}[{name}]"
-        yield from resource_name(here, name)
+        yield from validate_resource_name(here, name)
         if "/" not in name and not _is_standard(name):
             yield invalid(here, name, "must be a standard resource for quota")
-        yield from resource_value(here, name, value)
+        yield from check_resource_value(here, name, value)
 
 
 def _is_standard(name: str) -> bool:

@@ -7,10 +7,10 @@ from typing import Final
 from kubeloop.apiserver.builtin.bootstrap.objects import available
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
-from kubeloop.apiserver.validation.formats import each, one_of
-from kubeloop.apiserver.validation.metadata import label_selector
-from kubeloop.apiserver.validation.webhook_client import client_config
+from kubeloop.apiserver.validation.admission_rules import check_optional_value, validate_match_conditions, validate_rule_with_operations
+from kubeloop.apiserver.validation.formats import check_one_of, each
+from kubeloop.apiserver.validation.metadata import validate_label_selector
+from kubeloop.apiserver.validation.webhook_client import check_client_config
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain, label_value, path_segment, port_number
 from kubeloop.types import JSONObject
@@ -41,7 +41,7 @@ class APIServiceStrategy(BuiltinStrategy):
         return [
             error
             for index, condition in enumerate(conditions)
-            for error in one_of(f"status.conditions[{index}].status", condition.get("status", ""), ("True", "False", "Unknown"))
+            for error in check_one_of(f"status.conditions[{index}].status", condition.get("status", ""), ("True", "False", "Unknown"))
         ]
 
     def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
@@ -148,7 +148,7 @@ def _webhooks(obj: JSONObject, lenient: _Leniency) -> Errors:
         path = f"webhooks[{index}]"
         yield from _webhook(path, hook, lenient)
         if not same_conditions:
-            yield from match_conditions(f"{path}.matchConditions", hook.get("matchConditions") or [], _condition)
+            yield from validate_match_conditions(f"{path}.matchConditions", hook.get("matchConditions") or [], _condition)
         yield from _reviews(f"{path}.admissionReviewVersions", hook.get("admissionReviewVersions") or [], any_version=lenient.reviews)
         name = hook.get("name") or ""
         if name in names and not lenient.names:
@@ -160,20 +160,20 @@ def _webhooks(obj: JSONObject, lenient: _Leniency) -> Errors:
 def _webhook(path: str, hook: JSONObject, lenient: _Leniency) -> Errors:
     yield from _full_name(f"{path}.name", hook.get("name") or "")
     for index, rule in enumerate(hook.get("rules") or ()):
-        yield from rule_with_operations(f"{path}.rules[{index}]", rule)
-    yield from one_of_pointer(f"{path}.failurePolicy", hook.get("failurePolicy"), ["Fail", "Ignore"])
-    yield from one_of_pointer(f"{path}.matchPolicy", hook.get("matchPolicy"), ["Equivalent", "Exact"])
+        yield from validate_rule_with_operations(f"{path}.rules[{index}]", rule)
+    yield from check_optional_value(f"{path}.failurePolicy", hook.get("failurePolicy"), ["Fail", "Ignore"])
+    yield from check_optional_value(f"{path}.matchPolicy", hook.get("matchPolicy"), ["Equivalent", "Exact"])
     allowed = _ANY_SIDE_EFFECTS if lenient.side_effects else _HARMLESS
     if hook.get("sideEffects") is None:
         yield required(f"{path}.sideEffects", f"must specify one of {', '.join(allowed)}")
-    yield from one_of_pointer(f"{path}.sideEffects", hook.get("sideEffects"), allowed)
+    yield from check_optional_value(f"{path}.sideEffects", hook.get("sideEffects"), allowed)
     timeout = hook.get("timeoutSeconds")
     if timeout is not None and not 1 <= timeout <= 30:
         yield invalid(f"{path}.timeoutSeconds", timeout, "the timeout value must be between 1 and 30 seconds")
     for name in ("namespaceSelector", "objectSelector"):
-        yield from label_selector(f"{path}.{name}", hook.get(name), any_value=lenient.label_values)
-    yield from one_of_pointer(f"{path}.reinvocationPolicy", hook.get("reinvocationPolicy"), ["IfNeeded", "Never"])
-    yield from client_config(f"{path}.clientConfig", hook.get("clientConfig") or {})
+        yield from validate_label_selector(f"{path}.{name}", hook.get(name), any_value=lenient.label_values)
+    yield from check_optional_value(f"{path}.reinvocationPolicy", hook.get("reinvocationPolicy"), ["IfNeeded", "Never"])
+    yield from check_client_config(f"{path}.clientConfig", hook.get("clientConfig") or {})
 
 
 def _full_name(path: str, name: str) -> Errors:

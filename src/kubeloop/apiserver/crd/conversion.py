@@ -17,8 +17,8 @@ from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.outbound.review_reader import read_review
 from kubeloop.apiserver.outbound.target import trust
 from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.validation.metadata import labels
-from kubeloop.apiserver.validation.webhook_client import client_config
+from kubeloop.apiserver.validation.metadata import validate_labels
+from kubeloop.apiserver.validation.webhook_client import check_client_config
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.meta.names import annotation_key, dns1035_label
 from kubeloop.types import JSONObject
@@ -169,7 +169,7 @@ def _metadata(before: JSONObject, after: JSONObject) -> JSONObject:
 
 def _check_texts(field: str, values: dict[str, str]) -> None:
     if field == "labels":
-        errors = [str(error) for error in labels("metadata.labels", values)]
+        errors = [str(error) for error in validate_labels("metadata.labels", values)]
     else:
         # Upstream spells the path this way.
         errors = [f'metadata.annotation: Invalid value: "{key}": {message}' for key in values for message in annotation_key(key)]
@@ -227,7 +227,7 @@ def check_conversion(spec: JSONObject) -> Iterator[FieldError]:
         if client is None:
             yield required(_CLIENT, "required when strategy is set to Webhook")
         else:
-            yield from client_config(_CLIENT, client)
+            yield from check_client_config(_CLIENT, client)
         yield from _reviews(reviews)
         return
     detail = "should not be set when strategy is not set to Webhook"

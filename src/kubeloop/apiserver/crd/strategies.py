@@ -23,7 +23,7 @@ from kubeloop.apiserver.registry.resource import ScalePaths
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.validation.metadata import embedded_meta
+from kubeloop.apiserver.validation.metadata import validate_embedded_meta
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import qualified_name
@@ -187,7 +187,7 @@ class CustomResourceStrategy(Strategy):
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         errors = validate(obj, self.schema)
         errors.extend(_scale_faults(obj, self.scale, ("spec", "status")))
-        errors.extend(check_metadata(obj, self.schema, embedded_meta))
+        errors.extend(check_metadata(obj, self.schema, validate_embedded_meta))
         errors.extend(check_lists(obj, self.schema))
         errors.extend(self._broken_rules(context, obj, None, errors))
         return errors
@@ -195,7 +195,7 @@ class CustomResourceStrategy(Strategy):
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         errors = validate(obj, self.schema, old=old)
         errors.extend(_scale_faults(obj, self.scale, ("spec", "status")))
-        errors.extend(check_metadata(obj, self.schema, embedded_meta))
+        errors.extend(check_metadata(obj, self.schema, validate_embedded_meta))
         errors.extend(self._list_faults(obj, old))
         errors.extend(self._broken_rules(context, obj, old, errors))
         return errors

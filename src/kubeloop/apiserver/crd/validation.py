@@ -24,7 +24,7 @@ from kubeloop.apiserver.crd.definition import (
     versions_of,
 )
 from kubeloop.apiserver.crd.naming import approval, is_protected
-from kubeloop.apiserver.validation.metadata import embedded_meta
+from kubeloop.apiserver.validation.metadata import validate_embedded_meta
 from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain
 from kubeloop.schema.crd_rules import check_schema
@@ -167,7 +167,7 @@ def _version(crd: JSONObject, version: JSONObject, path: str) -> Iterator[FieldE
 
 
 def _schema(schema: JSONObject, path: str, *, has_status: bool) -> Iterator[FieldError]:
-    errors = check_schema(schema, path, has_status=has_status, metadata_rules=embedded_meta)
+    errors = check_schema(schema, path, has_status=has_status, metadata_rules=validate_embedded_meta)
     yield from errors
     if _mentions_rules(schema):
         # Imported late: CEL takes time to load, and most definitions have no rules.

@@ -16,7 +16,7 @@ from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.access import Access
 from kubeloop.apiserver.request.answers import Answer
 from kubeloop.apiserver.request.users import User
-from kubeloop.apiserver.validation.metadata import requirement
+from kubeloop.apiserver.validation.metadata import validate_requirement
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.meta.selectors import FieldOperator, FieldTerm, parse_field_selector, parse_label_selector
@@ -124,7 +124,7 @@ def selector_errors(attributes: JSONObject) -> Iterator[FieldError]:
             yield required(f"{path}.requirements", f"when {path} is specified, requirements or rawSelector is required")
         for at, term in enumerate(terms):
             here = f"{path}.requirements[{at}]"
-            yield from _field_errors(here, term) if name == "fieldSelector" else requirement(here, term, any_operator=True)
+            yield from _field_errors(here, term) if name == "fieldSelector" else validate_requirement(here, term, any_operator=True)
 
 
 def _field_errors(path: str, term: JSONObject) -> Iterator[FieldError]:

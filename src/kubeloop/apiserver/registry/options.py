@@ -14,7 +14,7 @@ from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.go_json_errors import json_fault
 from kubeloop.apiserver.request.negotiation import PROTOBUF, YAML
 from kubeloop.apiserver.validation.formats import unsupported
-from kubeloop.apiserver.validation.metadata import field_manager
+from kubeloop.apiserver.validation.metadata import validate_field_manager
 from kubeloop.merge.go_text import json_type
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
@@ -125,7 +125,7 @@ def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteO
         errors.append(required("fieldManager", "is required for apply patch"))
     if kind == "PatchOptions" and not apply and force is not None:
         errors.append(forbidden("force", "may not be specified for non-apply patch"))
-    errors += field_manager("fieldManager", manager)
+    errors += validate_field_manager("fieldManager", manager)
     errors += _dry_run_errors(dry_run)
     if validation not in ("", "Ignore", "Warn", "Strict"):
         errors.append(unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))

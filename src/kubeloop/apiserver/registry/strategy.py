@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kubeloop.apiserver.validation.metadata import object_meta, object_meta_update, standard_finalizers
+from kubeloop.apiserver.validation.metadata import check_standard_finalizers, validate_object_meta, validate_object_meta_update
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.names import path_segment
 from kubeloop.types import JSONObject
@@ -72,7 +72,7 @@ class Strategy:
     def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
         """All that is wrong with an object to be created, metadata included, in upstream's order. What the pipeline calls."""
         found = self._object_meta(obj, namespaced) + self.validate_create(context, obj)
-        return found or list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
+        return found or list(validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
 
     def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
         """All that is wrong with an update, metadata included, in upstream's order. What the pipeline calls."""
@@ -90,16 +90,16 @@ class Strategy:
 
     @staticmethod
     def _common_update(obj: JSONObject, old: JSONObject, namespaced: bool) -> list[FieldError]:
-        found = list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
-        return found + list(object_meta_update(obj["metadata"], old["metadata"]))
+        found = list(validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
+        return found + list(validate_object_meta_update(obj["metadata"], old["metadata"]))
 
     def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
-        found = list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=self.validate_name))
-        return found + list(standard_finalizers(obj["metadata"])) if self.standard_finalizers else found
+        found = list(validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=self.validate_name))
+        return found + list(check_standard_finalizers(obj["metadata"])) if self.standard_finalizers else found
 
     def _object_meta_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(object_meta_update(obj["metadata"], old["metadata"]))
-        return found + list(standard_finalizers(obj["metadata"])) if self.standard_finalizers else found
+        found = list(validate_object_meta_update(obj["metadata"], old["metadata"]))
+        return found + list(check_standard_finalizers(obj["metadata"])) if self.standard_finalizers else found
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         """Everything but metadata."""

@@ -23,12 +23,12 @@ _UNDERSCORE_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _UNDERSCORE_NAME = rf"{_UNDERSCORE_LABEL}(\.{_UNDERSCORE_LABEL})*"
 
 
-def user_id(value: int) -> list[str]:
+def validate_user_id(value: int) -> list[str]:
     """Validate a user or group ID."""
     return in_range(value, 0, MAX_INT32)
 
 
-def subdomain_with_underscore(value: str) -> list[str]:
+def validate_subdomain_with_underscore(value: str) -> list[str]:
     """Validate a DNS-1123 subdomain that may contain underscores."""
     messages = ["must be no more than 253 characters"] if len(value.encode()) > 253 else []
     if not re.fullmatch(_UNDERSCORE_NAME, value):
@@ -50,7 +50,7 @@ def sloppy_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
         return None
 
 
-def ip_address(value: str) -> list[str]:
+def validate_ip_address(value: str) -> list[str]:
     """Validate an IP address strictly, as StrictIPCIDRValidation requires."""
     current = sloppy_ip(value)
     if current is None:
@@ -60,9 +60,9 @@ def ip_address(value: str) -> list[str]:
     return ["must not be an IPv4-mapped IPv6 address"] if current.ipv4_mapped else []
 
 
-def canonical_ip(value: str) -> list[str]:
+def validate_canonical_ip(value: str) -> list[str]:
     """Validate an IP address in its canonical form."""
-    result = ip_address(value)
+    result = validate_ip_address(value)
     parsed = sloppy_ip(value)
     if result or parsed is None or str(parsed) == value:
         return result
@@ -78,7 +78,7 @@ def sloppy_cidr(value: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | N
     return ipaddress.ip_network((parsed, int(length)), strict=False)
 
 
-def cidr(value: str) -> list[str]:
+def validate_cidr(value: str) -> list[str]:
     """Validate a CIDR."""
     address, _, length = value.partition("/")
     parsed, network = sloppy_ip(address), sloppy_cidr(value)
@@ -99,17 +99,17 @@ def each(path: str, value: Any, messages: Iterable[str]) -> Iterator[FieldError]
         yield invalid(path, value, message)
 
 
-def label_name_field(path: str, value: str) -> Iterator[FieldError]:
+def validate_label_name_field(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS-1123 label, such as the name of a container."""
     return each(path, value, dns1123_label(value, False))
 
 
-def subdomain_field(path: str, value: str) -> Iterator[FieldError]:
+def validate_subdomain_field(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS-1123 subdomain."""
     return each(path, value, dns1123_subdomain(value, False))
 
 
-def fully_qualified_name(path: str, name: str, segments: int = 2) -> Iterator[FieldError]:
+def validate_fully_qualified_name(path: str, name: str, segments: int = 2) -> Iterator[FieldError]:
     """Validate a domain with at least ``segments`` segments; yields at most one error.
 
     Source: IsFullyQualifiedDomainName, IsFullyQualifiedName.
@@ -130,25 +130,25 @@ def fully_qualified_name(path: str, name: str, segments: int = 2) -> Iterator[Fi
             return
 
 
-def not_negative(path: str, value: int | None) -> Iterator[FieldError]:
+def check_not_negative(path: str, value: int | None) -> Iterator[FieldError]:
     """Check that a number is zero or more; None is valid."""
     if value is not None and value < 0:
         yield invalid(path, value, NOT_NEGATIVE)
 
 
-def positive(path: str, value: int) -> Iterator[FieldError]:
+def check_positive(path: str, value: int) -> Iterator[FieldError]:
     """Check that a number is greater than zero."""
     if value <= 0:
         yield invalid(path, value, "must be greater than zero")
 
 
-def immutable(path: str, new: Any, old: Any) -> Iterator[FieldError]:
+def check_immutable(path: str, new: Any, old: Any) -> Iterator[FieldError]:
     """Check that a value is unchanged. Empty and absent are equal, as in Kubernetes' semantic equality."""
     if (new or None) != (old or None) and new != old:
         yield invalid(path, new, IMMUTABLE)
 
 
-def one_of(path: str, value: Any, supported: Iterable[str]) -> Iterator[FieldError]:
+def check_one_of(path: str, value: Any, supported: Iterable[str]) -> Iterator[FieldError]:
     """Check that a value is supported. The message lists ``supported`` in this order, because upstream sorts it for some fields only."""
     values = list(supported)
     if value not in values:
@@ -169,7 +169,7 @@ def ip_warnings(path: str, value: str) -> list[str]:
     current = sloppy_ip(value)
     if current is None:
         return []
-    if ip_address(value):
+    if validate_ip_address(value):
         plain = current.ipv4_mapped if isinstance(current, ipaddress.IPv6Address) and current.ipv4_mapped else current
         return [f'{path}: non-standard IP address "{value}" is invalid: use "{plain}"']
     if str(current) != value:
@@ -202,15 +202,15 @@ def cidr_warnings(path: str, value: str) -> list[str]:
 # Numbers that may be percentages, as in rolling updates. Source: ValidatePositiveIntOrPercent, IsNotMoreThan100Percent.
 
 
-def int_or_percent(path: str, value: int | str) -> Iterator[FieldError]:
+def validate_int_or_percent(path: str, value: int | str) -> Iterator[FieldError]:
     """Validate a number of zero or more, or a percentage."""
     if isinstance(value, str):
         yield from each(path, value, percent(value))
     else:
-        yield from not_negative(path, value)
+        yield from check_not_negative(path, value)
 
 
-def at_most_100_percent(path: str, value: int | str) -> Iterator[FieldError]:
+def check_at_most_100_percent(path: str, value: int | str) -> Iterator[FieldError]:
     """Check that a percentage is at most 100%."""
     if isinstance(value, str) and not percent(value) and (decimal(value[:-1]) or 0) > 100:
         yield invalid(path, value, "must not be greater than 100%")
@@ -226,27 +226,27 @@ def int_or_percent_value(value: int | str) -> int:
 # Paths inside volumes and containers. Source: validateLocalDescendingPath, validatePathNoBacksteps.
 
 
-def no_parent_steps(path: str, target: str) -> Errors:
+def check_no_parent_steps(path: str, target: str) -> Errors:
     """Check that a path does not contain ``..``."""
     if ".." in target.split("/"):
         yield invalid(path, target, "must not contain '..'")
 
 
-def local_path(path: str, target: str) -> Errors:
+def check_local_path(path: str, target: str) -> Errors:
     """Check that a path is relative and does not contain ``..``."""
     if target.startswith("/"):
         yield invalid(path, target, "must be a relative path")
-    yield from no_parent_steps(path, target)
+    yield from check_no_parent_steps(path, target)
 
 
-def local_non_reserved_path(path: str, target: str) -> Errors:
+def check_local_non_reserved_path(path: str, target: str) -> Errors:
     """Check a path as ``local_path`` does, and that it does not begin with ``..``, which kubelet's atomic writer uses."""
-    yield from local_path(path, target)
+    yield from check_local_path(path, target)
     if target.startswith("..") and not target.startswith("../"):
         yield invalid(path, target, "must not start with '..'")
 
 
-def file_mode(path: str, mode: int | None) -> Errors:
+def check_file_mode(path: str, mode: int | None) -> Errors:
     """Check that a file mode is between 0 and 0777."""
     if mode is not None and not 0 <= mode <= 0o777:
         yield invalid(path, mode, "must be a number between 0 and 0777 (octal), both inclusive")

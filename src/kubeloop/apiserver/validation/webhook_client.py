@@ -141,18 +141,18 @@ def _unescaped(text: str) -> str:
 _FORM: Final = "; desired format: https://host[/path]"
 
 
-def client_config(path: str, config: JSONObject) -> Iterator[FieldError]:
+def check_client_config(path: str, config: JSONObject) -> Iterator[FieldError]:
     """Check that a ``clientConfig`` has exactly one of a URL and a service, and validate it."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield required(path, "exactly one of url or service is required")
     elif url is not None:
-        yield from webhook_url(f"{path}.url", url)
+        yield from validate_webhook_url(f"{path}.url", url)
     elif service is not None:
-        yield from webhook_service(f"{path}.service", service)
+        yield from validate_webhook_service(f"{path}.service", service)
 
 
-def webhook_url(path: str, url: str) -> Iterator[FieldError]:
+def validate_webhook_url(path: str, url: str) -> Iterator[FieldError]:
     """Validate an https URL with a host and an optional path, and nothing else."""
     try:
         parts = parse_url(url)
@@ -171,7 +171,7 @@ def webhook_url(path: str, url: str) -> Iterator[FieldError]:
         yield invalid(path, parts.query, "query parameters are not permitted in the URL")
 
 
-def webhook_service(path: str, service: JSONObject) -> Iterator[FieldError]:
+def validate_webhook_service(path: str, service: JSONObject) -> Iterator[FieldError]:
     # Upstream passes each in the place of the other.
     """Validate a reference to a service."""
     for messages, missing in (("name", "namespace"), ("namespace", "name")):

@@ -7,11 +7,11 @@ from typing import Any
 
 from kubeloop.apiserver.builtin.conversion import convert_autoscaler
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.networking.ingress import kind_and_name
-from kubeloop.apiserver.builtin.pods.resources import container_resource_name
+from kubeloop.apiserver.builtin.networking.ingress import validate_kind_and_name
+from kubeloop.apiserver.builtin.pods.resources import validate_container_resource_name
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, label_name_field, not_negative, one_of
+from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, check_not_negative, check_one_of, each, validate_label_name_field
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import path_segment
 from kubeloop.types import JSONObject
@@ -24,7 +24,7 @@ _LONGEST_PERIOD = 1800
 _LONGEST_WINDOW = 3600
 
 
-def behavior(path: str, value: JSONObject) -> Errors:
+def validate_behavior(path: str, value: JSONObject) -> Errors:
     """Validate the scaling behavior."""
     for name in ("scaleUp", "scaleDown"):
         if value.get(name) is not None:
@@ -38,7 +38,7 @@ def _rules(path: str, rules: JSONObject) -> Errors:
     if window is not None and window > _LONGEST_WINDOW:
         yield invalid(f"{path}.stabilizationWindowSeconds", window, f"must be less than or equal to {_LONGEST_WINDOW}")
     if rules.get("selectPolicy") is not None:
-        yield from one_of(f"{path}.selectPolicy", rules["selectPolicy"], ("Disabled", "Max", "Min"))
+        yield from check_one_of(f"{path}.selectPolicy", rules["selectPolicy"], ("Disabled", "Max", "Min"))
     if not policies:
         yield required(f"{path}.policies", "must specify at least one Policy")
     for index, policy in enumerate(policies):
@@ -48,7 +48,7 @@ def _rules(path: str, rules: JSONObject) -> Errors:
 
 
 def _policy(path: str, policy: JSONObject) -> Errors:
-    yield from one_of(f"{path}.type", policy.get("type", ""), ("Percent", "Pods"))
+    yield from check_one_of(f"{path}.type", policy.get("type", ""), ("Percent", "Pods"))
     value, period = policy.get("value", 0), policy.get("periodSeconds", 0)
     if value <= 0:
         yield invalid(f"{path}.value", value, "must be greater than zero")
@@ -67,7 +67,7 @@ _TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _RAW_OR_USED = "must set either a target raw value or a target utilization"
 
 
-def scaled_object(path: str, reference: JSONObject, *, core: bool, any_version: bool) -> Errors:
+def validate_scaled_object(path: str, reference: JSONObject, *, core: bool, any_version: bool) -> Errors:
     """Validate the reference to the scaled object.
 
     Args:
@@ -79,7 +79,7 @@ def scaled_object(path: str, reference: JSONObject, *, core: bool, any_version: 
     Returns:
         The errors.
     """
-    yield from kind_and_name(path, reference)
+    yield from validate_kind_and_name(path, reference)
     if not any_version and (error := api_version_error(reference, core=core)):
         yield invalid(f"{path}.apiVersion", reference.get("apiVersion", ""), error)
 
@@ -92,7 +92,7 @@ def api_version_error(reference: JSONObject, *, core: bool) -> str:
     return "" if core or (text.partition("/")[1] and text.partition("/")[0]) else "apiVersion must specify API group"
 
 
-def metrics(path: str, value: list[JSONObject], minimum: int | None, *, any_version: bool) -> Errors:
+def validate_metrics(path: str, value: list[JSONObject], minimum: int | None, *, any_version: bool) -> Errors:
     """Validate the metrics.
 
     Args:
@@ -114,13 +114,13 @@ def _metric(path: str, metric: JSONObject, any_version: bool) -> Errors:
     kind = metric.get("type", "")
     if not kind:
         yield required(f"{path}.type", "must specify a metric source type")
-    yield from one_of(f"{path}.type", kind, _TYPES)
+    yield from check_one_of(f"{path}.type", kind, _TYPES)
     present = [name for name in _SOURCES if metric.get(name) is not None]
     for name in present[:1]:
         yield from _source(f"{path}.{name}", name, metric[name], any_version)
     expected = next((name for name, requested in _SOURCES.items() if requested == kind), "")
     if not expected:
-        yield from one_of(f"{path}.type", kind, _TYPES)
+        yield from check_one_of(f"{path}.type", kind, _TYPES)
     elif expected not in present:
         yield required(f"{path}.{expected}", "must populate information for the given metric source")
     if len(present) != 1:
@@ -132,7 +132,9 @@ def _metric(path: str, metric: JSONObject, any_version: bool) -> Errors:
 def _source(path: str, name: str, source: JSONObject, any_version: bool) -> Errors:
     target = source.get("target") or {}
     if name == "object":
-        yield from scaled_object(f"{path}.describedObject", source.get("describedObject") or {}, core=True, any_version=any_version)
+        yield from validate_scaled_object(
+            f"{path}.describedObject", source.get("describedObject") or {}, core=True, any_version=any_version
+        )
     if name in ("resource", "containerResource"):
         yield from _resource_name(path, source, checked=name == "containerResource")
     else:
@@ -158,13 +160,13 @@ def _resource_name(path: str, source: JSONObject, *, checked: bool) -> Errors:
     if not name:
         yield required(f"{path}.name", "must specify a resource name")
     elif checked:
-        yield from container_resource_name(f"{path}.name", name)
+        yield from validate_container_resource_name(f"{path}.name", name)
     if not checked:
         return
     if not source.get("container"):
         yield required(f"{path}.container", "must specify a container")
     else:
-        yield from label_name_field(f"{path}.container", source["container"])
+        yield from validate_label_name_field(f"{path}.container", source["container"])
 
 
 def _identifier(path: str, identifier: JSONObject) -> Errors:
@@ -209,7 +211,7 @@ class AutoscalerStrategy(BuiltinStrategy):
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
         names = ("currentReplicas", "desiredReplicas")
-        return [error for name in names for error in not_negative(f"status.{name}", status.get(name))]
+        return [error for name in names for error in check_not_negative(f"status.{name}", status.get(name))]
 
 
 def _newest(obj: JSONObject) -> JSONObject:
@@ -242,6 +244,6 @@ def _spec(spec: JSONObject, old: JSONObject | None, *, any_object: bool) -> Iter
     retained = old is not None and all(target.get(name, "") == before.get(name, "") for name in ("apiVersion", "kind"))
     # The only scalable kind of the core group.
     core = target.get("kind") == "ReplicationController"
-    yield from scaled_object("spec.scaleTargetRef", target, core=core, any_version=retained)
-    yield from metrics("spec.metrics", spec.get("metrics") or [], minimum, any_version=any_object)
-    yield from behavior("spec.behavior", spec.get("behavior") or {})
+    yield from validate_scaled_object("spec.scaleTargetRef", target, core=core, any_version=retained)
+    yield from validate_metrics("spec.metrics", spec.get("metrics") or [], minimum, any_version=any_object)
+    yield from validate_behavior("spec.behavior", spec.get("behavior") or {})

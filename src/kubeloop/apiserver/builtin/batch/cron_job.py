@@ -6,11 +6,11 @@ import re
 import zoneinfo
 
 from kubeloop.apiserver.builtin.apps.template import TemplateStrategy, template_options
-from kubeloop.apiserver.builtin.batch.job import job_spec
+from kubeloop.apiserver.builtin.batch.job import validate_job_spec
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import not_negative, one_of, unsupported
+from kubeloop.apiserver.validation.formats import check_not_negative, check_one_of, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.integers import decimal
 from kubeloop.types import JSONObject
@@ -165,23 +165,23 @@ def _spec(spec: JSONObject, old: JSONObject | None, options: PodOptions) -> Erro
         yield required("spec.schedule")
     else:
         yield from _schedule(schedule, zone, zone_allowed="TZ" in (old or {}).get("schedule", ""))
-    yield from not_negative("spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds"))
+    yield from check_not_negative("spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds"))
     if zone is not None and (old is None or old.get("timeZone") != zone):
         yield from _time_zone("spec.timeZone", zone)
     policy = spec.get("concurrencyPolicy", "")
     if not policy:
         yield required("spec.concurrencyPolicy")
     else:
-        yield from one_of("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace"))
+        yield from check_one_of("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace"))
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     path = "spec.jobTemplate.spec"
-    yield from job_spec(path, job, options)
+    yield from validate_job_spec(path, job, options)
     if job.get("selector") is not None:
         yield invalid(f"{path}.selector", job["selector"], "`selector` will be auto-generated")
     if job.get("manualSelector"):
         yield unsupported(f"{path}.manualSelector", True, ("nil", "false"))
     for name in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        yield from not_negative(f"spec.{name}", spec.get(name))
+        yield from check_not_negative(f"spec.{name}", spec.get(name))
 
 
 def _schedule(schedule: str, zone: str | None, *, zone_allowed: bool) -> Errors:

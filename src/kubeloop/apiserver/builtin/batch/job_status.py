@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from kubeloop.apiserver.builtin.apps.template import not_negative_counters
+from kubeloop.apiserver.builtin.apps.template import check_not_negative_counters
 from kubeloop.meta.field_error import OMITTED, Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.types import JSONObject
@@ -128,10 +128,10 @@ class _Change:
         return any(getattr(self.new, name) != getattr(self.old, name) for name in names)
 
 
-def status_update(job: JSONObject, old: JSONObject) -> Errors:
+def validate_status_update(job: JSONObject, old: JSONObject) -> Errors:
     """Validate an update of the status."""
     change = _Change(job["spec"], _State(job), _State(old))
-    yield from not_negative_counters(change.new.status, "active", "succeeded", "failed", "ready", "terminating")
+    yield from check_not_negative_counters(change.new.status, "active", "succeeded", "failed", "ready", "terminating")
     yield from _uncounted(change.new.status.get("uncountedTerminatedPods") or {})
     yield from _ends(change)
     yield from _finished(change)

@@ -12,7 +12,7 @@ from kubeloop.apiserver.builtin.certificates.pem import certificate_error, reque
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import one_of
+from kubeloop.apiserver.validation.formats import check_one_of
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required, too_long
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 from kubeloop.types import JSONObject
@@ -120,7 +120,7 @@ def _request(obj: JSONObject, old: JSONObject) -> Errors:
         yield required("spec.usages")
     if spec != before:
         for index, usage in enumerate(usages):
-            yield from one_of(f"spec.usages[{index}]", usage, _USAGES)
+            yield from check_one_of(f"spec.usages[{index}]", usage, _USAGES)
         for index, usage in enumerate(usages):
             if usage in usages[:index]:
                 yield duplicate(f"spec.usages[{index}]", usage)
@@ -172,7 +172,9 @@ def _conditions_hold(conditions: list[JSONObject]) -> Errors:
         if not status:
             yield required(f"{path}.status")
         else:
-            yield from one_of(f"{path}.status", status, ("True",) if kind in (*_DECISIONS, "Failed") else ("False", "True", "Unknown"))
+            yield from check_one_of(
+                f"{path}.status", status, ("True",) if kind in (*_DECISIONS, "Failed") else ("False", "True", "Unknown")
+            )
         if kind in _DECISIONS and any(other in seen for other in _DECISIONS if other != kind):
             yield invalid(_CONDITIONS, kind, "Approved and Denied conditions are mutually exclusive")
         if kind in seen:

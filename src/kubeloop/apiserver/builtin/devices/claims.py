@@ -11,26 +11,33 @@ from kubeloop.apiserver.builtin.devices.fields import (
     DOMAIN,
     IDENTIFIER,
     RequestNames,
-    binding_conditions,
-    class_name,
-    configuration,
-    driver_name,
-    fully_qualified_name,
+    check_binding_conditions,
     identity_key,
     name_key,
-    pool_name,
-    raw_object,
-    share_id,
-    toleration,
+    validate_class_name,
+    validate_configuration,
+    validate_driver_name,
+    validate_fully_qualified_name,
     validate_items,
+    validate_pool_name,
+    validate_raw_object,
+    validate_share_id,
+    validate_toleration,
     validate_unique_items,
 )
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import is_extended
-from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.builtin.pods.scheduling import validate_node_selector
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import immutable, label_name_field, one_of, sloppy_cidr, sloppy_ip, unsupported
-from kubeloop.apiserver.validation.metadata import conditions, template_meta
+from kubeloop.apiserver.validation.formats import (
+    check_immutable,
+    check_one_of,
+    sloppy_cidr,
+    sloppy_ip,
+    unsupported,
+    validate_label_name_field,
+)
+from kubeloop.apiserver.validation.metadata import check_template_meta, validate_conditions
 from kubeloop.cel import CompileError, Environment, compile_expression, types
 from kubeloop.cel.estimate import CostRange, Path
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long, too_many
@@ -63,7 +70,7 @@ _ENVIRONMENT: Final = Environment(
 )
 
 
-def selectors(path: str, value: list[JSONObject] | None) -> Errors:
+def validate_selectors(path: str, value: list[JSONObject] | None) -> Errors:
     """Validate a list of selectors."""
     return validate_items(path, value, MOST, _selector)
 
@@ -129,7 +136,7 @@ _MOST_CONSTRAINTS = 32
 _MOST_ALTERNATIVES = 8
 
 
-def claim_spec(path: str, spec: JSONObject) -> Errors:
+def validate_claim_spec(path: str, spec: JSONObject) -> Errors:
     """Validate the spec of a claim."""
     devices = spec.get("devices") or {}
     path, requests = f"{path}.devices", RequestNames(devices)
@@ -138,13 +145,13 @@ def claim_spec(path: str, spec: JSONObject) -> Errors:
     yield from validate_items(f"{path}.config", devices.get("config"), MOST_CONFIGURATIONS, partial(_configuration, requests))
 
 
-def references(path: str, value: list[str] | None, requests: RequestNames) -> Errors:
+def validate_references(path: str, value: list[str] | None, requests: RequestNames) -> Errors:
     """Validate references to requests of a claim."""
     return validate_unique_items(path, value, MOST_REQUESTS, requests.check, identity_key)
 
 
 def _request(path: str, request: JSONObject) -> Errors:
-    yield from label_name_field(f"{path}.name", request.get("name", ""))
+    yield from validate_label_name_field(f"{path}.name", request.get("name", ""))
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
     rule = "exactly one of `exactly` or `firstAvailable` is required"
     if exactly is None and not alternatives:
@@ -158,13 +165,13 @@ def _request(path: str, request: JSONObject) -> Errors:
 
 
 def _alternative(path: str, request: JSONObject) -> Errors:
-    yield from label_name_field(f"{path}.name", request.get("name", ""))
+    yield from validate_label_name_field(f"{path}.name", request.get("name", ""))
     yield from _exact(path, request)
 
 
 def _exact(path: str, request: JSONObject) -> Errors:
-    yield from class_name(f"{path}.deviceClassName", request.get("deviceClassName", ""))
-    yield from selectors(f"{path}.selectors", request.get("selectors"))
+    yield from validate_class_name(f"{path}.deviceClassName", request.get("deviceClassName", ""))
+    yield from validate_selectors(f"{path}.selectors", request.get("selectors"))
     mode, count = request.get("allocationMode", ""), request.get("count", 0)
     if mode == "All":
         if count:
@@ -174,22 +181,22 @@ def _exact(path: str, request: JSONObject) -> Errors:
             yield invalid(f"{path}.count", count, "must be greater than zero")
     else:
         yield unsupported(f"{path}.allocationMode", mode, ("All", "ExactCount"))
-    yield from validate_items(f"{path}.tolerations", request.get("tolerations"), None, toleration)
+    yield from validate_items(f"{path}.tolerations", request.get("tolerations"), None, validate_toleration)
 
 
 def _constraint(requests: RequestNames, path: str, constraint: JSONObject) -> Errors:
-    yield from references(f"{path}.requests", constraint.get("requests"), requests)
+    yield from validate_references(f"{path}.requests", constraint.get("requests"), requests)
     for field in ("matchAttribute", "distinctAttribute"):
         if constraint.get(field) is not None:
-            yield from fully_qualified_name(f"{path}.{field}", constraint[field])
+            yield from validate_fully_qualified_name(f"{path}.{field}", constraint[field])
             return
     # Upstream's message, whatever is set.
     yield required(path, 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set')
 
 
 def _configuration(requests: RequestNames, path: str, config: JSONObject) -> Errors:
-    yield from references(f"{path}.requests", config.get("requests"), requests)
-    yield from configuration(path, config)
+    yield from validate_references(f"{path}.requests", config.get("requests"), requests)
+    yield from validate_configuration(path, config)
 
 
 # The status of a claim: allocated devices, consumers, reports of drivers. Source: pkg/apis/resource/validation.
@@ -212,7 +219,7 @@ def results_of(status: JSONObject) -> list[JSONObject]:
     return result
 
 
-def claim_status(path: str, status: JSONObject, old: JSONObject, requests: RequestNames, *, deleted: bool) -> Errors:
+def validate_claim_status(path: str, status: JSONObject, old: JSONObject, requests: RequestNames, *, deleted: bool) -> Errors:
     """Validate the status of a claim.
 
     Args:
@@ -236,7 +243,7 @@ def claim_status(path: str, status: JSONObject, old: JSONObject, requests: Reque
         yield forbidden(reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
     if allocation is not None:
         if old.get("allocation") is not None:
-            yield from immutable(f"{path}.allocation", allocation, old["allocation"])
+            yield from check_immutable(f"{path}.allocation", allocation, old["allocation"])
         else:
             yield from _allocation(f"{path}.allocation", allocation, requests)
 
@@ -254,44 +261,44 @@ def _allocation(path: str, allocation: JSONObject, requests: RequestNames) -> Er
         f"{path}.devices.config", devices.get("config"), 2 * MOST_CONFIGURATIONS, partial(_result_configuration, requests)
     )
     if allocation.get("nodeSelector") is not None:
-        yield from node_selector(f"{path}.nodeSelector", allocation["nodeSelector"], False)
+        yield from validate_node_selector(f"{path}.nodeSelector", allocation["nodeSelector"], False)
 
 
 def _result(requests: RequestNames, path: str, result: JSONObject) -> Errors:
     yield from requests.check(f"{path}.request", result.get("request", ""))
     yield from _place(path, result)
-    yield from binding_conditions(path, result)
+    yield from check_binding_conditions(path, result)
     if result.get("shareID") is not None:
-        yield from share_id(f"{path}.shareID", result["shareID"])
+        yield from validate_share_id(f"{path}.shareID", result["shareID"])
 
 
 def _place(path: str, result: JSONObject) -> Errors:
-    yield from driver_name(f"{path}.driver", result.get("driver", ""))
-    yield from pool_name(f"{path}.pool", result.get("pool", ""))
-    yield from label_name_field(f"{path}.device", result.get("device", ""))
+    yield from validate_driver_name(f"{path}.driver", result.get("driver", ""))
+    yield from validate_pool_name(f"{path}.pool", result.get("pool", ""))
+    yield from validate_label_name_field(f"{path}.device", result.get("device", ""))
 
 
 def _result_configuration(requests: RequestNames, path: str, config: JSONObject) -> Errors:
     if not config.get("source"):
         yield required(f"{path}.source")
     else:
-        yield from one_of(f"{path}.source", config["source"], ("FromClaim", "FromClass"))
-    yield from references(f"{path}.requests", config.get("requests"), requests)
-    yield from configuration(path, config)
+        yield from check_one_of(f"{path}.source", config["source"], ("FromClaim", "FromClass"))
+    yield from validate_references(f"{path}.requests", config.get("requests"), requests)
+    yield from validate_configuration(path, config)
 
 
 def _device(allocated: set[Device], path: str, device: JSONObject) -> Errors:
     yield from _place(path, device)
     if device.get("shareID") is not None:
-        yield from share_id(f"{path}.shareID", device["shareID"])
+        yield from validate_share_id(f"{path}.shareID", device["shareID"])
     if device_of(device) not in allocated:
         yield invalid(path, _shown(device_of(device)), "must be an allocated device in the claim")
     value = device.get("conditions") or []
     if len(value) > _MOST_CONDITIONS:
         yield too_many(f"{path}.conditions", len(value), _MOST_CONDITIONS)
-    yield from conditions(f"{path}.conditions", value)
+    yield from validate_conditions(f"{path}.conditions", value)
     if device.get("data") is not None:
-        yield from raw_object(f"{path}.data", device["data"])
+        yield from validate_raw_object(f"{path}.data", device["data"])
     network = device.get("networkData")
     if network is not None:
         yield from _network(f"{path}.networkData", network)
@@ -342,9 +349,9 @@ class DeviceClassStrategy(BuiltinStrategy):
 
 
 def _spec(spec: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    yield from selectors("spec.selectors", spec.get("selectors"))
+    yield from validate_selectors("spec.selectors", spec.get("selectors"))
     configs, extended = spec.get("config"), spec.get("extendedResourceName")
-    stored = partial(configuration, stored=configs == old.get("config"))
+    stored = partial(validate_configuration, stored=configs == old.get("config"))
     yield from validate_items("spec.config", configs, MOST_CONFIGURATIONS, stored)
     if extended is not None and not is_extended(extended):
         yield invalid("spec.extendedResourceName", extended, "must be a valid extended resource name")
@@ -357,10 +364,10 @@ class ResourceClaimStrategy(BuiltinStrategy):
     status_keeps_metadata = True
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        return list(claim_spec("spec", obj["spec"]))
+        return list(validate_claim_spec("spec", obj["spec"]))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(immutable("spec", obj["spec"], old["spec"]))
+        return list(check_immutable("spec", obj["spec"], old["spec"]))
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
@@ -375,7 +382,7 @@ class ResourceClaimStrategy(BuiltinStrategy):
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         requests = RequestNames(obj["spec"].get("devices") or {})
         deleted = "deletionTimestamp" in obj["metadata"]
-        return list(claim_status("status", obj.get("status") or {}, old.get("status") or {}, requests, deleted=deleted))
+        return list(validate_claim_status("status", obj.get("status") or {}, old.get("status") or {}, requests, deleted=deleted))
 
 
 class ResourceClaimTemplateStrategy(BuiltinStrategy):
@@ -385,7 +392,7 @@ class ResourceClaimTemplateStrategy(BuiltinStrategy):
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj["spec"]
-        return [*template_meta("spec.metadata", spec.get("metadata")), *claim_spec("spec.spec", spec.get("spec") or {})]
+        return [*check_template_meta("spec.metadata", spec.get("metadata")), *validate_claim_spec("spec.spec", spec.get("spec") or {})]
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*self.validate_create(context, obj), *immutable("spec", obj["spec"], old["spec"])]
+        return [*self.validate_create(context, obj), *check_immutable("spec", obj["spec"], old["spec"])]

@@ -12,16 +12,16 @@ from typing import Any
 from kubeloop.apiserver.builtin.devices.fields import (
     QUALIFIED,
     accept_any,
-    binding_conditions,
-    domain_qualified_name,
-    taint,
+    check_binding_conditions,
+    validate_domain_qualified_name,
     validate_items,
     validate_mapping,
+    validate_taint,
     validate_unique_items,
 )
-from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.builtin.pods.scheduling import validate_node_selector
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import label_name_field, subdomain_field
+from kubeloop.apiserver.validation.formats import validate_label_name_field, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, forbidden, invalid, required, too_long
 from kubeloop.types import JSONObject
 
@@ -31,7 +31,7 @@ from kubeloop.types import JSONObject
 _MOST_VALUES = 10
 
 
-def shared_capacity(path: str, capacity: JSONObject) -> Errors:
+def validate_shared_capacity(path: str, capacity: JSONObject) -> Errors:
     """Validate the capacity of a device that several claims can share."""
     policy = capacity.get("requestPolicy")
     if policy is None:
@@ -50,7 +50,7 @@ def shared_capacity(path: str, capacity: JSONObject) -> Errors:
             yield from _range(f"{path}.{name}", of_range, whole, default)
 
 
-def whole_capacity(path: str, capacity: JSONObject) -> Errors:
+def validate_whole_capacity(path: str, capacity: JSONObject) -> Errors:
     """Validate the capacity of a device that one claim uses."""
     if capacity.get("requestPolicy") is not None:
         yield forbidden(f"{path}.requestPolicy", "allowMultipleAllocations must be true")
@@ -114,7 +114,7 @@ _VERSION = rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRERELEASE}(\.{_PRERELEASE})*)?
 _NODES = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the "
 
 
-def device(before: JSONObject, per_device: bool, path: str, value: JSONObject) -> Errors:
+def validate_device(before: JSONObject, per_device: bool, path: str, value: JSONObject) -> Errors:
     """Validate a device.
 
     Args:
@@ -127,36 +127,36 @@ def device(before: JSONObject, per_device: bool, path: str, value: JSONObject) -
         The errors.
     """
     name, attributes, capacity = value.get("name", ""), value.get("attributes") or {}, value.get("capacity") or {}
-    yield from label_name_field(f"{path}.name", name)
+    yield from validate_label_name_field(f"{path}.name", name)
     if len(attributes) + len(capacity) > _MOST_ATTRIBUTES:
         why = f"the total number of attributes and capacities must not exceed {_MOST_ATTRIBUTES}"
         yield invalid(path, len(attributes) + len(capacity), why)
     if len(attributes) > 48:
         yield invalid(path, len(attributes), "the total number of attribute values must not exceed 48")
-    yield from validate_mapping(f"{path}.attributes", attributes, None, QUALIFIED, domain_qualified_name, _attribute)
-    check = shared_capacity if value.get("allowMultipleAllocations") else whole_capacity
-    yield from validate_mapping(f"{path}.capacity", capacity, None, QUALIFIED, domain_qualified_name, check)
+    yield from validate_mapping(f"{path}.attributes", attributes, None, QUALIFIED, validate_domain_qualified_name, _attribute)
+    check = validate_shared_capacity if value.get("allowMultipleAllocations") else validate_whole_capacity
+    yield from validate_mapping(f"{path}.capacity", capacity, None, QUALIFIED, validate_domain_qualified_name, check)
     if name not in before or (before[name].get("taints") or []) != (value.get("taints") or []):
-        yield from validate_items(f"{path}.taints", value.get("taints"), _MOST_TAINTS, taint)
+        yield from validate_items(f"{path}.taints", value.get("taints"), _MOST_TAINTS, validate_taint)
     consumed = value.get("consumesCounters")
     key = "counterSet"
     yield from validate_unique_items(
-        f"{path}.consumesCounters", consumed, _MOST_CONSUMED, partial(counters, key), lambda one: one.get(key, "")
+        f"{path}.consumesCounters", consumed, _MOST_CONSUMED, partial(validate_counters, key), lambda one: one.get(key, "")
     )
     yield from _nodes(path, value, per_device)
-    yield from binding_conditions(path, value)
+    yield from check_binding_conditions(path, value)
 
 
-def counters(key: str, path: str, value: JSONObject) -> Errors:
+def validate_counters(key: str, path: str, value: JSONObject) -> Errors:
     """Validate the counters of a set, which ``key`` names."""
     if not value.get(key):
         yield required(f"{path}.{key}")
     else:
-        yield from label_name_field(f"{path}.{key}", value[key])
+        yield from validate_label_name_field(f"{path}.{key}", value[key])
     if not value.get("counters"):
         yield required(f"{path}.counters")
     else:
-        yield from validate_mapping(f"{path}.counters", value["counters"], _MOST_COUNTERS, _LABEL, label_name_field, accept_any)
+        yield from validate_mapping(f"{path}.counters", value["counters"], _MOST_COUNTERS, _LABEL, validate_label_name_field, accept_any)
 
 
 def _attribute(path: str, attribute: JSONObject) -> Errors:
@@ -188,12 +188,12 @@ def _nodes(path: str, value: JSONObject, per_device: bool) -> Errors:
     values, name, selector, everywhere = [], value.get("nodeName"), value.get("nodeSelector"), value.get("allNodes")
     if name:
         values.append("`nodeName`")
-        yield from subdomain_field(f"{path}.nodeName", name)
+        yield from validate_subdomain_field(f"{path}.nodeName", name)
     elif name is not None:
         yield invalid(f"{path}.nodeName", name, "must not be empty")
     if selector is not None:
         values.append("`nodeSelector`")
-        yield from node_selector(f"{path}.nodeSelector", selector, False)
+        yield from validate_node_selector(f"{path}.nodeSelector", selector, False)
     if everywhere:
         values.append("`allNodes`")
     elif everywhere is not None:

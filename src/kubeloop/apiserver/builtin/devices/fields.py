@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
-from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
-from kubeloop.apiserver.validation.formats import each, label_name_field, one_of, subdomain_field, unsupported
+from kubeloop.apiserver.builtin.pods.volume_plugins import validate_csi_driver_name
+from kubeloop.apiserver.validation.formats import check_one_of, each, unsupported, validate_label_name_field, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required, too_long, too_many
 from kubeloop.meta.names import c_identifier, label_value, qualified_name
 from kubeloop.types import JSONObject
@@ -24,12 +24,12 @@ _UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _NO_REQUEST = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 
 
-def driver_name(path: str, name: str) -> Errors:
+def validate_driver_name(path: str, name: str) -> Errors:
     """Validate the name of a driver."""
-    return csi_driver_name(path, name)
+    return validate_csi_driver_name(path, name)
 
 
-def pool_name(path: str, name: str) -> Errors:
+def validate_pool_name(path: str, name: str) -> Errors:
     """Validate the name of a pool."""
     if not name:
         yield required(path)
@@ -37,18 +37,18 @@ def pool_name(path: str, name: str) -> Errors:
     if len(name) > _POOL:
         yield too_long(path, _POOL)
     for part in name.split("/"):
-        yield from subdomain_field(path, part)
+        yield from validate_subdomain_field(path, part)
 
 
-def class_name(path: str, name: str) -> Errors:
+def validate_class_name(path: str, name: str) -> Errors:
     """Validate the name of a device class."""
     if not name:
         yield required(path)
     else:
-        yield from subdomain_field(path, name)
+        yield from validate_subdomain_field(path, name)
 
 
-def share_id(path: str, value: str) -> Errors:
+def validate_share_id(path: str, value: str) -> Errors:
     """Validate the ID of a share."""
     if error := _uuid_fault(value):
         yield invalid(path, value, f"error validating uid: {error}")
@@ -77,7 +77,7 @@ def _uuid_fault(value: str) -> str:
     return "" if re.fullmatch(_UUID, bare) else "invalid UUID format"
 
 
-def domain_qualified_name(path: str, name: str) -> Errors:
+def validate_domain_qualified_name(path: str, name: str) -> Errors:
     """Validate an identifier with or without a domain. A name with several slashes is not checked."""
     domain, *rest = name.split("/")
     if not rest:
@@ -86,16 +86,16 @@ def domain_qualified_name(path: str, name: str) -> Errors:
         if not domain:
             yield invalid(path, "", "the domain must not be empty")
         else:
-            yield from driver_name(path, domain)
+            yield from validate_driver_name(path, domain)
         if not rest[0]:
             yield invalid(path, "", "the name must not be empty")
         else:
             yield from _identifier(path, rest[0])
 
 
-def fully_qualified_name(path: str, name: str) -> Errors:
+def validate_fully_qualified_name(path: str, name: str) -> Errors:
     """Validate an identifier with a domain."""
-    yield from domain_qualified_name(path, name)
+    yield from validate_domain_qualified_name(path, name)
     if "/" not in name:
         yield invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash")
 
@@ -126,7 +126,7 @@ class RequestNames:
             yield invalid(path, name, _NO_REQUEST)
             return
         for part in parts:
-            yield from label_name_field(path, part)
+            yield from validate_label_name_field(path, part)
         if name not in self:
             yield invalid(path, name, _NO_REQUEST)
 
@@ -244,17 +244,17 @@ _LONGEST = 10 * 1024
 _MOST_CONDITIONS = 4
 
 
-def configuration(path: str, config: JSONObject, *, stored: bool = False) -> Errors:
+def validate_configuration(path: str, config: JSONObject, *, stored: bool = False) -> Errors:
     """Validate the opaque configuration of a driver."""
     opaque = config.get("opaque")
     if opaque is None:
         yield required(f"{path}.opaque")
         return
-    yield from driver_name(f"{path}.opaque.driver", opaque.get("driver", ""))
-    yield from raw_object(f"{path}.opaque.parameters", opaque.get("parameters"), stored=stored)
+    yield from validate_driver_name(f"{path}.opaque.driver", opaque.get("driver", ""))
+    yield from validate_raw_object(f"{path}.opaque.parameters", opaque.get("parameters"), stored=stored)
 
 
-def raw_object(path: str, value: Any, *, stored: bool = False) -> Errors:
+def validate_raw_object(path: str, value: Any, *, stored: bool = False) -> Errors:
     """Validate an object of any content and limited size. An object that is ``stored`` already may be larger."""
     if value is None:
         yield required(path)
@@ -264,16 +264,16 @@ def raw_object(path: str, value: Any, *, stored: bool = False) -> Errors:
         yield invalid(path, "<value omitted>", "must be a valid JSON object")
 
 
-def label_name(path: str, name: str) -> Errors:
+def validate_label_name(path: str, name: str) -> Errors:
     """Validate a label key."""
     return each(path, name, qualified_name(name))
 
 
-def binding_conditions(path: str, holder: JSONObject) -> Errors:
+def check_binding_conditions(path: str, holder: JSONObject) -> Errors:
     """Check that both lists of binding conditions are set or none, and that they have no duplicates."""
     requested, failures = holder.get("bindingConditions") or [], holder.get("bindingFailureConditions") or []
     for field, value in (("bindingConditions", requested), ("bindingFailureConditions", failures)):
-        yield from validate_items(f"{path}.{field}", value, _MOST_CONDITIONS, label_name)
+        yield from validate_items(f"{path}.{field}", value, _MOST_CONDITIONS, validate_label_name)
     yield from _repeated(f"{path}.bindingConditions", requested)
     known: set[str] = set()
     for index, one in enumerate(failures):
@@ -299,22 +299,22 @@ def _repeated(path: str, value: list[str]) -> Errors:
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 
-def taint(path: str, field_value: JSONObject) -> Errors:
+def validate_taint(path: str, field_value: JSONObject) -> Errors:
     """Validate the taint of a device."""
     value, effect = field_value.get("value", ""), field_value.get("effect", "")
-    yield from label_name(f"{path}.key", field_value.get("key", ""))
+    yield from validate_label_name(f"{path}.key", field_value.get("key", ""))
     yield from each(f"{path}.value", value, label_value(value))
     if not effect:
         yield required(f"{path}.effect")
     else:
-        yield from one_of(f"{path}.effect", effect, _EFFECTS)
+        yield from check_one_of(f"{path}.effect", effect, _EFFECTS)
 
 
-def toleration(path: str, field_value: JSONObject) -> Errors:
+def validate_toleration(path: str, field_value: JSONObject) -> Errors:
     """Validate a toleration of device taints."""
     value, operator = field_value.get("value", ""), field_value.get("operator", "")
     if field_value.get("key"):
-        yield from label_name(f"{path}.key", field_value["key"])
+        yield from validate_label_name(f"{path}.key", field_value["key"])
     match operator:
         case "Exists":
             if value:
@@ -326,4 +326,4 @@ def toleration(path: str, field_value: JSONObject) -> Errors:
         case _:
             yield unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
     if field_value.get("effect"):
-        yield from one_of(f"{path}.effect", field_value["effect"], _EFFECTS)
+        yield from check_one_of(f"{path}.effect", field_value["effect"], _EFFECTS)

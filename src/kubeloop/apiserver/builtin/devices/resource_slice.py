@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kubeloop.apiserver.builtin.devices.device import counters, device
-from kubeloop.apiserver.builtin.devices.fields import driver_name, name_key, pool_name, validate_unique_items
+from kubeloop.apiserver.builtin.devices.device import validate_counters, validate_device
+from kubeloop.apiserver.builtin.devices.fields import name_key, validate_driver_name, validate_pool_name, validate_unique_items
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.builtin.pods.scheduling import validate_node_selector
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import immutable, subdomain_field
+from kubeloop.apiserver.validation.formats import check_immutable, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.types import JSONObject
 
@@ -66,17 +66,17 @@ def _stamp_taints(obj: JSONObject, time: str) -> None:
 
 
 def _spec(spec: JSONObject, old: JSONObject | None) -> Errors:
-    yield from driver_name("spec.driver", spec.get("driver", ""))
+    yield from validate_driver_name("spec.driver", spec.get("driver", ""))
     pool = spec.get("pool") or {}
-    yield from pool_name("spec.pool.name", pool.get("name", ""))
+    yield from validate_pool_name("spec.pool.name", pool.get("name", ""))
     if pool.get("resourceSliceCount", 0) <= 0:
         yield invalid("spec.pool.resourceSliceCount", pool.get("resourceSliceCount", 0), "must be greater than zero")
     if pool.get("generation", 0) < 0:
         yield invalid("spec.pool.generation", pool["generation"], "must be greater than or equal to zero")
     if old is not None:
-        yield from immutable("spec.pool.name", pool.get("name", ""), (old.get("pool") or {}).get("name", ""))
-        yield from immutable("spec.driver", spec.get("driver", ""), old.get("driver", ""))
-        yield from immutable("spec.nodeName", spec.get("nodeName"), old.get("nodeName"))
+        yield from check_immutable("spec.pool.name", pool.get("name", ""), (old.get("pool") or {}).get("name", ""))
+        yield from check_immutable("spec.driver", spec.get("driver", ""), old.get("driver", ""))
+        yield from check_immutable("spec.nodeName", spec.get("nodeName"), old.get("nodeName"))
     yield from _nodes(spec)
     devices, shared = spec.get("devices"), spec.get("sharedCounters")
     if devices is not None and shared is not None:
@@ -84,9 +84,9 @@ def _spec(spec: JSONObject, old: JSONObject | None) -> Errors:
     known = {one.get("name", ""): one for one in (old or {}).get("devices") or ()}
     complex_ = any(one.get("taints") or one.get("consumesCounters") for one in devices or ())
     maximum = _MOST_COMPLEX_DEVICES if complex_ else _MOST_DEVICES
-    check = partial(device, known, bool(spec.get("perDeviceNodeSelection")))
+    check = partial(validate_device, known, bool(spec.get("perDeviceNodeSelection")))
     yield from validate_unique_items("spec.devices", devices, maximum, check, name_key)
-    yield from validate_unique_items("spec.sharedCounters", shared, _MOST_COUNTER_SETS, partial(counters, "name"), name_key)
+    yield from validate_unique_items("spec.sharedCounters", shared, _MOST_COUNTER_SETS, partial(validate_counters, "name"), name_key)
 
 
 def _nodes(spec: JSONObject) -> Errors:
@@ -94,12 +94,12 @@ def _nodes(spec: JSONObject) -> Errors:
     values, name, selector = [], spec.get("nodeName"), spec.get("nodeSelector")
     if name:
         values.append("`nodeName`")
-        yield from subdomain_field("spec.nodeName", name)
+        yield from validate_subdomain_field("spec.nodeName", name)
     elif name is not None:
         yield invalid("spec.nodeName", name, "must be either unset or set to a non-empty string")
     if selector is not None:
         values.append("`nodeSelector`")
-        yield from node_selector("spec.nodeSelector", selector, False)
+        yield from validate_node_selector("spec.nodeSelector", selector, False)
         terms = selector.get("nodeSelectorTerms")
         if len(terms or ()) != 1:
             yield invalid("spec.nodeSelector.nodeSelectorTerms", _as_go_prints(terms), "must have exactly one node selector term")

@@ -8,8 +8,8 @@ from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import cidr, cidr_warnings, each, one_of, sloppy_cidr
-from kubeloop.apiserver.validation.metadata import label_selector
+from kubeloop.apiserver.validation.formats import check_one_of, cidr_warnings, each, sloppy_cidr, validate_cidr
+from kubeloop.apiserver.validation.metadata import validate_label_selector
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import port_name, port_number
 from kubeloop.types import JSONObject
@@ -31,7 +31,7 @@ class NetworkPolicyStrategy(BuiltinStrategy):
         return list(_spec(obj["spec"], known=(), any_value=False))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        any_value = bool(list(label_selector("", old["spec"].get("podSelector"))))
+        any_value = bool(list(validate_label_selector("", old["spec"].get("podSelector"))))
         known = [text for _, block in _blocks(old["spec"]) for text in (block.get("cidr", ""), *(block.get("except") or ()))]
         return list(_spec(obj["spec"], known=tuple(known), any_value=any_value))
 
@@ -62,7 +62,7 @@ def _blocks(spec: JSONObject) -> Iterator[tuple[str, JSONObject]]:
 
 
 def _spec(spec: JSONObject, *, known: tuple[str, ...], any_value: bool) -> Errors:
-    yield from label_selector("spec.podSelector", spec.get("podSelector"), any_value=any_value)
+    yield from validate_label_selector("spec.podSelector", spec.get("podSelector"), any_value=any_value)
     for direction, peers in _DIRECTIONS:
         for index, rule in enumerate(spec.get(direction) or ()):
             here = f"spec.{direction}[{index}]"
@@ -75,13 +75,13 @@ def _spec(spec: JSONObject, *, known: tuple[str, ...], any_value: bool) -> Error
         yield invalid("spec.policyTypes", types, "may not specify more than two policyTypes")
         return
     for index, kind in enumerate(types):
-        yield from one_of(f"spec.policyTypes[{index}]", kind, ("Ingress", "Egress"))
+        yield from check_one_of(f"spec.policyTypes[{index}]", kind, ("Ingress", "Egress"))
 
 
 def _port(path: str, port: JSONObject) -> Errors:
     number, end = port.get("port"), port.get("endPort")
     if port.get("protocol") is not None:
-        yield from one_of(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP"))
+        yield from check_one_of(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP"))
     if isinstance(number, int):
         yield from each(f"{path}.port", number, port_number(number))
         if end is not None:
@@ -100,7 +100,7 @@ def _peer(path: str, peer: JSONObject, known: tuple[str, ...], any_value: bool) 
     values = [name for name in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(name) is not None]
     for name in values[:]:
         if name != "ipBlock":
-            yield from label_selector(f"{path}.{name}", peer[name], any_value=any_value)
+            yield from validate_label_selector(f"{path}.{name}", peer[name], any_value=any_value)
         else:
             yield from _block(f"{path}.ipBlock", peer["ipBlock"], known)
     if not values:
@@ -115,14 +115,14 @@ def _block(path: str, block: JSONObject, known: tuple[str, ...]) -> Errors:
         yield required(f"{path}.cidr")
         return
     if whole not in known:
-        yield from each(f"{path}.cidr", whole, cidr(whole))
+        yield from each(f"{path}.cidr", whole, validate_cidr(whole))
     network = sloppy_cidr(whole)
     if network is None:
         return
     for index, text in enumerate(block.get("except") or ()):
         here = f"{path}.except[{index}]"
         if text not in known:
-            yield from each(here, text, cidr(text))
+            yield from each(here, text, validate_cidr(text))
         part = sloppy_cidr(text)
         if part is not None and not _strictly_inside(part, network):
             yield invalid(here, text, "must be a strict subset of `cidr`")

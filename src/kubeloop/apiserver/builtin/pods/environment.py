@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import each, label_name_field, no_parent_steps, unsupported
+from kubeloop.apiserver.validation.formats import check_no_parent_steps, each, unsupported, validate_label_name_field
 from kubeloop.meta.field_error import Errors, invalid, required
 from kubeloop.meta.names import config_key, dns1123_subdomain, qualified_name, relaxed_environment_name
 from kubeloop.types import JSONObject
@@ -37,7 +37,7 @@ _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "
 _SUBSCRIPT = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL)
 
 
-def environment(path: str, variables: list[JSONObject]) -> Errors:
+def validate_environment(path: str, variables: list[JSONObject]) -> Errors:
     """Validate environment variables."""
     for index, variable in enumerate(variables):
         here = f"{path}[{index}]"
@@ -54,9 +54,9 @@ def _value_from(path: str, source: JSONObject, value: str) -> Errors:
     for name in values:
         here, current = f"{path}.{name}", source[name]
         if name == "fieldRef":
-            yield from object_field(here, current, ENVIRONMENT_FIELDS)
+            yield from validate_object_field(here, current, ENVIRONMENT_FIELDS)
         elif name == "resourceFieldRef":
-            yield from resource_field(here, current, volume=False)
+            yield from validate_resource_field(here, current, volume=False)
         elif name == "fileKeyRef":
             yield from _file_key(here, current)
         else:
@@ -69,7 +69,7 @@ def _value_from(path: str, source: JSONObject, value: str) -> Errors:
         yield invalid(path, "", "may not have more than one field specified at a time")
 
 
-def object_field(path: str, selector: JSONObject, allowed: tuple[str, ...]) -> Errors:
+def validate_object_field(path: str, selector: JSONObject, allowed: tuple[str, ...]) -> Errors:
     """Validate a reference to a field of the pod itself, in environment variables and downward API volumes."""
     if not selector.get("apiVersion"):
         yield required(f"{path}.apiVersion")
@@ -105,7 +105,7 @@ def _conversion_fault(api_version: str, field_path: str, subscripted: re.Match[s
     return "" if field_path in _DOWNWARD_LABELS or field_path == "spec.host" else f"field label not supported: {field_path}"
 
 
-def resource_field(path: str, selector: JSONObject, *, volume: bool) -> Errors:
+def validate_resource_field(path: str, selector: JSONObject, *, volume: bool) -> Errors:
     """Validate a reference to a resource of a container."""
     name = selector.get("resource", "")
     if volume and not selector.get("containerName"):
@@ -144,16 +144,16 @@ def _file_key(path: str, selector: JSONObject) -> Errors:
     else:
         yield required(f"{path}.key")
     if name := selector.get("volumeName"):
-        yield from label_name_field(f"{path}.volumeName", name)
+        yield from validate_label_name_field(f"{path}.volumeName", name)
     else:
         yield required(f"{path}.volumeName")
     if where := selector.get("path"):
-        yield from no_parent_steps(f"{path}.path", where)
+        yield from check_no_parent_steps(f"{path}.path", where)
     else:
         yield required(f"{path}.path")
 
 
-def environment_from(path: str, sources: list[JSONObject]) -> Errors:
+def validate_environment_from(path: str, sources: list[JSONObject]) -> Errors:
     """Validate the sources of ``envFrom``."""
     for index, source in enumerate(sources):
         here = f"{path}[{index}]"

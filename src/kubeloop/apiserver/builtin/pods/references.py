@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kubeloop.apiserver.validation.formats import label_name_field, subdomain_field
+from kubeloop.apiserver.validation.formats import validate_label_name_field, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.types import JSONObject
 
@@ -82,7 +82,7 @@ def claim_names(spec: JSONObject) -> set[str]:
     return {claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")}
 
 
-def resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | None) -> Errors:
+def validate_resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | None) -> Errors:
     """Validate the resource claims of a pod. ``metadata`` is None for templates."""
     seen: set[str] = set()
     for index, claim in enumerate(claims):
@@ -95,7 +95,7 @@ def resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | 
         elif name in seen:
             yield duplicate(f"{here}.name", name)
         else:
-            yield from label_name_field(f"{here}.name", name)
+            yield from validate_label_name_field(f"{here}.name", name)
             seen.add(name)
         claimed, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
         shown = {"Name": name, "ResourceClaimName": claimed, "ResourceClaimTemplateName": template}
@@ -104,6 +104,6 @@ def resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | 
         if claimed is None and template is None:
             yield invalid(here, shown, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
         if claimed is not None:
-            yield from subdomain_field(f"{here}.resourceClaimName", claimed)
+            yield from validate_subdomain_field(f"{here}.resourceClaimName", claimed)
         if template is not None:
-            yield from subdomain_field(f"{here}.resourceClaimTemplateName", template)
+            yield from validate_subdomain_field(f"{here}.resourceClaimTemplateName", template)

@@ -64,7 +64,7 @@ def resize_error(old: JSONObject) -> FieldError | None:
     return None
 
 
-def resize_changes(obj: JSONObject, old: JSONObject) -> list[FieldError]:
+def validate_resize_changes(obj: JSONObject, old: JSONObject) -> list[FieldError]:
     """Validate a resize after the new pod itself was validated. The checks stop where upstream's do."""
     new, before = obj["spec"], old["spec"]
     all_errors: list[FieldError] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.quantities import aggregate, is_huge_page, is_native, is_pod_level, may_overcommit, quantity
-from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, label_name_field, unsupported
+from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, unsupported, validate_label_name_field
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
@@ -36,7 +36,7 @@ def is_extended(name: str) -> bool:
     return not is_native(name) and not name.startswith("requests.") and not qualified_name(f"requests.{name}")
 
 
-def resource_name(path: str, name: str) -> Errors:
+def validate_resource_name(path: str, name: str) -> Errors:
     """Validate the name of a resource."""
     if errors := qualified_name(name):
         yield from each(path, name, errors)
@@ -44,9 +44,9 @@ def resource_name(path: str, name: str) -> Errors:
         yield invalid(path, name, "must be a standard resource type or fully qualified")
 
 
-def container_resource_name(path: str, name: str) -> Errors:
+def validate_container_resource_name(path: str, name: str) -> Errors:
     """Validate the name of a resource of a container."""
-    yield from resource_name(path, name)
+    yield from validate_resource_name(path, name)
     if "/" not in name:
         if name not in _CONTAINER and not is_huge_page(name):
             yield invalid(path, name, "must be a standard resource for containers")
@@ -55,13 +55,13 @@ def container_resource_name(path: str, name: str) -> Errors:
 
 
 def _pod_resource_name(path: str, name: str) -> Errors:
-    errors = list(resource_name(path, name))
+    errors = list(validate_resource_name(path, name))
     yield from errors
     if not errors and not is_pod_level(name):
         yield unsupported(path, name, ("cpu", "hugepages-", "memory"))
 
 
-def resource_value(path: str, name: str, text: str) -> Errors:
+def check_resource_value(path: str, name: str, text: str) -> Errors:
     """Check that a quantity is not negative, and an integer for resources that are counted."""
     value = quantity(text)
     if value < 0:
@@ -70,7 +70,7 @@ def resource_value(path: str, name: str, text: str) -> Errors:
         yield invalid(path, text, "must be an integer")
 
 
-def container_resources(path: str, value: JSONObject, claims: set[str], options: PodOptions) -> Errors:
+def validate_container_resources(path: str, value: JSONObject, claims: set[str], options: PodOptions) -> Errors:
     """Validate the resource requirements of a container.
 
     Args:
@@ -82,7 +82,7 @@ def container_resources(path: str, value: JSONObject, claims: set[str], options:
     Returns:
         The errors.
     """
-    yield from _requirements(path, value, container_resource_name, claims, options)
+    yield from _requirements(path, value, validate_container_resource_name, claims, options)
 
 
 def _requirements(path: str, value: JSONObject, name_rule: Callable[[str, str], Errors], claims: set[str], options: PodOptions) -> Errors:
@@ -90,12 +90,12 @@ def _requirements(path: str, value: JSONObject, name_rule: Callable[[str, str], 
     for name, text in limits.items():
         here = f"{path}.limits[{name}]"
         yield from name_rule(here, name)
-        yield from resource_value(here, name, text)
+        yield from check_resource_value(here, name, text)
         yield from _huge_page(here, name, text, options)
     for name, text in requests.items():
         here = f"{path}.requests[{name}]"
         yield from name_rule(here, name)
-        yield from resource_value(here, name, text)
+        yield from check_resource_value(here, name, text)
         yield from _against_limit(path, name, text, limits.get(name))
         yield from _huge_page(here, name, text, options)
     names = {*limits, *requests}
@@ -139,7 +139,7 @@ def _claims(path: str, claims: list[JSONObject], known: set[str]) -> Errors:
         else:
             request = claim.get("request", "")
             if request:
-                yield from label_name_field(f"{here}.request", request)
+                yield from validate_label_name_field(f"{here}.request", request)
             key = f"{name}/{request}" if request else name
             if key in seen:
                 yield duplicate(here, key)
@@ -151,7 +151,7 @@ def _claims(path: str, claims: list[JSONObject], known: set[str]) -> Errors:
             yield FieldError(FieldErrorType.NOT_FOUND, here, name, f"must be one of the names in pod.spec.resourceClaims{shown}")
 
 
-def pod_resources(path: str, spec: JSONObject, claims: set[str], options: PodOptions) -> Errors:
+def validate_pod_resources(path: str, spec: JSONObject, claims: set[str], options: PodOptions) -> Errors:
     """Validate the resources of the whole pod (KEP-2837), which must cover those of its containers.
 
     Args:

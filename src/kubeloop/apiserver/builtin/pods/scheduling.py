@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.validation.formats import each, one_of, positive, unsupported
-from kubeloop.apiserver.validation.metadata import label_selector
+from kubeloop.apiserver.validation.formats import check_one_of, check_positive, each, unsupported
+from kubeloop.apiserver.validation.metadata import validate_label_selector
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, label_value, qualified_name
 from kubeloop.types import JSONObject
@@ -12,7 +12,7 @@ from kubeloop.types import JSONObject
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def tolerations(path: str, field_value: list[JSONObject]) -> Errors:
+def validate_tolerations(path: str, field_value: list[JSONObject]) -> Errors:
     """Validate tolerations."""
     for index, one in enumerate(field_value):
         here = f"{path}[{index}]"
@@ -34,10 +34,10 @@ def tolerations(path: str, field_value: list[JSONObject]) -> Errors:
             known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
             yield unsupported(f"{here}.operator", operator, known)
         if effect:
-            yield from one_of(f"{here}.effect", effect, TAINT_EFFECTS)
+            yield from check_one_of(f"{here}.effect", effect, TAINT_EFFECTS)
 
 
-def affinity(path: str, value: JSONObject | None, options: PodOptions) -> Errors:
+def validate_affinity(path: str, value: JSONObject | None, options: PodOptions) -> Errors:
     """Validate the affinity of a pod."""
     if value is None:
         return
@@ -45,7 +45,9 @@ def affinity(path: str, value: JSONObject | None, options: PodOptions) -> Errors
         here = f"{path}.nodeAffinity"
         required_terms = node.get("requiredDuringSchedulingIgnoredDuringExecution")
         if required_terms is not None:
-            yield from node_selector(f"{here}.requiredDuringSchedulingIgnoredDuringExecution", required_terms, options.any_selector_value)
+            yield from validate_node_selector(
+                f"{here}.requiredDuringSchedulingIgnoredDuringExecution", required_terms, options.any_selector_value
+            )
         for index, term in enumerate(node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
             below = f"{here}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
             yield from _weight(f"{below}.weight", term)
@@ -61,7 +63,7 @@ def _weight(path: str, term: JSONObject) -> Errors:
         yield invalid(path, term.get("weight", 0), "must be in the range 1-100")
 
 
-def node_selector(path: str, selector: JSONObject, any_value: bool) -> Errors:
+def validate_node_selector(path: str, selector: JSONObject, any_value: bool) -> Errors:
     """Validate a node selector. ``any_value`` skips the values of expressions."""
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
@@ -120,7 +122,7 @@ def _pod_affinity(path: str, value: JSONObject, options: PodOptions) -> Errors:
 
 def _pod_term(path: str, term: JSONObject, options: PodOptions) -> Errors:
     for name in ("labelSelector", "namespaceSelector"):
-        yield from label_selector(f"{path}.{name}", term.get(name), any_value=options.any_selector_value)
+        yield from validate_label_selector(f"{path}.{name}", term.get(name), any_value=options.any_selector_value)
     for name in term.get("namespaces") or ():
         yield from each(f"{path}.namespace", name, dns1123_label(name))
     yield from _label_keys(path, term.get("matchLabelKeys") or [], term.get("mismatchLabelKeys") or [], term.get("labelSelector"))
@@ -150,29 +152,29 @@ def _label_keys(path: str, match: list[str], mismatch: list[str], selector: JSON
             yield invalid(f"{path}.matchLabelKeys[{index}]", key, "exists in both matchLabelKeys and mismatchLabelKeys")
 
 
-def topology_spread(path: str, constraints: list[JSONObject], options: PodOptions) -> Errors:
+def validate_topology_spread(path: str, constraints: list[JSONObject], options: PodOptions) -> Errors:
     """Validate topology spread constraints."""
     for index, one in enumerate(constraints):
         here, action, key = f"{path}[{index}]", one.get("whenUnsatisfiable", ""), one.get("topologyKey", "")
-        yield from positive(f"{here}.maxSkew", one.get("maxSkew", 0))
+        yield from check_positive(f"{here}.maxSkew", one.get("maxSkew", 0))
         if not key:
             yield required(f"{here}.topologyKey", "can not be empty")
-        yield from one_of(f"{here}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
+        yield from check_one_of(f"{here}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
         if any(other.get("topologyKey", "") == key and other.get("whenUnsatisfiable", "") == action for other in constraints[index + 1 :]):
             yield duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         if (domains := one.get("minDomains")) is not None:
-            yield from positive(f"{here}.minDomains", domains)
+            yield from check_positive(f"{here}.minDomains", domains)
             if action != "DoNotSchedule":
                 detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
                 yield invalid(f"{here}.minDomains", domains, detail)
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if one.get(name) is not None:
-                yield from one_of(f"{here}.{name}", one[name], ("Honor", "Ignore"))
+                yield from check_one_of(f"{here}.{name}", one[name], ("Honor", "Ignore"))
         yield from _label_keys(here, one.get("matchLabelKeys") or [], [], one.get("labelSelector"))
-        yield from label_selector(f"{here}.labelSelector", one.get("labelSelector"), any_value=options.any_selector_value)
+        yield from validate_label_selector(f"{here}.labelSelector", one.get("labelSelector"), any_value=options.any_selector_value)
 
 
-def scheduling_gates(path: str, gates: list[JSONObject]) -> Errors:
+def validate_scheduling_gates(path: str, gates: list[JSONObject]) -> Errors:
     """Validate scheduling gates."""
     seen: set[str] = set()
     for index, gate in enumerate(gates):

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers
-from kubeloop.apiserver.builtin.pods.update import annotation_changes
+from kubeloop.apiserver.builtin.pods.update import check_annotation_changes
 from kubeloop.apiserver.builtin.quantities import added, containers_of, quantity
-from kubeloop.apiserver.validation.formats import each, immutable, ip_address, label_name_field, one_of, sloppy_ip, subdomain_field, user_id
+from kubeloop.apiserver.validation.formats import (
+    check_immutable,
+    check_one_of,
+    each,
+    sloppy_ip,
+    validate_ip_address,
+    validate_label_name_field,
+    validate_subdomain_field,
+    validate_user_id,
+)
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required, too_long
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
@@ -22,7 +31,7 @@ _A_CLAIM = (
 _ONE_OF = "an entry in spec.initContainers.{0} or spec.containers.{0}"
 
 
-def claims(status: JSONObject, spec: JSONObject) -> Errors:
+def validate_claims(status: JSONObject, spec: JSONObject) -> Errors:
     """Validate the statuses of generated resource claims."""
     known, seen = {one.get("name", "") for one in spec.get("resourceClaims") or ()}, set()
     for index, one in enumerate(status.get("resourceClaimStatuses") or ()):
@@ -33,7 +42,7 @@ def claims(status: JSONObject, spec: JSONObject) -> Errors:
             yield duplicate(f"{path}.name", name)
         seen.add(name)
         if one.get("resourceClaimName") is not None:
-            yield from subdomain_field(f"{path}.resourceClaimName", one["resourceClaimName"])
+            yield from validate_subdomain_field(f"{path}.resourceClaimName", one["resourceClaimName"])
     if status.get("extendedResourceClaimStatus") is not None:
         yield from _extended("status.extendedResourceClaimStatus", status["extendedResourceClaimStatus"], spec)
 
@@ -56,7 +65,7 @@ def _extended(path: str, field_value: JSONObject, spec: JSONObject) -> Errors:
         elif key[1] not in ((container.get("resources") or {}).get("requests") or {}):
             detail = f"must match the extended resource name of {_ONE_OF.format('resources.requests')}"
             yield invalid(f"{here}.resourceName", key[1], detail)
-        yield from label_name_field(f"{path}.requestName", key[2])
+        yield from validate_label_name_field(f"{path}.requestName", key[2])
         if key in seen:
             for name, value in zip(("containerName", "resourceName", "requestName"), key, strict=True):
                 yield duplicate(f"{here}.{name}", value)
@@ -64,10 +73,10 @@ def _extended(path: str, field_value: JSONObject, spec: JSONObject) -> Errors:
     if not field_value.get("resourceClaimName"):
         yield required(f"{path}.resourceClaimName")
     else:
-        yield from subdomain_field(f"{path}.resourceClaimName", field_value["resourceClaimName"])
+        yield from validate_subdomain_field(f"{path}.resourceClaimName", field_value["resourceClaimName"])
 
 
-def users(status: JSONObject, spec: JSONObject) -> Errors:
+def validate_users(status: JSONObject, spec: JSONObject) -> Errors:
     """Validate the users of containers."""
     system = (spec.get("os") or {}).get("name", "linux")
     for name in _STATUSES:
@@ -79,12 +88,12 @@ def users(status: JSONObject, spec: JSONObject) -> Errors:
                 yield forbidden(path, "cannot be set for a windows pod")
             elif system == "linux":
                 for field in ("uid", "gid"):
-                    yield from each(f"{path}.{field}", user.get(field, 0), user_id(user.get(field, 0)))
+                    yield from each(f"{path}.{field}", user.get(field, 0), validate_user_id(user.get(field, 0)))
                 for index, group in enumerate(user.get("supplementalGroups") or ()):
-                    yield from each(f"{path}.supplementalGroups[{index}]", group, user_id(group))
+                    yield from each(f"{path}.supplementalGroups[{index}]", group, validate_user_id(group))
 
 
-def devices(status: JSONObject, spec: JSONObject) -> Errors:
+def validate_devices(status: JSONObject, spec: JSONObject) -> Errors:
     """Validate the health of the devices of containers."""
     for name, kind in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
         containers = {one.get("name", ""): one for one in reversed(spec.get(kind) or ())}
@@ -112,7 +121,7 @@ def _allocated(path: str, resource: JSONObject, container: JSONObject | None) ->
     seen = set()
     for index, one in enumerate(resource.get("resources") or ()):
         here, identity, message = f"{path}.resources[{index}]", one.get("resourceID", ""), one.get("message")
-        yield from one_of(f"{here}.health", one.get("health", ""), _HEALTH)
+        yield from check_one_of(f"{here}.health", one.get("health", ""), _HEALTH)
         if message is not None and not message:
             yield required(f"{here}.message", "must be non-empty if specified")
         elif message is not None and len(message.encode()) > _LONGEST_MESSAGE:
@@ -150,10 +159,10 @@ def _positive(value: dict[str, str]) -> dict[str, str]:
     return {name: text for name, text in value.items() if name in _COMPUTE and quantity(text) > 0}
 
 
-def status_update(value: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
+def validate_status_update(value: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
     """Validate an update of the status."""
     status, before, spec = value.get("status") or {}, old.get("status") or {}, old["spec"]
-    yield from annotation_changes(value, old, options)
+    yield from check_annotation_changes(value, old, options)
     for index, condition in enumerate(status.get("conditions") or ()):
         if condition.get("observedGeneration", 0) < 0:
             here = f"status.conditions[{index}].observedGeneration"
@@ -162,27 +171,27 @@ def status_update(value: JSONObject, old: JSONObject, options: PodOptions) -> Er
             yield from each(f"status.conditions[{index}].Type", kind, qualified_name(kind))
     nominated = status.get("nominatedNodeName", "")
     if nominated and nominated != before.get("nominatedNodeName", ""):
-        yield from subdomain_field("status.nominatedNodeName", nominated)
+        yield from validate_subdomain_field("status.nominatedNodeName", nominated)
         if spec.get("nodeName"):
             yield forbidden("status.nominatedNodeName", "may not be set on pods that are already bound to a node")
     if status.get("observedGeneration", 0) < 0:
         yield invalid("status.observedGeneration", status["observedGeneration"], "must be a non-negative integer")
-    yield from immutable("status.qosClass", status.get("qosClass", ""), before.get("qosClass", ""))
+    yield from check_immutable("status.qosClass", status.get("qosClass", ""), before.get("qosClass", ""))
     for name, kind in (
         ("containerStatuses", "containers"),
         ("initContainerStatuses", "initContainers"),
         ("ephemeralContainerStatuses", ""),
     ):
         yield from _transitions(f"status.{name}", status.get(name) or [], before.get(name) or [], spec, kind)
-    yield from claims(status, spec)
+    yield from validate_claims(status, spec)
     yield from _addresses("status.podIPs", status.get("podIPs") or [], before.get("podIPs") or [])
     hosts = status.get("hostIPs") or []
     if hosts:
         if status.get("hostIP", "") != hosts[0].get("ip", ""):
             yield invalid("status.hostIPs[0].ip", hosts[0].get("ip", ""), "must be equal to `hostIP`")
         yield from _addresses("status.hostIPs", hosts, before.get("hostIPs") or [])
-    yield from users(status, spec)
-    yield from devices(status, spec)
+    yield from validate_users(status, spec)
+    yield from validate_devices(status, spec)
 
 
 def _transitions(path: str, new: list[JSONObject], old: list[JSONObject], spec: JSONObject, kind: str) -> Errors:
@@ -235,7 +244,7 @@ def _addresses(path: str, new: list[JSONObject], old: list[JSONObject]) -> Error
     for index, one in enumerate(new):
         address = one.get("ip", "")
         if address not in before:
-            yield from each(f"{path}[{index}]", address, ip_address(address))
+            yield from each(f"{path}[{index}]", address, validate_ip_address(address))
     if len(new) < 2:
         return
     parsed = [sloppy_ip(one.get("ip", "")) for one in new]

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, keep_metadata, value_at
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
 from kubeloop.apiserver.builtin.pods.references import MIRROR
-from kubeloop.apiserver.builtin.pods.resizing import resize_changes, resize_error, restore_all_but_resources
-from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, app_armor, host_sysctl_error
-from kubeloop.apiserver.builtin.pods.spec import pod, pod_to_create
-from kubeloop.apiserver.builtin.pods.status import quality_of_service, status_update
-from kubeloop.apiserver.builtin.pods.update import annotation_changes, ephemeral_changes, spec_changes
+from kubeloop.apiserver.builtin.pods.resizing import resize_error, restore_all_but_resources, validate_resize_changes
+from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, host_sysctl_error, validate_app_armor
+from kubeloop.apiserver.builtin.pods.spec import validate_new_pod, validate_pod
+from kubeloop.apiserver.builtin.pods.status import quality_of_service, validate_status_update
+from kubeloop.apiserver.builtin.pods.update import check_annotation_changes, validate_ephemeral_changes, validate_spec_changes
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request.empty_values import part_at
@@ -104,7 +104,7 @@ class PodStrategy(BuiltinStrategy):
         return status
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        return list(pod_to_create(obj, options_of(None)))
+        return list(validate_new_pod(obj, options_of(None)))
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         if context.subresource == "resize":
@@ -139,11 +139,11 @@ class PodStrategy(BuiltinStrategy):
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         options = options_of(old)
         if context.subresource == "resize":
-            return [*pod(obj, options), *resize_changes(obj, old)]
-        errors = [*pod(obj, options), *annotation_changes(obj, old, options)]
+            return [*validate_pod(obj, options), *validate_resize_changes(obj, old)]
+        errors = [*validate_pod(obj, options), *check_annotation_changes(obj, old, options)]
         if context.subresource == "ephemeralcontainers":
-            return [*errors, *ephemeral_changes(obj, old)]
-        return [*errors, *spec_changes(obj, old, part_at(context.sent, "spec"))]
+            return [*errors, *validate_ephemeral_changes(obj, old)]
+        return [*errors, *validate_spec_changes(obj, old, part_at(context.sent, "spec"))]
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         metadata = obj["metadata"]
@@ -158,7 +158,7 @@ class PodStrategy(BuiltinStrategy):
         _keep_observed_generations(status, before)
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(status_update(obj, old, options_of(old)))
+        return list(validate_status_update(obj, old, options_of(old)))
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         messages = []
@@ -233,5 +233,5 @@ def _profile(annotation: str) -> JSONObject | None:
         return {"type": "RuntimeDefault"}
     if annotation.startswith("localhost/") and annotation != "localhost/":
         profile = {"type": "Localhost", "localhostProfile": annotation.removeprefix("localhost/")}
-        return None if list(app_armor("", profile)) else profile
+        return None if list(validate_app_armor("", profile)) else profile
     return None

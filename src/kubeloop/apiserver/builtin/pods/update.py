@@ -8,9 +8,9 @@ from typing import Any
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.references import MIRROR
-from kubeloop.apiserver.builtin.pods.scheduling import tolerations
+from kubeloop.apiserver.builtin.pods.scheduling import validate_tolerations
 from kubeloop.apiserver.builtin.pods.security import APP_ARMOR
-from kubeloop.apiserver.builtin.pods.spec import pod_annotations
+from kubeloop.apiserver.builtin.pods.spec import validate_pod_annotations
 from kubeloop.apiserver.validation.formats import MAX_INT32
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import out_of_range
@@ -23,7 +23,7 @@ _MUTABLE = (
 )
 
 
-def annotation_changes(field_value: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
+def check_annotation_changes(field_value: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
     """Check that some annotations stay unchanged."""
     new, before = field_value["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
     for key, value in before.items():
@@ -32,7 +32,7 @@ def annotation_changes(field_value: JSONObject, old: JSONObject, options: PodOpt
     for key in new:
         if key not in before:
             yield from _fixed(key, "add")
-    yield from pod_annotations("metadata.annotations", new, field_value["spec"], options)
+    yield from validate_pod_annotations("metadata.annotations", new, field_value["spec"], options)
 
 
 def _fixed(key: str, verb: str) -> Errors:
@@ -42,7 +42,7 @@ def _fixed(key: str, verb: str) -> Errors:
         yield forbidden(f"metadata.annotations[{key}]", f"may not {verb} mirror pod annotation")
 
 
-def spec_changes(value: JSONObject, old: JSONObject, sent: Any) -> list[FieldError]:
+def validate_spec_changes(value: JSONObject, old: JSONObject, sent: Any) -> list[FieldError]:
     """Validate an update after the new pod itself was validated. The checks stop where upstream's do. ``sent`` is the spec in the body."""
     new, before = value["spec"], old["spec"]
     errors: list[FieldError] = []
@@ -77,7 +77,7 @@ def _added_tolerations(new: list[JSONObject], old: list[JSONObject]) -> Errors:
         if {name: value for name, value in one.items() if name != "tolerationSeconds"} not in plain:
             yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
             return
-    yield from tolerations("spec.tolerations", new)
+    yield from validate_tolerations("spec.tolerations", new)
 
 
 def _deleted_gates(new: list[JSONObject], old: list[JSONObject]) -> Errors:
@@ -152,7 +152,7 @@ def _only_additions(new: JSONObject, old: JSONObject) -> bool:
     return all((new.get(part) or [])[: len(old.get(part) or [])] == (old.get(part) or []) for part in parts)
 
 
-def ephemeral_changes(value: JSONObject, old: JSONObject) -> Errors:
+def validate_ephemeral_changes(value: JSONObject, old: JSONObject) -> Errors:
     """Validate an update through ``/ephemeralcontainers``, which may only add containers."""
     new = {one.get("name", ""): one for one in value["spec"].get("ephemeralContainers") or ()}
     for one in old["spec"].get("ephemeralContainers") or ():

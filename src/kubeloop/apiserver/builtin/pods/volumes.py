@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubeloop.apiserver.builtin.claims import claim_template
-from kubeloop.apiserver.builtin.pods.environment import VOLUME_FIELDS, object_field, resource_field
+from kubeloop.apiserver.builtin.claims import validate_claim_template
+from kubeloop.apiserver.builtin.pods.environment import VOLUME_FIELDS, validate_object_field, validate_resource_field
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.volume_plugins import PLUGINS
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import file_mode, label_name_field, local_non_reserved_path, local_path, no_parent_steps, one_of
+from kubeloop.apiserver.validation.formats import (
+    check_file_mode,
+    check_local_non_reserved_path,
+    check_local_path,
+    check_no_parent_steps,
+    check_one_of,
+    validate_label_name_field,
+)
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, not_found, required
 from kubeloop.meta.names import dns1123_subdomain
 from kubeloop.types import JSONObject
@@ -17,34 +24,34 @@ from kubeloop.types import JSONObject
 # Projected volumes and the files of downward API, ConfigMap and Secret volumes. Source: validateProjectionSources, validateKeyToPath.
 
 
-def key_to_path(path: str, item: JSONObject) -> Errors:
+def validate_key_to_path(path: str, item: JSONObject) -> Errors:
     """Validate the path of a key."""
     for name in ("key", "path"):
         if not item.get(name):
             yield required(f"{path}.{name}")
-    yield from local_non_reserved_path(f"{path}.path", item.get("path", ""))
-    yield from file_mode(f"{path}.mode", item.get("mode"))
+    yield from check_local_non_reserved_path(f"{path}.path", item.get("path", ""))
+    yield from check_file_mode(f"{path}.mode", item.get("mode"))
 
 
-def downward_file(path: str, item: JSONObject) -> Errors:
+def validate_downward_file(path: str, item: JSONObject) -> Errors:
     """Validate a file of the downward API."""
     if not item.get("path"):
         yield required(f"{path}.path")
-    yield from local_non_reserved_path(f"{path}.path", item.get("path", ""))
+    yield from check_local_non_reserved_path(f"{path}.path", item.get("path", ""))
     if item.get("fieldRef") is not None:
-        yield from object_field(f"{path}.fieldRef", item["fieldRef"], VOLUME_FIELDS)
+        yield from validate_object_field(f"{path}.fieldRef", item["fieldRef"], VOLUME_FIELDS)
         if item.get("resourceFieldRef") is not None:
             yield invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
     elif item.get("resourceFieldRef") is not None:
-        yield from resource_field(f"{path}.resourceFieldRef", item["resourceFieldRef"], volume=True)
+        yield from validate_resource_field(f"{path}.resourceFieldRef", item["resourceFieldRef"], volume=True)
     else:
         yield required(path, "one of fieldRef and resourceFieldRef is required")
-    yield from file_mode(f"{path}.mode", item.get("mode"))
+    yield from check_file_mode(f"{path}.mode", item.get("mode"))
 
 
-def projected(path: str, volume: JSONObject, *, any_token_path: bool) -> Errors:
+def validate_projected_volume(path: str, volume: JSONObject, *, any_token_path: bool) -> Errors:
     """Validate a projected volume. ``any_token_path`` accepts any path of a token."""
-    yield from file_mode(f"{path}.defaultMode", volume.get("defaultMode"))
+    yield from check_file_mode(f"{path}.defaultMode", volume.get("defaultMode"))
     taken: set[str] = set()
     for index, source in enumerate(volume.get("sources") or ()):
         here = f"{path}.sources[{index}]"
@@ -53,7 +60,7 @@ def projected(path: str, volume: JSONObject, *, any_token_path: bool) -> Errors:
                 yield from _keys(path, f"{here}.{kind}", source[kind], taken)
         if source.get("downwardAPI") is not None:
             for item in source["downwardAPI"].get("items") or ():
-                yield from downward_file(f"{here}.downwardAPI", item)
+                yield from validate_downward_file(f"{here}.downwardAPI", item)
                 if item.get("path"):
                     yield from _claim_path(path, item["path"], item["path"], taken)
         if source.get("serviceAccountToken") is not None:
@@ -72,7 +79,7 @@ def _keys(volume_path: str, path: str, source: JSONObject, taken: set[str]) -> E
     if not source.get("name"):
         yield required(f"{path}.name")
     for index, item in enumerate(source.get("items") or ()):
-        yield from key_to_path(f"{path}.items[{index}]", item)
+        yield from validate_key_to_path(f"{path}.items[{index}]", item)
         if item.get("path"):
             yield from _claim_path(volume_path, source.get("name", ""), item["path"], taken)
 
@@ -86,7 +93,7 @@ def _token(volume_path: str, path: str, token: JSONObject, any_path: bool) -> Er
     if not token.get("path"):
         yield required(f"{volume_path}.path")
     elif not any_path:
-        yield from local_non_reserved_path(f"{volume_path}.path", token["path"])
+        yield from check_local_non_reserved_path(f"{volume_path}.path", token["path"])
 
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
@@ -126,7 +133,7 @@ _SECOND_PATHS = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
 _FIRST_PATHS = {"gcePersistentDisk": "persistentDisk"}
 
 
-def volumes(
+def validate_volumes(
     path: str, value: list[JSONObject], metadata: JSONObject | None, options: PodOptions
 ) -> tuple[dict[str, JSONObject], list[FieldError]]:
     """Validate the volumes of a pod.
@@ -147,7 +154,7 @@ def volumes(
     for index, volume in enumerate(value):
         here, name = f"{path}[{index}]", volume.get("name", "")
         own = list(_source(here, volume, pod_name, options))
-        own += label_name_field(f"{here}.name", name) if name else [required(f"{here}.name")]
+        own += validate_label_name_field(f"{here}.name", name) if name else [required(f"{here}.name")]
         if name in valid:
             own.append(duplicate(f"{here}.name", name))
         if own:
@@ -194,53 +201,53 @@ def _source(path: str, volume: JSONObject, pod_name: str, options: PodOptions) -
 
 def _one_source(path: str, name: str, source: JSONObject, options: PodOptions) -> Errors:
     if name == "projected":
-        yield from projected(path, source, any_token_path=options.any_token_path)
+        yield from validate_projected_volume(path, source, any_token_path=options.any_token_path)
     elif name == "image":
         if options.is_pod and not source.get("reference"):
             yield required(f"{path}.reference")
-        yield from pull_policy(f"{path}.pullPolicy", source.get("pullPolicy", ""))
+        yield from validate_pull_policy(f"{path}.pullPolicy", source.get("pullPolicy", ""))
     elif name in _OWN:
         yield from _OWN[name](path, source)
     else:
         yield from PLUGINS[name](path, source)
 
 
-def pull_policy(path: str, policy: str) -> Errors:
+def validate_pull_policy(path: str, policy: str) -> Errors:
     """Validate the pull policy of an image volume."""
     if not policy:
         yield required(path)
     else:
-        yield from one_of(path, policy, ("Always", "IfNotPresent", "Never"))
+        yield from check_one_of(path, policy, ("Always", "IfNotPresent", "Never"))
 
 
-def host_path(path: str, source: JSONObject) -> Errors:
+def validate_host_path(path: str, source: JSONObject) -> Errors:
     """Validate a hostPath volume."""
     if not source.get("path"):
         yield required(f"{path}.path")
         return
-    yield from no_parent_steps(f"{path}.path", source["path"])
+    yield from check_no_parent_steps(f"{path}.path", source["path"])
     if source.get("type") is not None:
-        yield from one_of(f"{path}.type", source["type"], _HOST_PATH_TYPES)
+        yield from check_one_of(f"{path}.type", source["type"], _HOST_PATH_TYPES)
 
 
 def _git_repo(path: str, source: JSONObject) -> Errors:
     if not source.get("repository"):
         yield required(f"{path}.repository")
-    yield from local_path(f"{path}.directory", source.get("directory", ""))
+    yield from check_local_path(f"{path}.directory", source.get("directory", ""))
 
 
 def _files(path: str, source: JSONObject, name: str) -> Errors:
     if not source.get(name):
         yield required(f"{path}.{name}")
-    yield from file_mode(f"{path}.defaultMode", source.get("defaultMode"))
+    yield from check_file_mode(f"{path}.defaultMode", source.get("defaultMode"))
     for index, item in enumerate(source.get("items") or ()):
-        yield from key_to_path(f"{path}.items[{index}]", item)
+        yield from validate_key_to_path(f"{path}.items[{index}]", item)
 
 
 def _downward(path: str, source: JSONObject) -> Errors:
-    yield from file_mode(f"{path}.defaultMode", source.get("defaultMode"))
+    yield from check_file_mode(f"{path}.defaultMode", source.get("defaultMode"))
     for item in source.get("items") or ():
-        yield from downward_file(path, item)
+        yield from validate_downward_file(path, item)
 
 
 def _ephemeral(path: str, source: JSONObject) -> Errors:
@@ -248,7 +255,7 @@ def _ephemeral(path: str, source: JSONObject) -> Errors:
     if template is None:
         yield required(f"{path}.volumeClaimTemplate")
     else:
-        yield from claim_template(f"{path}.volumeClaimTemplate", template)
+        yield from validate_claim_template(f"{path}.volumeClaimTemplate", template)
 
 
 def _claim(path: str, source: JSONObject) -> Errors:
@@ -257,7 +264,7 @@ def _claim(path: str, source: JSONObject) -> Errors:
 
 
 _OWN: dict[str, Callable[[str, JSONObject], Errors]] = {
-    "hostPath": host_path,
+    "hostPath": validate_host_path,
     "gitRepo": _git_repo,
     "secret": lambda path, source: _files(path, source, "secretName"),
     "configMap": lambda path, source: _files(path, source, "name"),
@@ -267,7 +274,7 @@ _OWN: dict[str, Callable[[str, JSONObject], Errors]] = {
 }
 
 
-def mounts(path: str, container: JSONObject, known: dict[str, JSONObject]) -> Errors:
+def validate_mounts(path: str, container: JSONObject, known: dict[str, JSONObject]) -> Errors:
     """Validate the volume mounts of a container. ``known`` are the volumes by name."""
     devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices") or ()}
     seen: set[str] = set()
@@ -288,11 +295,11 @@ def mounts(path: str, container: JSONObject, known: dict[str, JSONObject]) -> Er
             yield invalid(f"{item_path}.mountPath", mount_path, "must not already exist as a path in volumeDevices")
         # Upstream leaves the index out of the paths from here on.
         if mount.get("subPath"):
-            yield from local_path(f"{path}.subPath", mount["subPath"])
+            yield from check_local_path(f"{path}.subPath", mount["subPath"])
         if mount.get("subPathExpr"):
             if mount.get("subPath"):
                 yield invalid(f"{item_path}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive")
-            yield from local_path(f"{path}.subPathExpr", mount["subPathExpr"])
+            yield from check_local_path(f"{path}.subPathExpr", mount["subPathExpr"])
         yield from _propagation(f"{path}.mountPropagation", mount, container)
         yield from _read_only(f"{path}.recursiveReadOnly", mount)
 
@@ -301,7 +308,7 @@ def _propagation(path: str, mount: JSONObject, container: JSONObject) -> Errors:
     mode = mount.get("mountPropagation")
     if mode is None:
         return
-    yield from one_of(path, mode, ("Bidirectional", "HostToContainer", "None"))
+    yield from check_one_of(path, mode, ("Bidirectional", "HostToContainer", "None"))
     if mode == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
         yield forbidden(path, "Bidirectional mount propagation is available only to privileged containers")
 
@@ -316,10 +323,10 @@ def _read_only(path: str, mount: JSONObject) -> Errors:
         if mount.get("mountPropagation") not in (None, "None"):
             yield forbidden(path, "may only be specified when mountPropagation is None or not specified")
     else:
-        yield from one_of(path, mode, ("Disabled", "Enabled", "IfPossible"))
+        yield from check_one_of(path, mode, ("Disabled", "Enabled", "IfPossible"))
 
 
-def devices(path: str, container: JSONObject, known: dict[str, JSONObject]) -> Errors:
+def validate_devices(path: str, container: JSONObject, known: dict[str, JSONObject]) -> Errors:
     """Validate the volume devices of a container. ``known`` are the volumes by name."""
     mounted = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts") or ()}
     paths: set[str] = set()

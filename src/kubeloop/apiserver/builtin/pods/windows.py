@@ -46,7 +46,7 @@ _POD_FIELDS = (
 )
 
 
-def windows_options(path: str, options: JSONObject | None) -> Errors:
+def validate_windows_options(path: str, options: JSONObject | None) -> Errors:
     """Validate the Windows options of a security context."""
     if options is None:
         return
@@ -86,7 +86,7 @@ def _user_name(name: str) -> list[str]:
     return messages
 
 
-def host_process(path: str, spec: JSONObject) -> Errors:
+def check_host_process(path: str, spec: JSONObject) -> Errors:
     """Check that all containers are host processes or none, and that host processes use the network of the host."""
     of_pod = ((spec.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
     count = total = 0
@@ -105,7 +105,7 @@ def host_process(path: str, spec: JSONObject) -> Errors:
         yield invalid(f"{path}.hostNetwork", False, "hostNetwork must be true if pod contains any hostProcess containers")
 
 
-def linux_pod(path: str, spec: JSONObject) -> Errors:
+def check_linux_pod(path: str, spec: JSONObject) -> Errors:
     """Check that a pod for Linux has no Windows options."""
     message = "windows options cannot be set for a linux pod"
     if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
@@ -115,7 +115,7 @@ def linux_pod(path: str, spec: JSONObject) -> Errors:
             yield forbidden(f"{here}.securityContext.windowsOptions", message)
 
 
-def windows_pod(path: str, spec: JSONObject) -> Errors:
+def check_windows_pod(path: str, spec: JSONObject) -> Errors:
     """Check that a pod for Windows has no Linux fields."""
     message = "cannot be set for a windows pod"
     context = spec.get("securityContext")

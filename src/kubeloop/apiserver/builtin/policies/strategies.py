@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.policies.parts import binding_head, mutable_operations, policy_head, same_conditions, static_name_warnings
+from kubeloop.apiserver.builtin.policies.parts import (
+    check_mutable_operations,
+    same_conditions,
+    static_name_warnings,
+    validate_binding_head,
+    validate_policy_head,
+)
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import each, unsupported
-from kubeloop.apiserver.validation.metadata import conditions
+from kubeloop.apiserver.validation.metadata import validate_conditions
 from kubeloop.merge.jsonpath_parser import JSONPathError, parse
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
@@ -41,7 +47,7 @@ class ValidatingBindingStrategy(_BindingStrategy):
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        return [*binding_head(spec), *_actions("spec.validationActions", spec.get("validationActions") or [])]
+        return [*validate_binding_head(spec), *_actions("spec.validationActions", spec.get("validationActions") or [])]
 
 
 class MutatingBindingStrategy(_BindingStrategy):
@@ -49,7 +55,7 @@ class MutatingBindingStrategy(_BindingStrategy):
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        return [*binding_head(spec), *mutable_operations("spec.matchResources", spec.get("matchResources") or {})]
+        return [*validate_binding_head(spec), *check_mutable_operations("spec.matchResources", spec.get("matchResources") or {})]
 
 
 def _actions(path: str, actions: list[str]) -> Errors:
@@ -98,7 +104,7 @@ def _mutating_policy(obj: JSONObject, old: JSONObject | None) -> Errors:
 
     spec, before = obj.get("spec") or {}, None if old is None else old.get("spec") or {}
     expressions = ExpressionValidator(params=spec.get("paramKind") is not None, variables=True)
-    yield from policy_head(spec, expressions, mutating=True, conditions_known=same_conditions(spec, before))
+    yield from validate_policy_head(spec, expressions, mutating=True, conditions_known=same_conditions(spec, before))
     mutations, policy = spec.get("mutations") or [], spec.get("reinvocationPolicy") or ""
     if not mutations:
         yield required("spec.mutations", "mutations must contain at least one item")
@@ -168,7 +174,7 @@ class ValidatingPolicyStrategy(BuiltinStrategy):
         errors = [
             error for index, one in enumerate(warnings) for error in _warning(f"status.typeChecking.expressionWarnings[{index}]", one)
         ]
-        return [*errors, *conditions("status.conditions", status.get("conditions") or [])]
+        return [*errors, *validate_conditions("status.conditions", status.get("conditions") or [])]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return static_name_warnings(obj)
@@ -180,7 +186,7 @@ def _policy(obj: JSONObject, old: JSONObject | None) -> Errors:
 
     spec, before = obj.get("spec") or {}, None if old is None else old.get("spec") or {}
     expressions = ExpressionValidator(params=spec.get("paramKind") is not None, variables=bool(spec.get("variables")))
-    yield from policy_head(spec, expressions, mutating=False, conditions_known=same_conditions(spec, before))
+    yield from validate_policy_head(spec, expressions, mutating=False, conditions_known=same_conditions(spec, before))
     validations, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
     if not validations and not annotations:
         for name in ("validations", "auditAnnotations"):

@@ -10,14 +10,14 @@ from kubeloop.apiserver.builtin.services.predicates import is_headless, needs_cl
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import (
     IMMUTABLE,
-    canonical_ip,
-    cidr,
+    check_one_of,
     each,
-    ip_address,
-    one_of,
     sloppy_cidr,
     sloppy_ip,
-    subdomain_field,
+    validate_canonical_ip,
+    validate_cidr,
+    validate_ip_address,
+    validate_subdomain_field,
 )
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import path_segment
@@ -50,7 +50,7 @@ def _ranges(cidrs: list[str]) -> Errors:
         yield invalid("spec.cidrs", internal_value("networking.ServiceCIDRSpec", {"cidrs": cidrs}), "may only hold up to 2 values")
         return
     for index, value in enumerate(cidrs):
-        yield from each(f"spec.cidrs[{index}]", value, cidr(value))
+        yield from each(f"spec.cidrs[{index}]", value, validate_cidr(value))
     families = [network.version for value in cidrs if (network := sloppy_cidr(value)) is not None]
     if len(families) == 2 and families[0] == families[1]:
         yield invalid("spec.cidrs", cidrs, _ONE_OF_EACH)
@@ -74,7 +74,7 @@ class IPAddressStrategy(BuiltinStrategy):
     """Strategy of IPAddresses."""
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
-        return canonical_ip(name)
+        return validate_canonical_ip(name)
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_parent(obj["spec"].get("parentRef")))
@@ -98,7 +98,7 @@ def _parent(parent: JSONObject | None) -> Errors:
         yield required(path)
         return
     if parent.get("group"):
-        yield from subdomain_field(f"{path}.group", parent["group"])
+        yield from validate_subdomain_field(f"{path}.group", parent["group"])
     for name, needed in (("resource", True), ("name", True), ("namespace", False)):
         value = parent.get(name, "")
         if value:
@@ -116,7 +116,7 @@ def family_of(address: str) -> str:
     return "IPv6" if ":" in address else "IPv4"
 
 
-def cluster_ips(service: JSONObject, old: JSONObject | None) -> Errors:
+def validate_cluster_ips(service: JSONObject, old: JSONObject | None) -> Errors:
     """Validate cluster IPs and IP families of a Service."""
     if type_of(service) == "ExternalName":
         return
@@ -130,11 +130,11 @@ def cluster_ips(service: JSONObject, old: JSONObject | None) -> Errors:
     elif ips:
         yield invalid(_IPS, ips, "must be empty when `clusterIP` is not specified")
     for index, family in enumerate(families):
-        yield from one_of(f"{_FAMILIES}[{index}]", family, ("IPv4", "IPv6"))
+        yield from check_one_of(f"{_FAMILIES}[{index}]", family, ("IPv4", "IPv6"))
         if family in families[:index]:
             yield duplicate(f"{_FAMILIES}[{index}]", family)
     if spec.get("ipFamilyPolicy") is not None:
-        yield from one_of(_POLICY, spec["ipFamilyPolicy"], ("PreferDualStack", "RequireDualStack", "SingleStack"))
+        yield from check_one_of(_POLICY, spec["ipFamilyPolicy"], ("PreferDualStack", "RequireDualStack", "SingleStack"))
     errors = list(_addresses(ips, ((old or {}).get("spec") or {}).get("clusterIPs") or []))
     yield from errors
     if len(ips) > 2:
@@ -155,10 +155,10 @@ def _addresses(ips: list[str], known: list[str]) -> Errors:
             if len(ips) > 1:
                 yield invalid(_IPS, ips, "'None' must be the first and only value")
         elif address not in known or (sloppy_ip(address) is None and address != "None"):
-            yield from each(f"{_IPS}[{index}]", address, ip_address(address))
+            yield from each(f"{_IPS}[{index}]", address, validate_ip_address(address))
 
 
-def cluster_ip_changes(service: JSONObject, old: JSONObject) -> Errors:
+def validate_cluster_ip_changes(service: JSONObject, old: JSONObject) -> Errors:
     """Validate changes of the cluster IPs."""
     if "ExternalName" in (type_of(service), type_of(old)) or (is_headless(service) and is_headless(old)):
         return
@@ -184,7 +184,7 @@ def _single(service: JSONObject, field_name: str) -> Errors:
         yield invalid(_POLICY, policy, f"must be set to 'SingleStack' when releasing the secondary {field_name}")
 
 
-def family_changes(service: JSONObject, old: JSONObject) -> Errors:
+def validate_family_changes(service: JSONObject, old: JSONObject) -> Errors:
     """Validate changes of the IP families."""
     if "ExternalName" in (type_of(service), type_of(old)) or is_headless(service) or is_headless(old):
         return
@@ -238,7 +238,7 @@ def default_ip_families(service: JSONObject, old: JSONObject | None) -> list[Fie
     if spec.get("ipFamilyPolicy") is None:
         before = ((old or {}).get("spec") or {}).get("ipFamilyPolicy")
         spec["ipFamilyPolicy"] = before or ("RequireDualStack" if selectorless else "SingleStack")
-    if errors := list(cluster_ips(service, old)):
+    if errors := list(validate_cluster_ips(service, old)):
         return errors
     errors = _against_policy(service, old) + _families_of_addresses(spec)
     if errors:

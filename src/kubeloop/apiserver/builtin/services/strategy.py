@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS, port_number_or_name
-from kubeloop.apiserver.builtin.services.cluster_ips import cluster_ip_changes, cluster_ips, family_changes
+from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS, validate_port_number_or_name
+from kubeloop.apiserver.builtin.services.cluster_ips import validate_cluster_ip_changes, validate_cluster_ips, validate_family_changes
 from kubeloop.apiserver.builtin.services.predicates import (
     externally_accessible,
     is_headless,
@@ -14,8 +14,17 @@ from kubeloop.apiserver.builtin.services.predicates import (
     type_of,
 )
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import cidr, each, ip_address, ip_warnings, label_name_field, one_of, sloppy_ip, subdomain_field
-from kubeloop.apiserver.validation.metadata import labels
+from kubeloop.apiserver.validation.formats import (
+    check_one_of,
+    each,
+    ip_warnings,
+    sloppy_ip,
+    validate_cidr,
+    validate_ip_address,
+    validate_label_name_field,
+    validate_subdomain_field,
+)
+from kubeloop.apiserver.validation.metadata import validate_labels
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, port_number, qualified_name
 from kubeloop.types import JSONObject
@@ -28,7 +37,7 @@ _SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _KINDS = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
-def service_spec(service: JSONObject, old: JSONObject | None) -> Errors:
+def validate_service_spec(service: JSONObject, old: JSONObject | None) -> Errors:
     """Validate the spec of a Service. ``old`` is None for a new one."""
     spec, annotations = service["spec"], service["metadata"].get("annotations") or {}
     if _MODE in annotations and _HINTS in annotations and annotations[_MODE] != annotations[_HINTS]:
@@ -40,22 +49,22 @@ def service_spec(service: JSONObject, old: JSONObject | None) -> Errors:
     names: set[str] = set()
     for index, port in enumerate(ports):
         yield from _port(f"spec.ports[{index}]", port, names, several=len(ports) > 1)
-    yield from labels("spec.selector", spec.get("selector"))
+    yield from validate_labels("spec.selector", spec.get("selector"))
     yield from _affinity(spec)
-    yield from cluster_ips(service, old)
+    yield from validate_cluster_ips(service, old)
     known = ((old or {}).get("spec") or {}).get("externalIPs") or []
     for index, address in enumerate(spec.get("externalIPs") or ()):
         here = f"spec.externalIPs[{index}]"
-        errors = [] if address in known else ip_address(address)
+        errors = [] if address in known else validate_ip_address(address)
         yield from each(here, address, errors or endpoint_ip(address))
     if not kind:
         yield required("spec.type")
     else:
-        yield from one_of("spec.type", kind, _KINDS)
+        yield from check_one_of("spec.type", kind, _KINDS)
     yield from _ports_together(ports, kind)
     yield from _source_ranges(service, old)
     yield from _load_balancer(spec, kind)
-    yield from load_balancer_class(service)
+    yield from validate_load_balancer_class(service)
     yield from _external_traffic(service)
     yield from _traffic(spec, kind)
 
@@ -71,7 +80,7 @@ def _by_kind(service: JSONObject, kind: str) -> Errors:
                 yield forbidden(f"spec.{name}", "may not be set for ExternalName services")
         name = spec.get("externalName", "").removesuffix(".")
         if name:
-            yield from subdomain_field("spec.externalName", name)
+            yield from validate_subdomain_field("spec.externalName", name)
         else:
             yield required("spec.externalName")
 
@@ -81,7 +90,7 @@ def _port(path: str, port: JSONObject, names: set[str], *, several: bool) -> Err
     if several and not name:
         yield required(f"{path}.name")
     elif name:
-        yield from label_name_field(f"{path}.name", name)
+        yield from validate_label_name_field(f"{path}.name", name)
         if name in names:
             yield duplicate(f"{path}.name", name)
         names.add(name)
@@ -89,8 +98,8 @@ def _port(path: str, port: JSONObject, names: set[str], *, several: bool) -> Err
     if not port.get("protocol"):
         yield required(f"{path}.protocol")
     else:
-        yield from one_of(f"{path}.protocol", port["protocol"], PROTOCOLS)
-    yield from port_number_or_name(f"{path}.targetPort", port.get("targetPort", 0))
+        yield from check_one_of(f"{path}.protocol", port["protocol"], PROTOCOLS)
+    yield from validate_port_number_or_name(f"{path}.targetPort", port.get("targetPort", 0))
     if port.get("appProtocol") is not None:
         yield from each(f"{path}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
 
@@ -100,7 +109,7 @@ def _affinity(spec: JSONObject) -> Errors:
     if not kind:
         yield required("spec.sessionAffinity")
     else:
-        yield from one_of("spec.sessionAffinity", kind, ("ClientIP", "None"))
+        yield from check_one_of("spec.sessionAffinity", kind, ("ClientIP", "None"))
     path, message = "spec.sessionAffinityConfig", "when session affinity type is ClientIP"
     if kind == "ClientIP":
         client = (config or {}).get("clientIP")
@@ -164,14 +173,14 @@ def _source_ranges(service: JSONObject, old: JSONObject | None) -> Errors:
         known = {one.strip() for one in ((old or {}).get("spec") or {}).get("loadBalancerSourceRanges") or ()}
         for index, one in enumerate(ranges):
             if one.strip() not in known:
-                yield from each(f"{path}[{index}]", one.strip(), cidr(one.strip()))
+                yield from each(f"{path}[{index}]", one.strip(), validate_cidr(one.strip()))
     elif _SOURCE_RANGES in annotations:
         path, text = f"metadata.annotations[{_SOURCE_RANGES}]", annotations[_SOURCE_RANGES].strip()
         if not balanced:
             yield forbidden(path, misplaced)
         if text and ((old or {}).get("metadata", {}).get("annotations") or {}).get(_SOURCE_RANGES) != annotations[_SOURCE_RANGES]:
             for one in text.split(","):
-                yield from each(path, one.strip(), cidr(one.strip()))
+                yield from each(path, one.strip(), validate_cidr(one.strip()))
 
 
 def _load_balancer(spec: JSONObject, kind: str) -> Errors:
@@ -182,7 +191,7 @@ def _load_balancer(spec: JSONObject, kind: str) -> Errors:
         yield required("allocateLoadBalancerNodePorts")
 
 
-def load_balancer_class(service: JSONObject, old: JSONObject | None = None) -> Errors:
+def validate_load_balancer_class(service: JSONObject, old: JSONObject | None = None) -> Errors:
     """Validate the load balancer class."""
     value, path = service["spec"].get("loadBalancerClass"), "spec.loadBalancerClass"
     balanced = type_of(service) == "LoadBalancer"
@@ -205,7 +214,7 @@ def _external_traffic(service: JSONObject) -> Errors:
     elif not policy:
         yield required("spec.externalTrafficPolicy")
     else:
-        yield from one_of("spec.externalTrafficPolicy", policy, ("Cluster", "Local"))
+        yield from check_one_of("spec.externalTrafficPolicy", policy, ("Cluster", "Local"))
     path = "spec.healthCheckNodePort"
     if not needs_health_check(service):
         if check:
@@ -222,10 +231,10 @@ def _traffic(spec: JSONObject, kind: str) -> Errors:
         if kind in ("NodePort", "LoadBalancer", "ClusterIP"):
             yield required("spec.internalTrafficPolicy")
     else:
-        yield from one_of("spec.internalTrafficPolicy", policy, ("Cluster", "Local"))
+        yield from check_one_of("spec.internalTrafficPolicy", policy, ("Cluster", "Local"))
     if spec.get("trafficDistribution") is not None:
         known = ("PreferClose", "PreferSameZone", "PreferSameNode")
-        yield from one_of("spec.trafficDistribution", spec["trafficDistribution"], known)
+        yield from check_one_of("spec.trafficDistribution", spec["trafficDistribution"], known)
 
 
 #: Types of Services that may have node ports.
@@ -239,7 +248,7 @@ class ServiceStrategy(BuiltinStrategy):
         return dns1123_label(name, prefix)
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        return list(service_spec(obj, None))
+        return list(validate_service_spec(obj, None))
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
@@ -248,22 +257,22 @@ class ServiceStrategy(BuiltinStrategy):
             obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        errors = [*cluster_ip_changes(obj, old), *family_changes(obj, old), *load_balancer_class(obj, old)]
+        errors = [*validate_cluster_ip_changes(obj, old), *validate_family_changes(obj, old), *validate_load_balancer_class(obj, old)]
         port, port_before = (one["spec"].get("healthCheckNodePort", 0) for one in (obj, old))
         if needs_health_check(obj) and needs_health_check(old) and port != port_before:
             errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
-        return [*errors, *service_spec(obj, old)]
+        return [*errors, *validate_service_spec(obj, old)]
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = ((old.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
         status = (obj.get("status") or {}).get("loadBalancer") or {}
-        return list(load_balancer_status("status.loadBalancer", status, before, balanced=type_of(old) == "LoadBalancer"))
+        return list(validate_load_balancer_status("status.loadBalancer", status, before, balanced=type_of(old) == "LoadBalancer"))
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return _warnings(obj)
 
 
-def load_balancer_status(path: str, status: JSONObject, before: list[JSONObject], *, balanced: bool) -> Errors:
+def validate_load_balancer_status(path: str, status: JSONObject, before: list[JSONObject], *, balanced: bool) -> Errors:
     """Validate the load balancer status.
 
     Args:
@@ -283,14 +292,14 @@ def load_balancer_status(path: str, status: JSONObject, before: list[JSONObject]
     for index, ingress in enumerate(ingresses):
         here, address, mode = f"{path}.ingress[{index}]", ingress.get("ip", ""), ingress.get("ipMode")
         if address and address not in known:
-            yield from each(f"{here}.ip", address, ip_address(address))
+            yield from each(f"{here}.ip", address, validate_ip_address(address))
         if mode is None:
             if address:
                 yield required(f"{here}.ipMode", "must be specified when `ip` is set")
         elif not address:
             yield forbidden(f"{here}.ipMode", "may not be specified when `ip` is not set")
         else:
-            yield from one_of(f"{here}.ipMode", mode, ("Proxy", "VIP"))
+            yield from check_one_of(f"{here}.ipMode", mode, ("Proxy", "VIP"))
         if name := ingress.get("hostname"):
             yield from each(f"{here}.hostname", name, dns1123_subdomain(name))
             if sloppy_ip(name) is not None:

@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
+from kubeloop.apiserver.builtin.pods.volume_plugins import validate_csi_driver_name
 from kubeloop.apiserver.builtin.pods.warnings import selector_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request.empty_values import part_at
-from kubeloop.apiserver.validation.formats import IMMUTABLE, NOT_NEGATIVE, each, immutable, not_negative, one_of, subdomain_field
-from kubeloop.apiserver.validation.metadata import label_selector
+from kubeloop.apiserver.validation.formats import (
+    IMMUTABLE,
+    NOT_NEGATIVE,
+    check_immutable,
+    check_not_negative,
+    check_one_of,
+    each,
+    validate_subdomain_field,
+)
+from kubeloop.apiserver.validation.metadata import validate_label_selector
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
 from kubeloop.schema.internal_values import internal_value
@@ -41,8 +49,8 @@ class CSIDriverStrategy(BuiltinStrategy):
         spec, before = obj["spec"], old["spec"]
         return [
             *_driver(spec),
-            *immutable("spec.attachedRequired", spec.get("attachRequired"), before.get("attachRequired")),
-            *immutable("spec.volumeLifecycleModes", spec.get("volumeLifecycleModes"), before.get("volumeLifecycleModes")),
+            *check_immutable("spec.attachedRequired", spec.get("attachRequired"), before.get("attachRequired")),
+            *check_immutable("spec.volumeLifecycleModes", spec.get("volumeLifecycleModes"), before.get("volumeLifecycleModes")),
         ]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
@@ -60,11 +68,11 @@ def _driver(spec: JSONObject) -> Errors:
         if spec.get(name) is None:
             yield required(f"spec.{upstream_name or name}")
     if spec.get("fsGroupPolicy") is not None:
-        yield from one_of("spec.fsGroupPolicy", spec["fsGroupPolicy"], _GROUP_POLICIES)
+        yield from check_one_of("spec.fsGroupPolicy", spec["fsGroupPolicy"], _GROUP_POLICIES)
     tokens = spec.get("tokenRequests") or []
     yield from _tokens("spec.tokenRequests", tokens)
     for mode in spec.get("volumeLifecycleModes") or ():
-        yield from one_of("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
+        yield from check_one_of("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
     if spec.get("seLinuxMount") is None:
         yield required("spec.seLinuxMount")
     period, in_secrets = spec.get("nodeAllocatableUpdatePeriodSeconds"), spec.get("serviceAccountTokenInSecrets")
@@ -117,12 +125,12 @@ def _node_drivers(drivers: list[JSONObject]) -> Errors:
     names: set[str] = set()
     for index, driver in enumerate(drivers):
         path, name, node = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
-        yield from csi_driver_name(f"{path}.name", name)
+        yield from validate_csi_driver_name(f"{path}.name", name)
         if not node:
             yield required(f"{path}.nodeID")
         if len(node.encode()) > _NODE_ID:
             yield invalid(f"{path}.nodeID", node, f"must be {_NODE_ID} characters or less")
-        yield from not_negative(f"{path}.allocatable.count", (driver.get("allocatable") or {}).get("count"))
+        yield from check_not_negative(f"{path}.allocatable.count", (driver.get("allocatable") or {}).get("count"))
         if name in names:
             yield duplicate(f"{path}.name", name)
         names.add(name)
@@ -149,10 +157,10 @@ class CSIStorageCapacityStrategy(BuiltinStrategy):
         return list(_capacity(obj, any_value=False))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        any_value = bool(list(label_selector("", old.get("nodeTopology"))))
+        any_value = bool(list(validate_label_selector("", old.get("nodeTopology"))))
         errors = list(_capacity(obj, any_value=any_value))
         for name in ("nodeTopology", "storageClassName"):
-            errors += immutable(name, obj.get(name), old.get(name))
+            errors += check_immutable(name, obj.get(name), old.get(name))
         return errors
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
@@ -160,8 +168,8 @@ class CSIStorageCapacityStrategy(BuiltinStrategy):
 
 
 def _capacity(obj: JSONObject, *, any_value: bool) -> Errors:
-    yield from label_selector("nodeTopology", obj.get("nodeTopology"), any_value=any_value)
-    yield from subdomain_field("storageClassName", obj.get("storageClassName", ""))
+    yield from validate_label_selector("nodeTopology", obj.get("nodeTopology"), any_value=any_value)
+    yield from validate_subdomain_field("storageClassName", obj.get("storageClassName", ""))
     capacity = obj.get("capacity")
     if capacity is not None and quantity(capacity) < 0:
         yield invalid("capacity", capacity, NOT_NEGATIVE)
