@@ -33,7 +33,7 @@ from kubeloop.config import load_config
 from kubeloop.meta import Conflict, NotFound
 from kubeloop.pki import CertificateAuthority
 from kubeloop.serving.answer import Reply
-from kubeloop.serving.listener import Handler
+from kubeloop.serving.connection import Handler
 from kubeloop.serving.request import Request
 from kubeloop.transport import Transport
 

@@ -1,7 +1,7 @@
 """Objects as they are stored and sent: JSON that begins with kind, apiVersion and metadata, stored without resourceVersion.
 
-The resourceVersion is the revision of the write, known only after it: on the way out it is put in by position, so that an object is
-encoded once, however often it is read.
+The resourceVersion is the revision of the write and known only after it. Responses insert it by position, so that each object is encoded
+once for all reads.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def encode(tree: object) -> bytes:
 
 
 def encode_sorted(tree: object) -> bytes:
-    """JSON with the keys of every object in order and with Go's numbers, as a kube-apiserver writes custom objects."""
+    """Return JSON with the keys of every object in order and with Go's numbers, as a kube-apiserver writes custom objects."""
     return go_numbers(_SORTING_ENCODER.encode(tree))
 
 
-#: Searches that begin with a literal are several times as fast as one that begins with a class of characters. A search may also find
+#: Searches that begin with a literal are several times as fast as searches that begin with a class of characters. They may also match
 #: a part of a text.
 _WHOLE_FLOAT = re.compile(rb"\.0[,\]}]")
 #: Makes each digit 0, and each character after a number a comma.
@@ -40,12 +40,12 @@ _TEXT_OR_FLOAT = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?e-?[0-9]+|
 
 
 def go_numbers(data: bytes) -> bytes:
-    """What msgspec encoded, with floats as Go's encoding/json writes them: ``1000000.0`` becomes ``1000000``, and ``1e21`` ``1e+21``."""
+    """Return JSON of msgspec with floats as Go's encoding/json writes them: ``1000000.0`` becomes ``1000000``, and ``1e21`` ``1e+21``."""
     return _TEXT_OR_FLOAT.sub(_written_by_go, data) if _has_floats(data) else data
 
 
 def int64_numbers(data: bytes) -> bytes:
-    """What msgspec encoded, with floats that Go reads back as int64 written as integers; the same object where nothing changes."""
+    """Return JSON of msgspec with floats as integers where Go reads them as int64; the same object if nothing changes."""
     if not _has_floats(data):
         return data
     changed = _TEXT_OR_FLOAT.sub(_read_by_go, data)
@@ -70,7 +70,7 @@ def _read_by_go(found: re.Match[bytes]) -> bytes:
 
 
 def sorted_keys(tree: Any) -> Any:
-    """A copy of a JSON tree with the keys of every object in order."""
+    """Return a copy of a JSON tree with the keys of every object in order."""
     return decode(encode_sorted(tree))
 
 
@@ -79,7 +79,7 @@ def decode(data: bytes) -> Any:
 
 
 def stored_form(obj: JSONObject, api_version: str, kind: str) -> bytes:
-    """What is written to storage: without resourceVersion, kind and apiVersion first. ``obj`` is not changed."""
+    """Return the stored form of an object: without resourceVersion, kind and apiVersion first. ``obj`` stays unchanged."""
     metadata = {name: value for name, value in obj["metadata"].items() if name not in ("resourceVersion", "selfLink")}
     tree: JSONObject = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
     for name, value in obj.items():
@@ -89,31 +89,31 @@ def stored_form(obj: JSONObject, api_version: str, kind: str) -> bytes:
 
 
 def stored_head(kind: str, api_version: str) -> bytes:
-    """How the stored form of such an object begins."""
+    """Return the start of the stored form of such an object."""
     return b'{"kind":%b,"apiVersion":%b,' % (_ENCODER.encode(kind), _ENCODER.encode(api_version))
 
 
 def wire_form(value: bytes, revision: int) -> bytes:
-    """A stored value as clients see it, with its resourceVersion."""
+    """Return a stored value as clients see it, with its resourceVersion."""
     at = value.index(_METADATA) + len(_METADATA)
     return b'%b"resourceVersion":"%d",%b' % (value[:at], revision, value[at:])
 
 
 def list_item(value: bytes, revision: int) -> bytes:
-    """A stored value as an item of a typed list, which names kind and apiVersion once for all items."""
+    """Return a stored value as an item of a typed list, which has kind and apiVersion only once."""
     at = value.index(_METADATA)
     return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, value[at + len(_METADATA) :])
 
 
 def object_form(value: bytes, revision: int) -> JSONObject:
-    """A stored value as a fresh tree, with its resourceVersion."""
+    """Return a stored value as a new tree, with its resourceVersion."""
     obj: JSONObject = _DECODER.decode(value)
     obj["metadata"]["resourceVersion"] = str(revision)
     return obj
 
 
 def event_frame(type_: str, wire: bytes) -> bytes:
-    """One frame of a watch."""
+    """Return one frame of a watch."""
     return b'{"type":"%b","object":%b}\n' % (type_.encode(), wire)
 
 

@@ -15,7 +15,7 @@ class _Fault(Exception):
 
 
 def json_fault(data: bytes) -> str:
-    """What is wrong with ``data``; the empty string when it is JSON after all."""
+    """Return the error of Go's decoder for ``data``; empty if it is JSON."""
     try:
         _Scanner(data).document()
     except _Fault as fault:

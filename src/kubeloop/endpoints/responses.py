@@ -20,22 +20,22 @@ from kubeloop.types import JSONObject
 Takeovers = (Hijack, SocketTakeover)
 
 
-#: Go's way of saying that plain text is no page with scripts.
+#: Go's header for plain text, so that browsers run no scripts in it.
 NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
 
 
 def text(body: str, status: int = 200) -> Answer:
-    """Plain text, as the health endpoints answer."""
+    """Return a response of plain text, such as those of the health endpoints."""
     return Answer(status, body=body.encode(), content_type="text/plain; charset=utf-8", headers=[NO_SNIFFING])
 
 
 def indented(tree: JSONObject) -> Answer:
-    """JSON as the few endpoints write it that know no other form."""
+    """Return indented JSON, for endpoints without content negotiation."""
     return Answer(body=msgspec.json.format(msgspec.json.encode(tree), indent=2), content_type="application/json", verbatim=True)
 
 
 def not_found_page() -> Answer:
-    """For paths that no handler owns: Go's plain 404 page, which the real server lets through for them."""
+    """Return Go's plain 404 page, kube-apiserver's response for paths without a handler."""
     return text("404 page not found\n", 404)
 
 
@@ -48,7 +48,7 @@ def status_answer(status: Status) -> Answer:
 
 
 def status_object(status: Status) -> JSONObject:
-    """As a JSON tree; empty message, reason and details are left out, as Go's omitempty does."""
+    """Return a Status as a JSON tree without an empty message, reason and details, as Go's omitempty does."""
     tree: JSONObject = msgspec.to_builtins(status)
     for name in ("message", "reason", "details"):
         if not tree.get(name) and not (name == "details" and tree.get(name) == {}):
@@ -59,31 +59,31 @@ def status_object(status: Status) -> JSONObject:
 
 
 def success(details: StatusDetails | None = None, code: int = 0) -> Answer:
-    """``status: Success``: what a deletion that is done answers; ``code`` 201 for a Binding."""
+    """Return a Status of success, such as the response to a completed deletion; ``code`` is 201 for a Binding."""
     return Answer(code or 200, object=status_object(Status(status="Success", details=details, code=code)))
 
 
-# Encodes the object of an answer: media type, indentation and compression follow the request.
+# Encoding of a response's object: media type, indentation and compression follow the request.
 #
 # Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters, pkg/endpoints/handlers/negotiation.
 
 
 _LOG = logging.getLogger("kubeloop.endpoints")
 
-#: Answers from this size on are compressed for clients that accept it, as upstream.
+#: Minimum bytes of a body that is compressed for clients that accept it, as upstream.
 GZIP_FROM = 128 * 1024
 
 #: What Go's strconv.ParseBool takes for true.
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-#: Programs that people look at; their JSON is indented.
+#: Prefixes of the user agents of browsers and similar programs, which get indented JSON.
 _HUMAN = ("curl", "Wget", "Mozilla/5.0")
 
 
 def finish(request: Request, answer: Answer) -> None:
-    """Makes the body; in place.
+    """Encode the body of a response, in place.
 
     JSON ends with a newline unless it is indented, as Go's two ways to write it do.
-    A client that accepts none of our media types gets indented JSON.
+    A client that accepts no media type of the server gets indented JSON.
     """
     if answer.verbatim:
         return
@@ -101,13 +101,13 @@ def finish(request: Request, answer: Answer) -> None:
 
 
 def gzipped(body: bytes) -> bytes:
-    """At the fastest level, as upstream: bandwidth is rarely what is short."""
+    """Compress a body at the fastest level, as upstream."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return packer.compress(body) + packer.flush()
 
 
 def _encoded(tree: JSONObject, media_type: str, accept: str) -> tuple[bytes, str]:
-    """What has no protobuf form goes out as JSON where that is accepted too."""
+    """Encode an object. An object without a protobuf form becomes JSON if the client accepts JSON too."""
     if media_type == YAML:
         from kubeloop.endpoints.yaml_body import dump_yaml
 
@@ -133,6 +133,6 @@ def _wants_indented(request: Request) -> bool:
 
 
 def _accepts_gzip(request: Request) -> bool:
-    """Upstream knows the bare word only, without a quality."""
+    """Return whether the client accepts gzip. Upstream accepts the bare word only, without a quality."""
     header = request.header("Accept-Encoding")
     return "gzip" in header and any(part.strip() == "gzip" for part in header.split(","))

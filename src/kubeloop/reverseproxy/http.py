@@ -20,7 +20,7 @@ from kubeloop.reverseproxy.upgrade import Rewrite, forwarded_headers, header_lin
 from kubeloop.serving.answer import Aborted, Answer, Reply, StreamingResponse
 from kubeloop.serving.request import Request
 
-#: Headers of one connection (RFC 9110, section 7.6.1), and those that Go's proxy treats alike.
+#: Headers of one connection (RFC 9110, section 7.6.1), and headers that Go's proxy treats alike.
 _HOP_BY_HOP = frozenset(
     {
         "connection",

@@ -29,30 +29,34 @@ _LOG = logging.getLogger("kubeloop.reverseproxy")
 V5 = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 
-#: What kubelets may speak inside the streams, the most wanted first; from v4 on the error stream holds a Status.
+#: Protocols inside the streams, the preferred ones first; from v4 on the error stream has a Status.
 _PROTOCOLS = (V5, "v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 _WITH_STATUS = _PROTOCOLS[:2]
 _WITH_RESIZE = _PROTOCOLS[:3]
-#: Seconds between pings, which keep what stands between from taking a silent command for a dead connection.
+#: Seconds between pings, so that proxies in between do not close the connection of a silent command.
 _PING_PERIOD = 5.0
-#: Bytes of an error stream that are read.
+#: Maximum bytes of an error stream.
 _ERROR_SIZE = 1 << 20
-#: Seconds in which a kubelet must have taken the streams.
+#: Timeout in seconds of opening all streams.
 _OPEN_TIME = 30.0
 _NON_ZERO = "NonZeroExitCode"
 _EXIT_CODE = "ExitCode"
 
 
 def translate(place: Backend, names: frozenset[str]) -> SocketTakeover:
-    """The client's handshake is answered first; the kubelet's refusal, as every end, goes to the error channel.
+    """Return a WebSocket for the client whose channels become SPDY streams to a kubelet.
 
-    ``names`` are those of the kubelet's parameters: input, output, error, tty.
+    The client's handshake succeeds before the kubelet is called; a refusal of the kubelet goes to the error channel.
+
+    Args:
+        place: The kubelet, with the path and query of the command.
+        names: The kubelet's parameters that are set, among ``input``, ``output``, ``error`` and ``tty``.
     """
     return SocketTakeover(lambda socket: _Translation(socket, place, names).run(), protocols=(V5,))
 
 
 class _Translation:
-    """One command. Nothing of it is left when ``run`` returns."""
+    """One command. All its tasks and connections have ended when ``run`` returns."""
 
     def __init__(self, socket: Socket, place: Backend, names: frozenset[str]) -> None:
         self._socket = socket
@@ -62,7 +66,7 @@ class _Translation:
         self._tty = "tty" in names
 
     async def run(self) -> None:
-        # An empty message on the first channel that can have any tells the client that it is connected.
+        # An empty message on the first output channel shows the client that it is connected.
         await self._send(self._outputs[0] if self._outputs else _ERROR, b"")
         wire: ClientConnection | None = None
         try:
@@ -98,7 +102,7 @@ class _Translation:
         return wire, received.get(STREAM_PROTOCOL, "")
 
     async def _until_client_ends(self, command: Coroutine[Any, Any, Status]) -> Status | None:
-        """The command's end; None when the client went before."""
+        """Return the Status of the command; None if the client disconnects before."""
         self._streams: dict[int, SpdyStream] = {}
         self._opened = asyncio.Event()
         work = asyncio.ensure_future(command)
@@ -125,10 +129,10 @@ class _Translation:
             outputs = [self._copy(self._streams[one], one) for one in (_STDOUT, _STDERR) if one in self._streams]
             if self._stdin:
                 side.append(asyncio.ensure_future(self._close_with_peer(self._streams[_STDIN])))
-            told = asyncio.ensure_future(_all_of(errors))
-            side.append(told)
+            outcome = asyncio.ensure_future(_read_all(errors))
+            side.append(outcome)
             await asyncio.gather(*outputs)
-            message = await told
+            message = await outcome
             with contextlib.suppress(*BACKEND_ERRORS):  # the kubelet may have ended the connection already
                 await connection.close()
         except BACKEND_ERRORS as fault:
@@ -142,10 +146,10 @@ class _Translation:
             while data := await stream.read():
                 await self._send(channel, data)
         except BACKEND_ERRORS:
-            return  # the error stream says why, if anybody does
+            return  # the error stream has the reason
 
     async def _close_with_peer(self, stdin: SpdyStream) -> None:
-        """A command that has closed its input is sent no more."""
+        """Close the input stream after the command has closed it."""
         try:
             while await stdin.read():
                 pass
@@ -154,7 +158,7 @@ class _Translation:
             return
 
     async def _from_client(self) -> None:
-        """Input, sizes of the terminal and ends of channels, until the client goes."""
+        """Forward input, terminal sizes and ends of channels, until the client disconnects."""
         while (message := await self._socket.receive()) is not None:
             data = message.encode() if isinstance(message, str) else message
             if not data:
@@ -164,11 +168,11 @@ class _Translation:
                 if data[0] != _CLOSE:
                     await self._to_stream(data[0], data[1:])
                 elif len(data) != 2 or data[1] > _RESIZE:
-                    return  # no such signal
+                    return  # an unknown signal ends the connection
                 elif data[1] in (_STDIN, _RESIZE) and data[1] in self._streams:
                     await self._streams[data[1]].close()
             except BACKEND_ERRORS:
-                continue  # the command has ended this stream; what it says is still to come
+                continue  # the command has ended this stream; its output may follow
 
     async def _to_stream(self, channel: int, data: bytes) -> None:
         stream = self._streams.get(channel)
@@ -183,7 +187,7 @@ async def _quietly(run: Callable[[], Awaitable[None]]) -> None:
     try:
         await run()
     except (*BACKEND_ERRORS, SpdyError):
-        return  # its streams know
+        return  # its streams get the error
 
 
 async def _pings(connection: SpdyConnection) -> None:
@@ -197,30 +201,30 @@ async def _pings(connection: SpdyConnection) -> None:
         return
 
 
-async def _all_of(errors: SpdyStream) -> bytes:
-    """What the error stream says until it ends.
+async def _read_all(errors: SpdyStream) -> bytes:
+    """Return the content of the error stream.
 
     A reset is an end: a kubelet resets its streams once the command has ended (apimachinery httpstream/spdy, Close), and Go's reader of a
-    stream that was reset gets EOF. A kubelet that dies has said nothing, which is a success: kube-apiserver reads it so.
+    stream that was reset gets EOF. A kubelet that dies sends nothing, which kube-apiserver treats as success.
     """
-    found = bytearray()
+    content = bytearray()
     with contextlib.suppress(StreamReset):
         while part := await errors.read():
-            if len(found) < _ERROR_SIZE:
-                found += part
-    return bytes(found)
+            if len(content) < _ERROR_SIZE:
+                content += part
+    return bytes(content)
 
 
 def _outcome(message: bytes, protocol: str) -> Status:
-    """What the error stream says, as the client is told it."""
+    """Return the Status for the client from the content of the error stream."""
     if not message:
         return Status(status="Success")
     text = message.decode("utf-8", "replace")
     if protocol not in _WITH_STATUS:
         return api_errors.internal_error(f"error executing remote command: {text}").status
     try:
-        told = json.loads(message)
-        result, reason = told.get("status"), told.get("reason")
+        tree = json.loads(message)
+        result, reason = tree.get("status"), tree.get("reason")
     except (ValueError, AttributeError, RecursionError) as fault:
         return api_errors.internal_error(f"error stream protocol error: {fault} in {json.dumps(text)}").status
     if result == "Success":
@@ -228,12 +232,12 @@ def _outcome(message: bytes, protocol: str) -> Status:
     if result != "Failure":
         return api_errors.internal_error("error stream protocol error: unknown error").status
     if reason != _NON_ZERO:
-        return api_errors.internal_error(str(told.get("message", ""))).status
-    return _exit_status(told)
+        return api_errors.internal_error(str(tree.get("message", ""))).status
+    return _exit_status(tree)
 
 
-def _exit_status(told: dict[str, Any]) -> Status:
-    details = told.get("details")
+def _exit_status(tree: dict[str, Any]) -> Status:
+    details = tree.get("details")
     if not isinstance(details, dict):
         return api_errors.internal_error("error stream protocol error: details must be set").status
     causes = details.get("causes")
@@ -249,11 +253,11 @@ def _exit_status(told: dict[str, Any]) -> Status:
 
 
 def _words(body: bytes) -> str:
-    """A refusal's message, be it a Status or plain text."""
+    """Return the message of a refusal, which is a Status or plain text."""
     try:
-        told = json.loads(body)
-        if isinstance(told, dict) and told.get("kind") == "Status":
-            return str(told.get("message", ""))
+        tree = json.loads(body)
+        if isinstance(tree, dict) and tree.get("kind") == "Status":
+            return str(tree.get("message", ""))
     except (ValueError, RecursionError):
         pass
     return body.decode("utf-8", "replace").strip()

@@ -92,7 +92,7 @@ async def proxy_upgrade(request: Request, backend: Backend, rewrite: Rewrite = u
         A change of protocol, or the backend's refusal (status 400 and above).
 
     Raises:
-        ApiError: 500 without a reason: no response, or one that is neither a change of protocol nor a refusal.
+        ApiError: 500 without a reason: no response, or neither a change of protocol nor a refusal.
     """
     # Without a body: the backend must never read what the client sends as anything but the protocol that it agreed to.
     headers = forwarded_headers(request, without=("content-length", "transfer-encoding"), credentials=credentials)

@@ -21,7 +21,7 @@ from kubeloop.meta.errors import ApiError
 from kubeloop.meta.resource import Resource
 from kubeloop.meta.status import Status, StatusDetails
 from kubeloop.serving.answer import Aborted, Answer, Reply, StreamingResponse
-from kubeloop.serving.listener import Handler
+from kubeloop.serving.connection import Handler
 from kubeloop.serving.request import Request
 from kubeloop.testing.calls import Matches, RecordedCall, body_tree, call_of, every
 from kubeloop.testing.stream_faults import FaultInjectedStream, Hidden

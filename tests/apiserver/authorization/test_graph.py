@@ -50,6 +50,18 @@ def test_a_volume_and_its_secrets_follow_the_claim_of_a_pod() -> None:
     assert not graph.relates("n1", secret("s"))
 
 
+def test_a_secret_of_two_volumes_stays_needed_when_one_of_them_goes() -> None:
+    graph = NodeGraph()
+    for name in ("a", "b"):
+        claim = {"namespace": "shop", "name": name}
+        graph.put_volume("", name, {"spec": {"claimRef": claim, "iscsi": {"secretRef": {"name": "s"}}}})
+    graph.put_pod("shop", "p", pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "b"}}]))
+    graph.put_volume("", "a", None)
+    assert graph.relates("n1", secret("s"))
+    graph.put_volume("", "b", None)
+    assert not graph.relates("n1", secret("s"))
+
+
 def test_attachments_and_slices_are_their_nodes() -> None:
     graph, attachment = NodeGraph(), NamedResource("volumeattachments", "", "a")
     graph.put_attachment("", "a", {"spec": {"nodeName": "n1"}})

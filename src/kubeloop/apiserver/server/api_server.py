@@ -53,7 +53,8 @@ from kubeloop.reverseproxy.egress_policy import EgressPolicy
 from kubeloop.reverseproxy.identity import NAME as PROXY_NAME
 from kubeloop.reverseproxy.identity import ProxyIdentity
 from kubeloop.schema import builtin
-from kubeloop.serving.listener import Handler, Listener, host_and_port
+from kubeloop.serving.connection import Handler
+from kubeloop.serving.listener import Listener, host_and_port
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock, SystemClock
 

@@ -13,8 +13,7 @@ from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.pki.watched import WatchedFile
-from kubeloop.serving.listener import server_context
-from kubeloop.serving.rotation import RotatingContext
+from kubeloop.serving.listener import RotatingContext, server_context
 
 #: Server name (SNI) with which clients get the certificate of the server's authority even if flags name another one, as in kube-apiserver.
 LOOPBACK_NAME: Final = "apiserver-loopback-client"

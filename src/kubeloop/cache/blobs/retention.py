@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from kubeloop.codec.paths import EACH, parse_path
 from kubeloop.codec.projection import Projected
-from kubeloop.codec.pruning import Excision, Pruning, covers
+from kubeloop.codec.pruning import ManagedFieldsStripper, Pruning, covers
 from kubeloop.meta import Resource
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionKind
@@ -194,7 +194,7 @@ class DocumentTrimmer:
         self._opening = opening
         self._drops, self._transform = not keep.managed_fields, keep.transform
         self._pruning = None if stored is None else Pruning(stored, managed_fields=keep.managed_fields)
-        self._excision = Excision(opening, f'{{"apiVersion":{_text(api_version)},"kind":{_text(kind)},'.encode())
+        self._excision = ManagedFieldsStripper(opening, f'{{"apiVersion":{_text(api_version)},"kind":{_text(kind)},'.encode())
 
     def expects(self, projected: Projected) -> bool:
         """Return whether an object of this apiVersion and kind belongs into this cache."""

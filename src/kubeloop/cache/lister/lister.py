@@ -18,7 +18,7 @@ from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import ByLabel
 from kubeloop.cache.store.sorted_index import Bound
-from kubeloop.codec.gc_pause import held_back
+from kubeloop.codec.gc_pause import gc_paused
 from kubeloop.meta import KubeloopError, ObjectKey, Resource, Selector, Unstructured, kind_info
 from kubeloop.meta.type_checks import described, described_word
 
@@ -361,7 +361,7 @@ class Lister(Generic[R]):
         return None
 
     def _decoded(self, heads: builtins.list[Head]) -> builtins.list[R]:
-        with held_back():
+        with gc_paused():
             return [obj for obj in map(self._view.decodable, heads) if obj is not None]
 
     def _decoding(self, heads: Iterable[Head]) -> Iterator[R]:

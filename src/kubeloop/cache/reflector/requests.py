@@ -13,7 +13,7 @@ from kubeloop.cache.reflector.stall_detection import GRACE, BookmarkInterval, Wa
 from kubeloop.cache.scope import InformerScope
 from kubeloop.client import Client, ListOptions, WatchOptions
 from kubeloop.client.options import Match
-from kubeloop.codec.frames import FrameCutter
+from kubeloop.codec.frames import FrameSplitter
 from kubeloop.codec.list_pages import ListSplitter
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta import ConfigError, DecodeError
@@ -46,7 +46,7 @@ class ReflectorStream:
         self.version = ""
         self._end = self.began + seconds + GRACE
         self._bookmarks = BookmarkInterval()
-        self._cutter = FrameCutter()
+        self._cutter = FrameSplitter()
         self._waiting: list[memoryview] = []
         self._stack = AsyncExitStack()
         self._chunks: AsyncGenerator[bytes] | None = None

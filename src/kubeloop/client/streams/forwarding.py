@@ -23,8 +23,8 @@ from kubeloop.client.streams.port_stream import PortStream, PortTransport, open_
 from kubeloop.client.streams.spdy_wire import SpdySession, watch_spdy
 from kubeloop.client.streams.targets import ContainerLocation, PortRequest, PortSpec, Target, TargetPod, find_pod, parse_port, pod_port
 from kubeloop.client.streams.websocket import WebSocket, open_socket
+from kubeloop.http1.sockets import close_listening
 from kubeloop.meta.errors import ApiError, KubeloopError
-from kubeloop.serving.accepting import close_listening
 from kubeloop.serving.answer import Duplex
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL
 from kubeloop.tasks import close_all, end_tasks
@@ -223,7 +223,7 @@ class PortForward:
 async def forward_ports(
     client: Client, target: Target, specs: Sequence[PortSpec], *, namespace: str | None, address: str
 ) -> AsyncIterator[PortForward]:
-    """Implement ``PodVerbs.port_forward``."""
+    """Forward ports of a pod; the implementation of ``PodVerbs.port_forward``."""
     wanted = [parse_port(spec) for spec in specs]
     found = await find_pod(client, target, namespace)
     pod = found.pod

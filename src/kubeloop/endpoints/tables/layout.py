@@ -185,7 +185,7 @@ def _created_at(obj: JSONObject, _: float) -> list[Any]:
     return [name_of(obj), obj["metadata"].get("creationTimestamp")]
 
 
-#: Kinds without columns of their own.
+#: The columns of kinds for which upstream defines none.
 PLAIN: Final = layout("Name | Created At:date", _created_at)
 #: Kinds that show name and age only.
 NAME_AND_AGE: Final = layout("Name | Age", lambda obj, now: [name_of(obj), age_of(obj, now)])

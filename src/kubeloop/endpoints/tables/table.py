@@ -51,7 +51,7 @@ INCLUDE_OBJECT: Final = ("", "None", "Metadata", "Object")
 #: Annotation of the bookmark that ends a watch's initial events. Its object is sent also to a client that asks for no objects.
 _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
-#: Subresources for which upstream has no tables, besides those that can only be created.
+#: Subresources for which upstream has no tables, besides create-only resources.
 _WITHOUT_TABLES: Final = frozenset(
     {
         ("certificatesigningrequests", "approval"),

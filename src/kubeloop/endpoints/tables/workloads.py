@@ -207,7 +207,7 @@ def _init_reason(status: JSONObject, at: int, total: int) -> str:
 
 
 def _init(obj: JSONObject, summary: _Summary) -> tuple[bool, _Summary]:
-    """Whether the pod is still initializing; and the restarts of sidecars, which count for good."""
+    """Return whether the pod is still initializing, and its summary with the restarts of sidecars."""
     specs = {one.get("name"): one for one in part(obj, "spec").get("initContainers") or []}
     sidecars = _Summary("")
     for at, status in enumerate(part(obj, "status").get("initContainerStatuses") or []):

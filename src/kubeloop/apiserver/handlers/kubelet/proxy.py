@@ -1,7 +1,7 @@
-"""``/proxy`` of pods, services and nodes: any request, passed on to an address that the cluster knows.
+"""``/proxy`` of pods, services and nodes: any request, proxied to their address.
 
 Source: Kubernetes documentation, "Access Services Running on Clusters"; k8s.io/kubernetes pkg/registry/core (ResourceLocation).
-Addresses of this machine itself and of its link are not reachable this way.
+Loopback and link-local addresses are forbidden.
 """
 
 from __future__ import annotations
@@ -36,7 +36,13 @@ _SINGULAR = {"pods": "pod", "services": "service", "nodes": "node"}
 
 
 async def proxy(scope: RequestScope) -> Reply:
-    """What the end answers, or why there is none."""
+    """Proxy a request to a pod, service or node.
+
+    Raises:
+        BadRequest: The name is malformed, or the address is forbidden.
+        NotFound: There is no such object.
+        ServiceUnavailable: The backend cannot be reached, or the service has no endpoint.
+    """
     request = scope.request
     if "dryRun" in request.query:
         raise api_errors.bad_request("dryRun is not supported")
@@ -57,7 +63,7 @@ async def proxy(scope: RequestScope) -> Reply:
 
 
 def _reference(text: str, resource: str) -> tuple[str, str, str]:
-    """``[scheme:]name[:port]``, the scheme only with a port. Raises BadRequest."""
+    """Parse ``[scheme:]name[:port]``, the scheme only with a port. Raises BadRequest."""
     parts = text.split(":")
     scheme, name, port = "", parts[0], ""
     if len(parts) == 2:
@@ -70,7 +76,7 @@ def _reference(text: str, resource: str) -> tuple[str, str, str]:
 
 
 def _path(rest: tuple[str, ...], *, slash: bool) -> str:
-    """The path below ``/proxy``, cleaned; empty if there is none at all."""
+    """Return the normalized path below ``/proxy``; empty if there is none."""
     path = "/".join(rest)
     if path and not path.startswith("/"):
         path = f"/{path}"
@@ -130,7 +136,7 @@ async def _service(scope: RequestScope, scheme: str, name: str, port: str) -> Ba
 
 
 async def _named(scope: RequestScope, gvr: GroupVersionResource, name: str) -> JSONObject:
-    """Raises NotFound, naming an object of the request's own resource, as upstream does."""
+    """Return a stored object. Raises NotFound, which names the request's resource, as upstream."""
     found = await find(scope, gvr, scope.namespace, name)
     if found is None:
         raise api_errors.not_found(scope.resource.gvr.group_resource, name)
@@ -138,7 +144,7 @@ async def _named(scope: RequestScope, gvr: GroupVersionResource, name: str) -> J
 
 
 async def _is_pod(scope: RequestScope, address: JSONObject) -> bool:
-    """Only addresses that are still those of pods in this namespace are reachable through a service."""
+    """Return whether an address belongs to a pod of this namespace. A service reaches no other address."""
     target = address.get("targetRef") or {}
     if target.get("namespace", "") != scope.namespace:
         return False
@@ -159,7 +165,7 @@ def _number(port: str) -> int:
 
 
 async def _check_host(host: str) -> None:
-    """Raises BadRequest."""
+    """Check that a host has only reachable addresses. Raises BadRequest."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, ValueError):
@@ -169,7 +175,7 @@ async def _check_host(host: str) -> None:
 
 
 def _is_reachable(address: str) -> bool:
-    """Global unicast in Go's sense: neither loopback, nor link-local, multicast, unspecified or broadcast."""
+    """Return whether an address is global unicast in Go's sense: not loopback, link-local, multicast, unspecified or broadcast."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

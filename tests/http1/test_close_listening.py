@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from kubeloop.serving.accepting import close_listening
+from kubeloop.http1.sockets import close_listening
 
 
 @pytest.mark.parametrize("turns", range(5))

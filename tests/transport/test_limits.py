@@ -10,7 +10,7 @@ import pytest
 from kubeloop.meta import TooManyRequests
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
-from kubeloop.transport.limits.in_flight import MAX_REQUESTS, MIN_REQUESTS, InFlightLimiter
+from kubeloop.transport.limits import MAX_REQUESTS, MIN_REQUESTS, InFlightLimiter
 from tests.faults import FaultServer, Reply
 
 

@@ -1,19 +1,25 @@
-"""Parses a request's head: its line and its fields, including the framing of the body.
-
-Acceptance, refusals and their words are those of net/http (Go's readRequest, textproto and net/url), so that a client that works
-here works with a kube-apiserver.
-"""
+"""Heads of messages as a server sees them: parses requests, encodes responses."""
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
+from email.utils import formatdate
 from functools import lru_cache
+from http import HTTPStatus
 from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
-from kubeloop.http1.grammar import FORBIDDEN_IN_VALUE, TOKEN, list_contains
+from kubeloop.http1.headers import FORBIDDEN_IN_VALUE, TOKEN, list_contains
+
+# Parses a request's head: its line and its fields, including the framing of the body.
+#
+# Acceptance, refusals and their words are those of net/http (Go's readRequest, textproto and net/url), so that a client that works here
+# works with a kube-apiserver.
+
 
 #: Maximum bytes of a head: Go's DefaultMaxHeaderBytes and its tolerance.
 LIMIT = (1 << 20) + 4096
@@ -179,3 +185,30 @@ def _is_known_name(name: str) -> bool:
 
 def _is_token(text: str) -> bool:
     return text in _METHODS or TOKEN.fullmatch(text) is not None
+
+
+_REASONS = {one.value: one.phrase for one in HTTPStatus}
+
+
+def response_head(minor: int, status: int, fields: Iterable[tuple[str, str]]) -> bytes:
+    """Return status line and fields, including ``Date``; line breaks within a field become blanks, so that it cannot inject another."""
+    lines = [f"HTTP/1.{1 if minor else 0} {status} {_REASONS.get(status, f'status code {status}')}"]
+    lines += [f"{name}: {value}" for name, value in fields]
+    text = "\n".join(lines)
+    if "\r" in text or text.count("\n") >= len(lines):
+        text = "\n".join(line.replace("\r", " ").replace("\n", " ") for line in lines)
+    return f"{text}\nDate: {_now()}\n\n".replace("\n", "\r\n").encode()
+
+
+def has_body(status: int) -> bool:
+    """Whether responses with this status may have a body (RFC 9110, section 6.4.1)."""
+    return status >= 200 and status not in (204, 304)
+
+
+def _now() -> str:
+    return _written(int(time.time()))
+
+
+@lru_cache(maxsize=1)
+def _written(second: int) -> str:
+    return formatdate(second, usegmt=True)
