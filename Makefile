@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers structure unit unit-short unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server soak-tests fuzz generate release lock clean
+.PHONY: help setup demo test lint types layers structure unit unit-short unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,10 @@ soak-tests: $(STAMP)  ## the long form of the tests that draw histories at rando
 
 fuzz: $(STAMP)  ## random requests to the embedded server; FUZZ="--requests 1000000" for longer
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
+
+mutants: $(STAMP)  ## MODULE=kubeloop.workqueue: change it in small ways and count what its tests notice; SAMPLE=60 tries fewer; TESTS=PATH
+	@test -n "$(MODULE)" || { echo "make mutants: name a module: make mutants MODULE=kubeloop.workqueue" >&2; exit 2; }
+	@$(BIN)/python -m tools.mutants $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(if $(TESTS),--tests $(TESTS))
 
 generate: $(STAMP)  ## regenerate the built-in models, from the shipped schemas or: make generate OPENAPI=DIR
 	@$(BIN)/kubeloop generate models --builtins $(if $(OPENAPI),--openapi $(OPENAPI)) --out src/kubeloop/api

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubeloop.codec import decode_list
-from kubeloop.codec.gc_pause import held_back
+from kubeloop.codec.gc_pause import gc_paused
 from kubeloop.meta import DecodeError, Unstructured
 
 
@@ -19,7 +19,7 @@ def collecting(request: pytest.FixtureRequest) -> Iterator[object]:
 
 
 def test_the_collector_is_paused_and_afterwards_as_it_was(collecting: bool) -> None:
-    with held_back():
+    with gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled() == collecting
 
@@ -31,8 +31,8 @@ def test_a_page_that_cannot_be_read_ends_the_pause(collecting: bool) -> None:
 
 
 def test_the_last_to_leave_puts_the_collector_back(collecting: bool) -> None:
-    with held_back():
-        with held_back():
+    with gc_paused():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     assert gc.isenabled() == collecting

@@ -145,7 +145,7 @@ def all_findings(find: Callable[[ast.AST], str]) -> Counter[str]:
 
 #: Where a cancellation is caught and not raised, and why the caller's own is not lost.
 CAUGHT = {
-    "blocking Held._hold": "hands the cancellation to the __aexit__ of the block, and the task ends with it",
+    "blocking EnteredContext._hold": "hands the cancellation to the __aexit__ of the block, and the task ends with it",
     "blocking in_own_thread.ask.job": "runs in a thread; the error is raised where it is awaited",
     "cache Registration._call": "_contain raises the task's own cancellation",
     "cache Registration._finish": "_contain raises the task's own cancellation",
@@ -165,6 +165,7 @@ WAITS = {
     "controller Runner._called": "a reconcile in a thread, which cannot be ended",
     "serving Listener._until_end": "ends the stream when it is cancelled",
     "tasks wait_all": "waits again",
+    "testing _ended": "runs in finish, which a second cancellation does not interrupt",
     "tasks result_of": "leaves the future running on purpose; the caller ends it",
     "tasks wait_within": "cancels nothing",
 }
@@ -183,7 +184,7 @@ _IN_TESTS = "testing waits for real servers and programs"
 CLOCKS = {
     "apiserver Admission._measured": _COST,
     "apiserver Backends.get_from": _BACKEND,
-    "apiserver proxied": _BACKEND,
+    "apiserver proxy_to_service": _BACKEND,
     "apiserver AuditLog._rotate": "the name of a rotated file",
     "apiserver Authenticator._of_certificate": _CERTIFICATE,
     "apiserver FlowControl.": "shares the time of the event loop, which is the machine's",
@@ -225,7 +226,7 @@ TASKS = {
     "apiserver SqliteStorage._add": "writes what waits; its errors are those of the writes, and close awaits it",
     "apiserver WatchCache.start": "its failure ends all watches and fails the check etcd of /livez and /readyz",
     "blocking Call._start": "a call of another thread, which gets the error",
-    "blocking Held._enter": "a block of another thread, which gets the error",
+    "blocking EnteredContext._enter": "a block of another thread, which gets the error",
     "client PortStream.__init__": "ends with its connection; close logs its error",
     "client PortTransport.__init__": "a failure closes the connection, and is logged",
     "client PortTransport._lose": "a failure is logged by Forwarding.close",

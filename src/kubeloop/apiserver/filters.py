@@ -68,7 +68,7 @@ class RequestMetrics:
     def series(self) -> list[Series]:
         return list(self._series.values())
 
-    def of(self, scope: RequestScope) -> Series:
+    def series_of(self, scope: RequestScope) -> Series:
         """Return the series of a request."""
         info, request = scope.info, scope.request
         dry_run = "All" if request.query.get("dryRun") else ""
@@ -93,7 +93,14 @@ class RequestMetrics:
         return series
 
     def ended(self, series: Series, status: int, seconds: float, size: int | None) -> None:
-        """Count a request at its end. ``size`` is None for a stream."""
+        """Count a request at its end.
+
+        Args:
+            series: The series of the request.
+            status: Status code.
+            seconds: Duration of the request.
+            size: Bytes of the response; None for a stream.
+        """
         series.codes[status] += 1
         durations = series.durations
         durations.counts[bisect_left(SECONDS, seconds)] += 1
@@ -282,7 +289,7 @@ class Operation:
     def _count(self, scope: RequestScope, reply: Reply) -> None:
         metrics = self.metrics
         metrics.attempts["success" if scope.authenticated is not None else "error"] += 1
-        series = metrics.of(scope)
+        series = metrics.series_of(scope)
         if isinstance(reply, Answer):
             log_request(scope, reply.status, self._clock.now() - scope.started)
             metrics.ended(series, reply.status, self._clock.now() - scope.started, len(reply.body or b""))
@@ -303,7 +310,7 @@ class Operation:
             self.flow.release(scope.seat)
 
     def _audit(self, scope: RequestScope, auditing: Auditing) -> None:
-        logged = auditing.policy.of(scope.authenticated, scope.info)
+        logged = auditing.policy.decide(scope.authenticated, scope.info)
         self.metrics.audit_levels[LEVELS[logged.level]] += 1
         if logged.level:
             from kubeloop.apiserver.audit.record import AuditRecord

@@ -32,7 +32,7 @@ class Removed(Struct, frozen=True, gc=False):
 
 
 class Replaced(Struct, frozen=True):
-    """This list, and nothing else, is what there is: of everything, or of the namespace ``scope``."""
+    """A complete list: the objects of everything, or of the namespace ``scope``."""
 
     heads: tuple[Head, ...]
     version: str
@@ -46,7 +46,7 @@ class Resync(Struct, frozen=True):
 
 
 class Sync(Struct, frozen=True):
-    """A resync's part of one object, where objects come one by one."""
+    """The resync of one object, in queues that group by object."""
 
     head: Head
     handler: object
@@ -72,7 +72,7 @@ class Known(Protocol):
 
 
 class InformerQueue(Protocol):
-    """What lies between list and watch and the store.
+    """Protocol of queues of deltas between list and watch and the store.
 
     Guarantees (of every implementation)
         The deltas of one object come out in the order in which they went in. Applied until nothing is left, they leave the same store,
@@ -197,7 +197,7 @@ class DeltaFifo:
         return VersionBookmark(version)
 
     def waiting(self, namespace: str, name: str) -> tuple[Delta, ...]:
-        """What waits of one object, oldest first."""
+        """Return the waiting deltas of an object, oldest first."""
         return tuple(self._waiting.get((namespace, name), ()))
 
     def __len__(self) -> int:

@@ -76,7 +76,7 @@ class Informer(Generic[R]):
 
     @property
     def stopped(self) -> bool:
-        """Whether it has stopped: nothing changes any more, and it takes no more handlers."""
+        """Whether it has stopped: the cache changes no more, and no handlers can be added."""
         return self._runner.stopped
 
     @property
@@ -287,7 +287,7 @@ class InformerRunner(Generic[R]):
         self.pipeline.start(self._create)
 
     async def stop(self) -> None:
-        """Stop list, watch and handlers permanently, and drop the events that wait. The lister still answers, from the last state."""
+        """Stop list, watch and handlers permanently, and drop waiting events. The lister still reads the last state."""
         self.close()
         await end(self._own, self.defaults.clock)
 

@@ -47,7 +47,7 @@ _log = logger_with_context("kubeloop.cache")
 
 
 class ObservableInformers(ABC):
-    """What informers can be asked about themselves. See docs/observability.md."""
+    """Diagnostics of informers: statistics, tables and metrics. See docs/observability.md."""
 
     #: Ends what was begun here, when the informers end.
     _endings: list[Callable[[], object]]
@@ -55,7 +55,7 @@ class ObservableInformers(ABC):
     @property
     @abstractmethod
     def cluster(self) -> str:
-        """What keys, logs and metrics call the cluster."""
+        """Name of the cluster in keys, logs and metrics."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Informer[Any]]:
@@ -129,7 +129,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class InformerOptions(TypedDict, Generic[R], total=False):
-    """What ``Informers.of`` can be told, for those who pass it on."""
+    """The options of ``Informers.of``, for functions that pass them on."""
 
     namespace: str | Iterable[str] | None
     label_selector: Labels | None
@@ -374,12 +374,12 @@ class Informers(ObservableInformers):
 
     @property
     def cluster(self) -> str:
-        """What keys, logs and metrics call the cluster."""
+        """Name of the cluster in keys, logs and metrics."""
         return self._defaults.cluster
 
     @property
     def read_your_writes(self) -> bool:
-        """Whether listers show what the client has written before the watch brings it."""
+        """Whether listers show the client's writes before the watch confirms them."""
         return self._read_your_writes
 
     def __iter__(self) -> Iterator[Informer[Any]]:

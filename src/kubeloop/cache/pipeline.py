@@ -37,7 +37,7 @@ _ADDED, _MODIFIED, _DELETED, _RESYNC = EventType.ADDED, EventType.MODIFIED, Even
 
 
 class StoreChange(Struct, frozen=True, gc=False):
-    """A change that a delta made in the store: the new state (of a deletion the last state known) and the state before.
+    """A change of the store: the new state (of a deletion the last known state) and the previous one.
 
     Attributes:
         handler: the registration that the change is for; None: all of them.
@@ -221,7 +221,7 @@ class ReflectorTarget:
 
 
 class InformerPipeline(Generic[R]):
-    """The parts of one informer, and the order in which an event passes them. Its only tasks are those of handlers and resyncs.
+    """The parts of one informer, in the order in which an event passes them. Its only tasks are those of handlers and resyncs.
 
     Guarantees
         A batch is applied whole before other tasks of the loop run: between two batches, queue and store agree.
@@ -302,7 +302,7 @@ class InformerPipeline(Generic[R]):
             self._start_resyncs(create, registration)
 
     def add_handler(self, callbacks: Callbacks[R]) -> Registration[R]:
-        """Add a handler. It sees every object of the store as added; later changes follow without a gap."""
+        """Add a handler. It gets every object of the store as added; later changes follow without a gap."""
         registration = self.processor.add(callbacks)
         self.processor.replay(_ADDED, self.store.snapshot(), self._defaults.clock.now(), registration)
         if self.synced:

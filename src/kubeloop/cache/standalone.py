@@ -49,7 +49,7 @@ def split_meta_namespace_key(key: str) -> tuple[str, str]:
 
 
 def meta_namespace(obj: object) -> str:
-    """The namespace, "" of a cluster-scoped object: for an index by namespace. Takes and raises what ``meta_namespace_key`` does."""
+    """Return the namespace of an object for an index; "" for cluster-scoped ones. Errors are those of ``meta_namespace_key``."""
     return split_meta_namespace_key(meta_namespace_key(obj))[0]
 
 
@@ -72,7 +72,7 @@ Indexers: TypeAlias = Mapping[str, Callable[[T], IndexValues]]
 
 
 class ObjectKeyError(KubeloopError):
-    """The key function has no key for an object. ``object`` is it, ``cause`` what the function raised."""
+    """The key function raised for an object. ``object`` is the object, ``cause`` the error."""
 
     def __init__(self, obj: object, cause: Exception) -> None:
         # The type only: an object may hold secrets, and errors are logged.
@@ -178,7 +178,7 @@ class ObjectStore(Generic[T]):
             return self._objects.get(key)
 
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
-        """These, and nothing else, are the content from now on. Of two with one key the later one counts."""
+        """Replace the content with these objects. Of two with one key the later one counts."""
         with self._lock:
             new = {self._key(obj): obj for obj in objects}
             # All values are asked for first: a function that raises must find the old content untouched.

@@ -16,11 +16,11 @@ from kubeloop.transport import logger_with_context
 
 
 class InformerStopped(KubeloopError):
-    """The informer, or the handler, has stopped: nothing more comes from it, and it takes no more handlers."""
+    """The informer, or the handler, has stopped: it emits no more events and accepts no more handlers."""
 
 
 class Progress:
-    """One for all informers of a factory: changes are rare (a sync, a failure, the end of a handler), waiters few."""
+    """Wakes tasks that wait for informers, handlers or clusters to make progress; one for all informers of a factory."""
 
     __slots__ = ("_clock", "_waiting")
 
@@ -179,7 +179,7 @@ class Tasks:
         return task
 
     async def close(self) -> None:
-        """Cancel all, wait for their ends, raise what one of them failed with."""
+        """Cancel all tasks, wait for their ends, and raise the error of one that failed."""
         self._closing = True
         try:
             await end(self._running, self._clock)

@@ -1,4 +1,4 @@
-"""Declared types: those that a schema declares for rules, and those that mutation expressions construct."""
+"""Declared types: the types of a schema for rules, and the types that mutation expressions construct."""
 
 from __future__ import annotations
 

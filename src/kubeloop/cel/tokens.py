@@ -9,6 +9,11 @@ from typing import Final
 from kubeloop.cel.faults import Issue
 
 #: One rule of the grammar each; the longest match counts, and of equally long matches the first.
+#: Reserved words that are not part of the grammar.
+RESERVED: Final = frozenset({
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var",
+    "void", "while",
+})  # fmt: skip
 _ESCAPE: Final = r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
 _HALF_ESCAPE: Final = r"""\\(?:[0-3][0-7]?|[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})?"""
 _TEXT: Final = "|".join([
@@ -51,7 +56,7 @@ class Token:
 
 def tokens(source: str) -> tuple[list[Token], list[Issue]]:
     """Return the tokens of a text, and an issue for each unrecognised part."""
-    found: list[Token] = []
+    result: list[Token] = []
     issues: list[Issue] = []
     at = 0
     while at < len(source):
@@ -67,10 +72,10 @@ def tokens(source: str) -> tuple[list[Token], list[Issue]]:
         if kind == "sign" or (kind == "name" and text in _WORD_SIGNS):
             kind = text
         if kind != "space":
-            found.append(Token(kind, text, at))
+            result.append(Token(kind, text, at))
         at = match.end()
-    found.append(Token("end", "<EOF>", len(source)))
-    return found, issues
+    result.append(Token("end", "<EOF>", len(source)))
+    return result, issues
 
 
 def escaped(text: str) -> str:
@@ -143,7 +148,8 @@ _LAST_POINT: Final = 0x10FFFF
 
 
 def text_of(literal: str) -> str:
-    """
+    """Parse a string literal.
+
     Raises:
         ValueError: an escape stands for no character.
     """
@@ -199,7 +205,8 @@ def _number(found: re.Match[str]) -> int:
 
 
 def integer_of(text: str, minimum: int, maximum: int) -> int:
-    """
+    """Parse an integer literal.
+
     Raises:
         ValueError: the number is not between ``minimum`` and ``maximum``.
     """
@@ -214,7 +221,8 @@ def integer_of(text: str, minimum: int, maximum: int) -> int:
 
 
 def double_of(text: str) -> float:
-    """
+    """Parse a floating-point literal.
+
     Raises:
         ValueError: the number is too large.
     """

@@ -101,7 +101,7 @@ def conversions_of(target: str, service: str) -> dict[str, JSONObject]:
 
 
 def webhooks_at(target: str) -> Webhooks:
-    """Return the ``Webhooks`` that stands at MODULE:NAME.
+    """Return the ``Webhooks`` at MODULE:NAME.
 
     Raises:
         ConfigError: There is something else, or nothing.

@@ -65,7 +65,7 @@ def flag(default: Any = None, *names: str, help: str, **settings: Any) -> Any:  
     """Declare a field of a dataclass as a flag.
 
     Args:
-        default: The value without the flag. ``False`` makes a flag without a value, ``()`` one that may be repeated.
+        default: The value without the flag. ``False`` makes a flag without a value, ``()`` a flag that may be repeated.
         names: Further names, and for a first name that differs from the field's that one too, with dashes.
         help: Text of ``--help``.
         settings: Further settings of ``click.option``: ``type``, ``metavar``, ``show_default``, ``hidden``.

@@ -164,9 +164,9 @@ def snapshot() -> None:
 @click.option("--data", type=_FOLDER, required=True, help="Folder of the server, which may be at work.")
 def save(file: Path, data: Path) -> None:
     """Save the store of --data in FILE, which is replaced if it exists."""
-    from kubeloop.apiserver.storage.sqlite.folder import save
+    from kubeloop.apiserver.storage.sqlite.folder import save_snapshot
 
-    revision = _done(lambda: save(data, file))
+    revision = _done(lambda: save_snapshot(data, file))
     click.echo(f"saved revision {revision} of {data} in {file}")
 
 
@@ -182,9 +182,9 @@ def save(file: Path, data: Path) -> None:
 )
 def restore(file: Path, data: Path, bump_revision: int) -> None:
     """Make a new store in --data of FILE, which ``save`` wrote."""
-    from kubeloop.apiserver.storage.sqlite.folder import restore
+    from kubeloop.apiserver.storage.sqlite.folder import restore_snapshot
 
-    revision = _done(lambda: restore(file, data, bump=bump_revision))
+    revision = _done(lambda: restore_snapshot(file, data, bump=bump_revision))
     click.echo(f"restored {file} in {data} at revision {revision}")
 
 

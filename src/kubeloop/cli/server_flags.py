@@ -52,7 +52,7 @@ class AuthenticationFlags:
         help="Accept requests without credentials as system:anonymous; false: answer them with 401.",
     )
     client_ca_file: Path | None = flag(type=FILE, help="Authorities of client certificates besides the server's own, PEM.")
-    tls_cert_file: Path | None = flag(type=FILE, help="The server's certificate, PEM. Default: one of its own authority.")
+    tls_cert_file: Path | None = flag(type=FILE, help="The server's certificate, PEM. Default: a certificate that its own authority signs.")
     tls_private_key_file: Path | None = flag(type=FILE, help="Key of --tls-cert-file, PEM.")
     service_account_issuer: tuple[str, ...] = flag(
         (),

@@ -55,9 +55,9 @@ class ObjectList(list[R]):
         return list_html(self)
 
 
-def objects_in(kind: type[R], answer: Response) -> ObjectList[R]:
+def objects_in(kind: type[R], response: Response) -> ObjectList[R]:
     """Return the objects of a list response."""
-    items, metadata = decode_list(kind, answer.body)
+    items, metadata = decode_list(kind, response.body)
     return ObjectList(items, metadata)
 
 

@@ -46,13 +46,13 @@ def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
             "read it with client.get (informers do not keep them)"
         )
     mine: Tree = {}
-    others: list[Tree] = []
+    other_managers: list[Tree] = []
     for entry in managed:
         if not mine and is_of(entry, field_manager, "Apply", subresource):
             mine = entry.fields()
         else:
-            others.append(entry.fields())
-    found = _only(Raw(document), mine, others) if mine else None
+            other_managers.append(entry.fields())
+    found = _only(Raw(document), mine, other_managers) if mine else None
     owned = _OBJECT.decode(found) if found is not None else {}
     return read_owned(type(obj), _named(owned, obj), field_manager)
 
@@ -78,40 +78,40 @@ def _named(owned: dict[str, Raw], obj: Resource) -> bytes:
     return msgspec.json.encode({**head, **owned})
 
 
-def _only(raw: Raw, mine: Tree, others: list[Tree]) -> bytes | None:
+def _only(raw: Raw, mine: Tree, other_managers: list[Tree]) -> bytes | None:
     """Return the owned part of a value; None if the manager owns nothing of it."""
     children = {element: below for element, below in mine.items() if element != _SELF}
     if not children:
         # Owned as a whole; unless others own parts of it: then it was empty when it was applied, and they filled it.
-        if any(element != _SELF for tree in others for element in tree):
+        if any(element != _SELF for tree in other_managers for element in tree):
             return b"[]" if bytes(raw).lstrip()[:1] == b"[" else b"{}"
         return bytes(raw)
     try:
         if next(iter(children)).startswith("f:"):
-            return _only_fields(raw, children, others)
-        return _only_items(raw, children, others)
+            return _only_fields(raw, children, other_managers)
+        return _only_items(raw, children, other_managers)
     except msgspec.ValidationError:
         return bytes(raw)  # it has become something else since: whatever it is, it is owned
 
 
-def _only_fields(raw: Raw, children: Tree, others: list[Tree]) -> bytes | None:
+def _only_fields(raw: Raw, children: Tree, other_managers: list[Tree]) -> bytes | None:
     kept: dict[str, Raw] = {}
     for name, part in _OBJECT.decode(raw).items():
         at = f"f:{name}"
-        owned = _only(part, children[at], _below(others, at)) if at in children else None
+        owned = _only(part, children[at], _below(other_managers, at)) if at in children else None
         if owned is not None:
             kept[name] = Raw(owned)
     return msgspec.json.encode(kept) if kept else None
 
 
-def _only_items(raw: Raw, children: Tree, others: list[Tree]) -> bytes | None:
+def _only_items(raw: Raw, children: Tree, other_managers: list[Tree]) -> bytes | None:
     kept: list[Raw] = []
     for index, item in enumerate(_ARRAY.decode(raw)):
         tree = msgspec.json.decode(item)
         for element, below in children.items():
             keys = _match(element, index, tree)
             if keys is not None:
-                kept.append(_with_keys(item, keys, _only(item, below, _below(others, element)) or b"{}"))
+                kept.append(_with_keys(item, keys, _only(item, below, _below(other_managers, element)) or b"{}"))
                 break
     return msgspec.json.encode(kept) if kept else None
 

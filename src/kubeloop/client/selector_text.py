@@ -68,14 +68,14 @@ def field_text(fields: Fields | None, argument: str = "field_selector=") -> str 
     return str(fields) or None
 
 
-def _shown(given: object) -> str:
+def _shown(selector: object) -> str:
     """Return a text unchanged, because server logs contain it in the URL anyway; return only the type of other values."""
-    return repr(given) if isinstance(given, str) else described(given)
+    return repr(selector) if isinstance(selector, str) else described(selector)
 
 
-def _pairs(given: Mapping[Any, Any], argument: str, wanted: str) -> list[tuple[str, str]]:
-    pairs = list(given.items())
+def _pairs(selector: Mapping[Any, Any], argument: str, expected: str) -> list[tuple[str, str]]:
+    pairs = list(selector.items())
     for key, value in pairs:
         if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError(f"{argument}{described(given)}: {described(key)} and {described(value)} must be text; give {wanted}")
+            raise TypeError(f"{argument}{described(selector)}: {described(key)} and {described(value)} must be text; give {expected}")
     return pairs

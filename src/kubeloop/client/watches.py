@@ -16,7 +16,7 @@ import msgspec
 from kubeloop.client.lists import ListCall
 from kubeloop.client.options import Expiry, ListOptions, WatchOptions
 from kubeloop.codec import decode, document_of
-from kubeloop.codec.frames import FrameCutter
+from kubeloop.codec.frames import FrameSplitter
 from kubeloop.meta import ApiError, DeadlineError, DecodeError, Gone, KubeloopError, Resource, Status, TransportError, UntrustedCertificate
 from kubeloop.meta.type_checks import described_word
 from kubeloop.timing import Backoff, Clock, TimeLimit
@@ -276,7 +276,7 @@ class Watch(Generic[R]):
         """Yield the events of one connection until the server closes it."""
         seconds = self._options.timeout_seconds or random.randint(_SHORTEST, _LONGEST)
         options = msgspec.structs.replace(self._options, resource_version=self._version, timeout_seconds=seconds)
-        cutter = FrameCutter()
+        cutter = FrameSplitter()
         ends = self._clock.now() + seconds + _GRACE
         if self._deadline is not None:
             ends = min(ends, self._deadline)

@@ -132,7 +132,7 @@ def _inside(value: Any, shape: Shape, prune: Any) -> Any:
 @functools.cache
 def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the defaults of a class by wire name, as JSON trees without nested defaults."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     shapes = fields_of(cls).by_wire
     for info in msgspec.structs.fields(cls):
         if info.default is not msgspec.NODEFAULT:
@@ -144,8 +144,8 @@ def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
         if default is msgspec.UNSET:
             continue
         shape = shapes[info.encode_name].shape
-        found[info.encode_name] = _inside(msgspec.json.decode(encode_value(default, shape)), shape, _without_defaults)
-    return found
+        result[info.encode_name] = _inside(msgspec.json.decode(encode_value(default, shape)), shape, _without_defaults)
+    return result
 
 
 def _has_default(factory: Any) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from kubeloop.codec.apply_configuration import document_changes
 from kubeloop.codec.decoding import dec_hook, decoder_of
 from kubeloop.codec.encoding import describe
-from kubeloop.codec.lenient import build, explain, normalise
+from kubeloop.codec.lenient import build, explain_error, normalise
 from kubeloop.codec.shape import fields_of
 from kubeloop.meta.model import Model
 from kubeloop.meta.object_meta import ObjectMeta
@@ -130,7 +130,7 @@ def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None 
         try:
             decoder.decode(msgspec.json.encode(tree))
         except msgspec.ValidationError as error:
-            return explain(error, decoder, tree)
+            return explain_error(error, decoder, tree)
         return ""
     if obj is not None and read != obj and (found := _misplaced(obj, read)) is not None:
         path, wrong, meant = found
@@ -164,7 +164,7 @@ def _wrong_type(cls: type[msgspec.Struct], body: bytes) -> str:
     try:
         build(cls, normalise(cls, msgspec.json.decode(body)), dec_hook)
     except msgspec.ValidationError as error:
-        return explain(error)
+        return explain_error(error)
     except TypeError:
         return ""
     return ""

@@ -59,7 +59,7 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 
 def build(cls: type[M], tree: Any, hook: Callable[[type, Any], Any]) -> M:
-    """Build an instance from a tree that ``tolerant.normalise`` returned.
+    """Build an instance from a tree that ``normalise`` returned.
 
     Raises:
         msgspec.ValidationError: a value has another JSON type than its field.
@@ -137,7 +137,7 @@ _STEP = r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]"
 _PLAIN = r"[A-Za-z_$][\w$-]*"
 
 
-def explain(error: Exception, decoder: msgspec.json.Decoder[Any] | None = None, tree: Any = None) -> str:
+def explain_error(error: Exception, decoder: msgspec.json.Decoder[Any] | None = None, tree: Any = None) -> str:
     """Reword an error of msgspec as ``spec.replicas: expected int, got str``.
 
     ``tree`` is the value that ``decoder`` refused; with it the keys of maps are found.

@@ -25,7 +25,7 @@ _KEY = b'"managedFields":'
 _COMMA, _BRACE = 0x2C, 0x7D
 
 
-class Excision:
+class ManagedFieldsStripper:
     """Cuts managedFields out of the objects of one kind.
 
     ``openings`` are the beginnings of its documents as servers write them, up to ``metadata``. The first one is put in front of a
@@ -145,12 +145,12 @@ def _struct(name: str, tree: Tree) -> type[Struct]:
 
 
 def _fields(tree: Tree) -> list[tuple[str, Any, Any]]:
-    found: list[tuple[str, Any, Any]] = []
+    result: list[tuple[str, Any, Any]] = []
     for number, (segment, node) in enumerate(tree.items()):
         if segment != _HERE:
             kind = _kind(node)
-            found.append((f"f{number}_", kind, field(default=_NOTHING if kind is Raw else None, name=str(segment))))
-    return found
+            result.append((f"f{number}_", kind, field(default=_NOTHING if kind is Raw else None, name=str(segment))))
+    return result
 
 
 def _kind(node: Tree) -> Any:

@@ -70,6 +70,14 @@ class ModuleRenderer:
     def __init__(
         self, schemas: Schemas, name: ModuleName, modules: dict[str, ModuleName], resources: dict[GroupVersionKind, ResourceInfo]
     ) -> None:
+        """Prepare a module.
+
+        Args:
+            schemas: The definitions.
+            name: The module's name.
+            modules: The module of each definition.
+            resources: The resource of each kind that has one.
+        """
         self._schemas = schemas
         self._name = name
         self._modules = modules

@@ -35,6 +35,14 @@ class TokenFile:
     """The token in ``path``. Until the file can be read for the first time, ``first`` is used if it is set."""
 
     def __init__(self, path: Path, first: str, owner: str, clock: Clock) -> None:
+        """Create a reader; the file is read at the first use.
+
+        Args:
+            path: The token file.
+            first: The token until the file can be read; empty: none.
+            owner: The kubeconfig entry, for messages.
+            clock: The clock of the file's refresh.
+        """
         self._path = path
         self._where = f"{owner}: tokenFile: {path}"
         self._clock = clock

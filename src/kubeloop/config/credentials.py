@@ -35,7 +35,8 @@ class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f'plugin policy: "{entry}" is no command; write its name, or its path without "." and ".."')
 
     def check(self, command: str, owner: str) -> None:
-        """
+        """Check that the policy allows a command. ``owner`` names the kubeconfig entry, for messages.
+
         Raises:
             ConfigError: the command must not run.
         """

@@ -44,7 +44,8 @@ class Explanation(msgspec.Struct, frozen=True):
         return iter(self.settings)
 
     def __getitem__(self, name: str) -> Setting:
-        """
+        """Return a setting by its name.
+
         Raises:
             KeyError: there is no setting of that name.
         """

@@ -97,9 +97,17 @@ def resolve(
 
 
 class EntryLocation:
-    """The location of one entry: in a file, or in the overrides. ``str`` gives the entry, calling it gives one key."""
+    """The location of one entry: in a file, or in the overrides. ``str`` names the entry; a call names one of its keys."""
 
     def __init__(self, file: Path | None, entry: str, overridden: frozenset[str], context: str = "") -> None:
+        """Create a location.
+
+        Args:
+            file: The kubeconfig. None: the entry is not in a file.
+            entry: The entry's name in messages.
+            overridden: Fields that the overrides set.
+            context: The context that refers to the entry; empty: none.
+        """
         self.file = file
         self.entry = entry
         self._overridden = overridden

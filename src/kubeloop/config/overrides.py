@@ -53,11 +53,11 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
         return f"Overrides({', '.join(name for name in self.__struct_fields__ if getattr(self, name)) or 'nothing'})"
 
     def on_context(self, entry: Context) -> tuple[Context, frozenset[str]]:
-        """Return the overridden entry, and the fields that come from here."""
+        """Return a context with the overrides applied, and the names of the overridden fields."""
         return overlaid(entry, Context(cluster=self.cluster, user=self.user, namespace=self.namespace))
 
     def on_cluster(self, entry: Cluster) -> tuple[Cluster, frozenset[str]]:
-        """Do the same as ``on_context``."""
+        """Return a cluster with the overrides applied, and the names of the overridden fields."""
         over = Cluster(
             server=self.server,
             tls_server_name=self.tls_server_name,
@@ -76,7 +76,7 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
         return merged, changed
 
     def on_user(self, entry: KubeconfigUser) -> tuple[KubeconfigUser, frozenset[str]]:
-        """Do the same as ``on_context``."""
+        """Return a user with the overrides applied, and the names of the overridden fields."""
         over = KubeconfigUser(
             client_certificate=_absolute(self.client_certificate),
             client_certificate_data=_base64(self.client_certificate_data),

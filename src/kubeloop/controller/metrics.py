@@ -27,7 +27,7 @@ class NamedLease(Protocol):
 
 
 class Elector(Protocol):
-    """What the metrics read of a ``LeaderElector``."""
+    """The attributes of a ``LeaderElector`` that the metrics read."""
 
     @property
     def config(self) -> NamedLease: ...
@@ -51,7 +51,7 @@ class Counts(Protocol):
 
 
 class Recorder(Protocol):
-    """What the metrics read of an ``EventRecorder``."""
+    """The attributes of an ``EventRecorder`` that the metrics read."""
 
     @property
     def component(self) -> str: ...
@@ -62,7 +62,7 @@ class Recorder(Protocol):
 
 
 class ElectionMetrics(Collector):
-    """All leader electors that one registry shows, one series for each name of a lease. May be scraped in any thread.
+    """Collects the leader electors of one registry, one series for each name of a lease. May be scraped in any thread.
 
     Guarantees
         The counter does not fall when an elector is no longer shown: what it counted stays.
@@ -85,7 +85,7 @@ class ElectionMetrics(Collector):
             self._past[name] = self._past.get(name, 0) + elector.slow_renewals
 
     def describe(self) -> Iterable[Metric]:
-        """The metrics without a value: what the registry checks for duplicates when this is registered."""
+        """Return the metrics without values, with which the registry checks for duplicates."""
         return _election_families({}, {})
 
     def collect(self) -> Iterable[Metric]:
@@ -152,7 +152,7 @@ class _Totals:
 
 
 class EventMetrics(Collector):
-    """All event recorders that one registry shows, one series for each component and API: recorders of one component are added up.
+    """Collects the event recorders of one registry, one series for each component and API. Recorders of one component are added up.
 
     Guarantees
         Counters do not fall when a recorder ends: what it counted stays. May be scraped in any thread.
@@ -177,7 +177,7 @@ class EventMetrics(Collector):
             self._closed.add(recorder)
 
     def describe(self) -> Iterable[Metric]:
-        """The metrics without a value: what the registry checks for duplicates when this is registered."""
+        """Return the metrics without values, with which the registry checks for duplicates."""
         return _event_families(_Totals())
 
     def collect(self) -> Iterable[Metric]:
@@ -189,7 +189,7 @@ class EventMetrics(Collector):
 
 
 def event_metrics(registry: CollectorRegistry | None) -> EventMetrics:
-    """The collector of a registry, None for prometheus_client's default one."""
+    """Return the collector of event recorders of a registry, None for prometheus_client's default one."""
     registry = REGISTRY if registry is None else registry
     found = _EVENTS.get(registry)
     if found is None:
@@ -258,7 +258,7 @@ class WebhookMetrics:
 
 
 def webhook_metrics(registry: CollectorRegistry | None) -> WebhookMetrics:
-    """The metrics of a registry, None for prometheus_client's default one; made once, however many servers count in it."""
+    """Return the webhook metrics of a registry, None for prometheus_client's default one; they are shared by all its servers."""
     registry = REGISTRY if registry is None else registry
     found = _METRICS.get(registry)
     if found is None:

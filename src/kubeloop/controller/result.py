@@ -59,7 +59,7 @@ class PartlyFailed(Result):
 
 
 class TerminalError(KubeloopError):
-    """Raised by a reconcile that cannot succeed until somebody changes the object: logged and counted, not tried again.
+    """Raised by a reconcile that cannot succeed until its object is changed: logged and counted, not retried.
 
     The key's back-off is forgotten: whatever the next change brings is a first try.
     """

@@ -34,11 +34,12 @@ _NODE = "system:node:"
 
 def common_name(request: x509.CertificateSigningRequest) -> str:
     """Return the last common name, as Go reads a subject; empty if there is none."""
-    found = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[-1].value) if found else ""
+    result = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(result[-1].value) if result else ""
 
 
 def check_client(_: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    """Check a request of the signer for API clients."""
     for usage in usages:
         if usage not in ("digital signature", "key encipherment", "client auth"):
             raise SigningRefused(f"invalid usage for client certificate: {usage}")
@@ -47,21 +48,23 @@ def check_client(_: x509.CertificateSigningRequest, usages: Collection[str]) -> 
 
 
 def check_kubelet_client(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    """Check a request of the signer for kubelets as clients."""
     _check_organization(request)
     names = alternative_names(request)
-    for kind, what in (
+    for kind, description in (
         (x509.DNSName, "DNS"),
         (x509.RFC822Name, "Email"),
         (x509.IPAddress, "IP"),
         (x509.UniformResourceIdentifier, "URI"),
     ):
         if names.get_values_for_type(kind):
-            raise SigningRefused(f"{what} subjectAltNames are not allowed")
+            raise SigningRefused(f"{description} subjectAltNames are not allowed")
     _check_node(request)
     _check_usages(usages, "client auth")
 
 
 def check_kubelet_serving(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    """Check a request of the signer for kubelets as servers."""
     _check_organization(request)
     names = alternative_names(request)
     if not names.get_values_for_type(x509.DNSName) and not names.get_values_for_type(x509.IPAddress):
@@ -95,8 +98,8 @@ def _check_node(request: x509.CertificateSigningRequest) -> None:
 def _check_usages(usages: Collection[str], purpose: str) -> None:
     """Check the key usages: EC keys encipher nothing."""
     if set(usages) not in ({"digital signature", purpose}, {"digital signature", "key encipherment", purpose}):
-        wanted = " ".join(sorted(("digital signature", "key encipherment", purpose)))
-        raise SigningRefused(f"usages did not match [{wanted}]")
+        desired = " ".join(sorted(("digital signature", "key encipherment", purpose)))
+        raise SigningRefused(f"usages did not match [{desired}]")
 
 
 #: Maximum (by default) and minimum validity of a certificate (kube-controller-manager --cluster-signing-duration).
@@ -127,20 +130,20 @@ class CertificateSigner(Controller[CertificateSigningRequest], name="csr-signer"
             return
         now = self.clock.wall().replace(microsecond=0)
         try:
-            asked = read_request(request.spec.request)
-            check(asked, request.spec.usages)
-            request.status.certificate = sign(self._authority, asked, request.spec.usages, self._lasts(request), now)
-        except SigningRefused as why:
+            requested = read_request(request.spec.request)
+            check(requested, request.spec.usages)
+            request.status.certificate = sign(self._authority, requested, request.spec.usages, self._lasts(request), now)
+        except SigningRefused as reason:
             failed = CertificateSigningRequestCondition(
-                type="Failed", status="True", reason="SignerValidationFailure", message=str(why), last_update_time=now
+                type="Failed", status="True", reason="SignerValidationFailure", message=str(reason), last_update_time=now
             )
             request.status.conditions.append(failed)
         with contextlib.suppress(NotFound):
             await self.client.update_status(request)
 
     def _lasts(self, request: CertificateSigningRequest) -> timedelta:
-        asked = request.spec.expiration_seconds
-        return self._lifetime if asked is None else min(max(timedelta(seconds=asked), _SHORTEST), self._lifetime)
+        requested = request.spec.expiration_seconds
+        return self._lifetime if requested is None else min(max(timedelta(seconds=requested), _SHORTEST), self._lifetime)
 
 
 class CertificateApprover(Controller[CertificateSigningRequest], name="csr-approver"):
@@ -154,12 +157,12 @@ class CertificateApprover(Controller[CertificateSigningRequest], name="csr-appro
         if request.spec.signer_name != KUBELET_CLIENT or request.status.certificate or decided:
             return
         try:
-            asked = read_request(request.spec.request)
-            check_kubelet_client(asked, request.spec.usages)
+            requested = read_request(request.spec.request)
+            check_kubelet_client(requested, request.spec.usages)
         except SigningRefused:
             return  # another approver may decide
         kinds = [("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")]
-        if request.spec.username == common_name(asked):
+        if request.spec.username == common_name(requested):
             kinds.insert(0, ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."))
         for subresource, message in kinds:
             if await self._may(request, subresource):
@@ -168,7 +171,7 @@ class CertificateApprover(Controller[CertificateSigningRequest], name="csr-appro
                 return
 
     async def _may(self, request: CertificateSigningRequest, subresource: str) -> bool:
-        what = ResourceAttributes(
+        description = ResourceAttributes(
             group="certificates.k8s.io", version="*", resource="certificatesigningrequests", subresource=subresource, verb="create"
         )
         spec = SubjectAccessReviewSpec(
@@ -176,7 +179,7 @@ class CertificateApprover(Controller[CertificateSigningRequest], name="csr-appro
             groups=request.spec.groups,
             uid=request.spec.uid,
             extra=request.spec.extra,
-            resource_attributes=what,
+            resource_attributes=description,
         )
         review = await self.client.create(SubjectAccessReview(spec=spec))
         return bool(review.status.allowed)

@@ -95,6 +95,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def is_ready(pod: Pod) -> bool:
+    """Return whether the condition Ready of a pod is true."""
     return any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
 
 
@@ -120,11 +121,13 @@ def is_active(pod: Pod) -> bool:
 
 
 def deletion_order(pods: Iterable[Pod], neighbours: dict[str, int], now: datetime) -> list[Pod]:
-    """Sort pods, first to be deleted first: unassigned before assigned, pending before running, not ready before ready, cheap before
-    expensive, on crowded nodes before others, recently ready before long ready, restarted before not, young before old.
+    """Sort pods, first to be deleted first.
+
+    Unassigned pods come before assigned ones, pending before running, not ready before ready, cheap before expensive, on crowded nodes
+    before others, recently ready before long ready, restarted before not restarted, young before old.
 
     ``neighbours`` is the number of pods of the same Deployment, or else ReplicaSet, on each node. Ages are compared on a logarithmic
-    scale, as upstream, so that the uid decides, as good as at random, among pods of similar age.
+    scale, as upstream, so that the uid decides, practically at random, among pods of similar age.
     """
 
     def rank(pod: Pod) -> tuple[object, ...]:

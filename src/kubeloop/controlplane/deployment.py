@@ -81,11 +81,11 @@ class DeploymentController(
             candidates.setdefault(one.metadata.uid, one)
         sets = await claim(self.client, deployment, candidates.values(), selector)
         update = deployment.spec.strategy.rolling_update
-        wanted = 1 if deployment.spec.replicas is None else deployment.spec.replicas
+        desired = 1 if deployment.spec.replicas is None else deployment.spec.replicas
         if deployment.spec.strategy.type == "Recreate":
-            bounds = Bounds(wanted, 0, 0)
+            bounds = Bounds(desired, 0, 0)
         else:
-            bounds = Bounds.resolve(wanted, update.max_surge if update else None, update.max_unavailable if update else None)
+            bounds = Bounds.resolve(desired, update.max_surge if update else None, update.max_unavailable if update else None)
         new, old = rollout.split(deployment, sets)
         return _Rollout(deployment, bounds, new, old)
 
@@ -99,9 +99,9 @@ class DeploymentController(
     async def _roll(self, view: _Rollout) -> None:
         new = await self._ensure_new(view)
         sets = [rollout.as_set(one) for one in view.old]
-        wanted = rollout.new_size(view.bounds, rollout.as_set(new), sets)
-        if wanted != rollout.size(new):
-            await self._scale(view, {new.metadata.name: wanted})
+        desired = rollout.new_size(view.bounds, rollout.as_set(new), sets)
+        if desired != rollout.size(new):
+            await self._scale(view, {new.metadata.name: desired})
             return  # One step at a time: how far the old ones may shrink depends on the new one's status.
         await self._scale(view, rollout.shrink_old(view.bounds, rollout.as_set(new), sets))
 
@@ -140,10 +140,10 @@ class DeploymentController(
         if view.new is None:
             return
         number = rollout.next_revision(view.old)
-        wanted = rollout.new_annotations(view.deployment, view.new, number)
+        desired = rollout.new_annotations(view.deployment, view.new, number)
         least = view.deployment.spec.min_ready_seconds
-        if wanted != view.new.metadata.annotations or (view.new.spec.min_ready_seconds or 0) != (least or 0):
-            view.new.metadata.annotations = wanted
+        if desired != view.new.metadata.annotations or (view.new.spec.min_ready_seconds or 0) != (least or 0):
+            view.new.metadata.annotations = desired
             view.new.spec.min_ready_seconds = least
             view.new = await self.client.update(view.new)
         self._show_revision(view, view.new.metadata.annotations.get(rollout.REVISION, ""))
@@ -160,15 +160,15 @@ class DeploymentController(
                 self._announce(view, "FoundNewReplicaSet", f'Found new replica set "{view.new.metadata.name}"')
             return view.new
         deployment, number = view.deployment, rollout.next_revision(view.old)
-        wanted = rollout.new_size(view.bounds, None, [rollout.as_set(one) for one in view.old])
-        fresh = rollout.fresh(deployment, number, wanted, view.bounds)
+        desired = rollout.new_size(view.bounds, None, [rollout.as_set(one) for one in view.old])
+        fresh = rollout.fresh(deployment, number, desired, view.bounds)
         try:
             created = await self.client.create(fresh)
         except AlreadyExists:
             created = await self._resolve_collision(view, fresh)
         else:
-            if wanted > 0:
-                text = f"Scaled up replica set {created.metadata.name} from 0 to {wanted}"
+            if desired > 0:
+                text = f"Scaled up replica set {created.metadata.name} from 0 to {desired}"
                 self.events.normal(deployment, "ScalingReplicaSet", text)
             self._announce(view, "NewReplicaSetCreated", f'Created new replica set "{created.metadata.name}"')
         view.new = created
@@ -180,9 +180,9 @@ class DeploymentController(
         retry).
         """
         deployment = view.deployment
-        found = await self.client.get(ReplicaSet, fresh.metadata.name, namespace=fresh.metadata.namespace)
-        if is_controlled_by(found, deployment) and same_template(rollout.template_of(found), rollout.template_of(deployment)):
-            return found
+        result = await self.client.get(ReplicaSet, fresh.metadata.name, namespace=fresh.metadata.namespace)
+        if is_controlled_by(result, deployment) and same_template(rollout.template_of(result), rollout.template_of(deployment)):
+            return result
         deployment.status.collision_count = (deployment.status.collision_count or 0) + 1
         await self.client.update_status(deployment)
         raise KubeloopError(f'the name "{fresh.metadata.name}" is taken by a ReplicaSet with another template')
@@ -195,21 +195,21 @@ class DeploymentController(
         measure = rollout.measure(view.bounds)
         for one in view.all:
             name = one.metadata.name
-            wanted = sizes.get(name)
+            desired = sizes.get(name)
             annotations = one.metadata.annotations
-            if wanted is None or (wanted == rollout.size(one) and measure.items() <= annotations.items()):
+            if desired is None or (desired == rollout.size(one) and measure.items() <= annotations.items()):
                 continue
             before = rollout.size(one)
-            one.spec.replicas = wanted
+            one.spec.replicas = desired
             annotations.update(measure)
             written = await self.client.update(one)
             if view.new is one:
                 view.new = written
             else:
                 view.old[view.old.index(one)] = written
-            if wanted != before:
-                way = "up" if wanted > before else "down"
-                text = f"Scaled {way} replica set {name} from {before} to {wanted}"
+            if desired != before:
+                way = "up" if desired > before else "down"
+                text = f"Scaled {way} replica set {name} from {before} to {desired}"
                 self.events.normal(view.deployment, "ScalingReplicaSet", text)
 
     async def _clean_up(self, view: _Rollout) -> None:

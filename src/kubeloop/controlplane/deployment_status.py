@@ -22,6 +22,7 @@ _NO_DEADLINE = 2**31 - 1
 
 
 def find(conditions: Sequence[DeploymentCondition], kind: str) -> DeploymentCondition | None:
+    """Return a condition by its type, or None."""
     return next((one for one in conditions if one.type == kind), None)
 
 
@@ -45,6 +46,7 @@ def put(status: DeploymentStatus, kind: str, state: str, reason: str, message: s
 
 
 def drop(status: DeploymentStatus, kind: str) -> None:
+    """Remove a condition."""
     status.conditions = [one for one in status.conditions if one.type != kind]
 
 
@@ -81,6 +83,7 @@ def counted(deployment: Deployment, new: ReplicaSet | None, sets: Sequence[Repli
 
 
 def has_deadline(deployment: Deployment) -> bool:
+    """Return whether a Deployment has a progress deadline."""
     seconds = deployment.spec.progress_deadline_seconds
     return seconds is not None and seconds != _NO_DEADLINE
 
@@ -135,12 +138,14 @@ def _judge(
 
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
-    wanted = 1 if deployment.spec.replicas is None else deployment.spec.replicas
+    """Return whether a rollout is complete: all pods are updated and available, and no old pod exists."""
+    desired = 1 if deployment.spec.replicas is None else deployment.spec.replicas
     counts = ((status.updated_replicas or 0), (status.replicas or 0), (status.available_replicas or 0))
-    return counts == (wanted, wanted, wanted) and (status.observed_generation or 0) >= deployment.metadata.generation
+    return counts == (desired, desired, desired) and (status.observed_generation or 0) >= deployment.metadata.generation
 
 
 def made_progress(old: DeploymentStatus, new: DeploymentStatus) -> bool:
+    """Return whether a rollout has made progress between two states."""
     return (
         (new.updated_replicas or 0) > (old.updated_replicas or 0)
         or (new.replicas or 0) - (new.updated_replicas or 0) < (old.replicas or 0) - (old.updated_replicas or 0)
@@ -157,5 +162,6 @@ def is_late(deployment: Deployment, progressing: DeploymentCondition | None, now
 
 
 def seconds_left(deployment: Deployment, progressing: DeploymentCondition, now: datetime) -> float:
+    """Return the seconds until the progress deadline."""
     since = progressing.last_update_time or now
     return (since + timedelta(seconds=deployment.spec.progress_deadline_seconds or 0) - now).total_seconds()

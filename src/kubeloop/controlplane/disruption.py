@@ -42,10 +42,10 @@ class Expected:
 
 async def expected_pods(client: Client, budget: PodDisruptionBudget, pods: Sequence[Pod]) -> Expected:
     """Compute the expected pods. Raises SizeUnknown: a percentage or ``maxUnavailable`` refers to a number that no controller has."""
-    least, most = budget.spec.min_available, budget.spec.max_unavailable
-    if most is not None:
+    least, maximum = budget.spec.min_available, budget.spec.max_unavailable
+    if maximum is not None:
         total, unmanaged = await _scale(client, pods)
-        return Expected(total, max(total - scaled(most, total, up=True), 0), unmanaged)
+        return Expected(total, max(total - scaled(maximum, total, up=True), 0), unmanaged)
     if isinstance(least, str):
         total, unmanaged = await _scale(client, pods)
         return Expected(total, scaled(least, total, up=True), unmanaged)
@@ -63,10 +63,10 @@ async def _scale(client: Client, pods: Sequence[Pod]) -> tuple[int, bool]:
             unmanaged = True
             continue
         if owner.uid not in tops:
-            found = await _scale_of(client, owner, pod.metadata.namespace)
-            if found is None:
+            result = await _scale_of(client, owner, pod.metadata.namespace)
+            if result is None:
                 raise SizeUnknown(f'found no controllers for pod "{pod.metadata.name}"')
-            tops[owner.uid] = found
+            tops[owner.uid] = result
         uid, replicas = tops[owner.uid]
         known[uid] = replicas
     return sum(known.values()), unmanaged
@@ -119,16 +119,16 @@ class DisruptionController(Controller[PodDisruptionBudget], watches=[Watch(Pod, 
         now = self.clock.wall().replace(microsecond=0)
         try:
             expected = await expected_pods(self.client, budget, pods)
-        except SizeUnknown as why:
-            self.events.warning(budget, "CalculateExpectedPodCountFailed", f"Failed to calculate the number of expected pods: {why}")
-            await self._write(budget, _failed(budget.status, str(why), now))
+        except SizeUnknown as reason:
+            self.events.warning(budget, "CalculateExpectedPodCountFailed", f"Failed to calculate the number of expected pods: {reason}")
+            await self._write(budget, _failed(budget.status, str(reason), now))
             raise
         if expected.unmanaged:
             self.events.warning(budget, "UnmanagedPods", _UNMANAGED)
         counted = count(budget.status, pods, expected, now)
         for pod in counted.stayed:
-            what = f"Pod was expected by PDB {budget.metadata.namespace}/{budget.metadata.name} to be deleted but it wasn't"
-            self.events.warning(pod, "NotDeleted", what)
+            description = f"Pod was expected by PDB {budget.metadata.namespace}/{budget.metadata.name} to be deleted but it wasn't"
+            self.events.warning(pod, "NotDeleted", description)
         await self._write(budget, status_of(budget, counted, now))
         return None if counted.recheck is None else Result(requeue_after=max((counted.recheck - now).total_seconds(), 1.0))
 
@@ -206,10 +206,10 @@ def status_of(budget: PodDisruptionBudget, counted: Counted, now: datetime) -> P
     )
 
 
-def _failed(status: PodDisruptionBudgetStatus, why: str, now: datetime) -> PodDisruptionBudgetStatus:
+def _failed(status: PodDisruptionBudgetStatus, reason: str, now: datetime) -> PodDisruptionBudgetStatus:
     generation = status.observed_generation or 0
     condition = Condition(
-        type=ALLOWED, status="False", reason="SyncFailed", message=why, observed_generation=generation, last_transition_time=now
+        type=ALLOWED, status="False", reason="SyncFailed", message=reason, observed_generation=generation, last_transition_time=now
     )
     return msgspec.structs.replace(status, disruptions_allowed=0, conditions=_with(status.conditions, condition))
 

@@ -361,14 +361,14 @@ class GarbageCollector:
             log.info("deleted %s (%s): its owners are gone", item, policy.lower())
 
     async def _drop_owners(self, item: Item, live: PartialObject, uids: list[str]) -> None:
-        kept = [msgspec.to_builtins(reference) for reference in live.metadata.owner_references if reference.uid not in uids]
-        if len(kept) != len(live.metadata.owner_references):
-            await self._patch(item, {"metadata": _guard(live) | {"ownerReferences": kept or None}})
+        stored = [msgspec.to_builtins(reference) for reference in live.metadata.owner_references if reference.uid not in uids]
+        if len(stored) != len(live.metadata.owner_references):
+            await self._patch(item, {"metadata": _guard(live) | {"ownerReferences": stored or None}})
 
     async def _drop_finalizer(self, item: Item, live: PartialObject, finalizer: str) -> None:
-        kept = [one for one in live.metadata.finalizers if one != finalizer]
-        if len(kept) != len(live.metadata.finalizers):
-            await self._patch(item, {"metadata": _guard(live) | {"finalizers": kept}})
+        stored = [one for one in live.metadata.finalizers if one != finalizer]
+        if len(stored) != len(live.metadata.finalizers):
+            await self._patch(item, {"metadata": _guard(live) | {"finalizers": stored}})
 
     async def _patch(self, item: Item, change: dict[str, object]) -> None:
         cls = await self._served_class(item.api_version, item.kind)

@@ -94,13 +94,13 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
                     remains.failures.append(f"{_label(resource)}: {error}")
 
         seen: set[tuple[str, str]] = set()
-        wanted: list[ApiResource] = []
+        desired: list[ApiResource] = []
         for resource in resources:
             identity = (resource.gvr.group, resource.gvr.resource)
             if resource.namespaced and {"list", "delete"} <= set(resource.verbs) and identity not in seen:
                 seen.add(identity)
-                wanted.append(resource)
-        await asyncio.gather(*(one(resource) for resource in wanted))
+                desired.append(resource)
+        await asyncio.gather(*(one(resource) for resource in desired))
         return remains
 
     async def _empty_one(self, name: str, resource: ApiResource, remains: _Remains) -> None:
@@ -151,8 +151,8 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
 
 def _states(remains: _Remains) -> list[_State]:
     """Each condition in upstream's order and words."""
-    objects = ", ".join(f"{what} has {count} resource instances" for what, count in sorted(remains.objects.items()))
-    finalizers = ", ".join(f"{what} in {count} resource instances" for what, count in sorted(remains.finalizers.items()))
+    objects = ", ".join(f"{description} has {count} resource instances" for description, count in sorted(remains.objects.items()))
+    finalizers = ", ".join(f"{description} in {count} resource instances" for description, count in sorted(remains.finalizers.items()))
     failures = f"Failed to delete all resource types, {len(remains.failures)} remaining: {'; '.join(sorted(remains.failures))}"
     undiscovered = f"Discovery failed for some groups: {remains.undiscovered}"
     good = [

@@ -120,10 +120,10 @@ class SimulatedNodes(
         for other in self.lister(Pod).each():
             if other.spec.node_name == facts.name and other.status.start_time and other.status.phase not in _ENDED:
                 facts.pods.append(PodFacts(to_dict(other)))
-        fault = find_admission_fault(PodFacts(tree), facts)
-        if fault is None:
+        error = find_admission_fault(PodFacts(tree), facts)
+        if error is None:
             return False
-        reason, message = fault
+        reason, message = error
         self.events.warning(pod, reason, message)
         generation = pod.metadata.generation or None
         status = {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {message}", "observedGeneration": generation}
@@ -142,10 +142,10 @@ class SimulatedNodes(
         if missing:
             self._waiting[key] = missing
         if missing != before:
-            for name, why in missing.volumes.items():
-                self.events.warning(pod, "FailedMount", f'MountVolume.SetUp failed for volume "{name}" : {why}')
-            for why in () if missing.volumes else missing.containers.values():
-                self.events.warning(pod, "Failed", f"Error: {why}")
+            for name, reason in missing.volumes.items():
+                self.events.warning(pod, "FailedMount", f'MountVolume.SetUp failed for volume "{name}" : {reason}')
+            for reason in () if missing.volumes else missing.containers.values():
+                self.events.warning(pod, "Failed", f"Error: {reason}")
         return missing
 
     async def _keys(self, kind: str, name: str, namespace: str) -> frozenset[str] | None:
@@ -153,18 +153,18 @@ class SimulatedNodes(
 
         What the cache lacks is read from the server, as the cache may be behind.
         """
-        found: Any = self.lister(_KINDS[kind]).get(name, namespace)
-        if found is None:
+        result: Any = self.lister(_KINDS[kind]).get(name, namespace)
+        if result is None:
             try:
-                found = await self.client.get(_KINDS[kind], name, namespace=namespace)
+                result = await self.client.get(_KINDS[kind], name, namespace=namespace)
             except NotFound:
                 return None
-        if isinstance(found, PersistentVolumeClaim):
+        if isinstance(result, PersistentVolumeClaim):
             # The phase is the last write of a binding: a pod may come here before it, and is not to report a fault then.
-            bound = found.spec.volume_name and found.status.phase != "Lost" and BIND_COMPLETED in found.metadata.annotations
-            return frozenset({BOUND} if bound or found.status.phase == "Bound" else ())
-        binary = found.binary_data if isinstance(found, ConfigMap) else {}
-        return frozenset({*found.data, *binary})
+            bound = result.spec.volume_name and result.status.phase != "Lost" and BIND_COMPLETED in result.metadata.annotations
+            return frozenset({BOUND} if bound or result.status.phase == "Bound" else ())
+        binary = result.binary_data if isinstance(result, ConfigMap) else {}
+        return frozenset({*result.data, *binary})
 
     def _report(self, pod: Pod, tree: JSONObject, simulation: Simulation, status: JSONObject) -> None:
         """Record the events of what has just begun."""
@@ -181,8 +181,8 @@ class SimulatedNodes(
                 f"Unable to retrieve some image pull secrets ({', '.join(map(str, pull))}); attempting to pull the image may not succeed."
             )
             self.events.warning(pod, "FailedToRetrieveImagePullSecret", text)
-        for fault in simulation.faults:
-            self.events.warning(pod, "InvalidSimulation", fault)
+        for error in simulation.faults:
+            self.events.warning(pod, "InvalidSimulation", error)
         if probes := unknown_probes(tree):
             text = f"The simulated node runs no probes. These count as successful: {', '.join(probes)}."
             self.events.normal(pod, "ProbesNotRun", f"{text} The annotations simulated.kubeloop.dev/PROBE=failure let them fail.")
@@ -196,14 +196,14 @@ class SimulatedNodes(
         grace = metadata.deletion_grace_period_seconds or 0
         if pod.status.phase not in _ENDED:
             begun = (metadata.deletion_timestamp or now) - timedelta(seconds=grace)
-            wanted = stop_seconds(tree, Simulation.of(tree)) if pod.status.phase == "Running" else 0.0
-            left = min(wanted, grace) - (now - begun).total_seconds()
-            if wanted > 0 and left > 0:
+            desired = stop_seconds(tree, Simulation.of(tree)) if pod.status.phase == "Running" else 0.0
+            left = min(desired, grace) - (now - begun).total_seconds()
+            if desired > 0 and left > 0:
                 return Result(requeue_after=left)
             for container in pod.spec.containers if pod.status.phase == "Running" else ():
                 self.events.normal(pod, "Killing", f"Stopping container {container.name}")
             addresses = PodAddresses(host, pod.status.pod_ip or "")
-            await self._write(pod, terminated(tree, addresses, now, killed=wanted > grace))
+            await self._write(pod, terminated(tree, addresses, now, killed=desired > grace))
         elif grace == 0:
             self._addresses.pop(metadata.uid, None)
             return None  # Confirmed already: finalizers keep the pod.

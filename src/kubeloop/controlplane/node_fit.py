@@ -67,15 +67,15 @@ def find_refusals(pod: PodFacts, cluster: ClusterFacts) -> dict[str, NodeRefusal
         *_spread(pod, cluster),
         _affinity(pod, cluster),
     ]
-    found: dict[str, NodeRefusal] = {}
+    result: dict[str, NodeRefusal] = {}
     for node in cluster.nodes:
         if named is not None and node.name not in named:
-            found[node.name] = NodeRefusal(("node(s) didn't satisfy plugin(s) [NodeAffinity]",), resolvable=False)
+            result[node.name] = NodeRefusal(("node(s) didn't satisfy plugin(s) [NodeAffinity]",), resolvable=False)
             continue
         refusal = next((refused for one in filters if (refused := one(node)) is not None), None)
         if refusal is not None:
-            found[node.name] = refusal
-    return found
+            result[node.name] = refusal
+    return result
 
 
 def find_admission_fault(pod: PodFacts, node: NodeFacts) -> tuple[str, str] | None:
@@ -83,12 +83,12 @@ def find_admission_fault(pod: PodFacts, node: NodeFacts) -> tuple[str, str] | No
 
     Source: Kubernetes pkg/kubelet/lifecycle/predicate.go.
     """
-    for name, wanted, used in (("pods", 1, len(node.pods)), *((name, one, node.used(name)) for name, one in pod.requests.items())):
+    for name, desired, used in (("pods", 1, len(node.pods)), *((name, one, node.used(name)) for name, one in pod.requests.items())):
         capacity = node.allocatable.get(name)
         if capacity is None and "/" in name:
             continue  # An extended resource that the node does not know is the cluster's.
-        if wanted > 0 and wanted > (capacity or 0) - used:
-            text = f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, capacity: {capacity or 0}"
+        if desired > 0 and desired > (capacity or 0) - used:
+            text = f"Node didn't have enough resource: {name}, requested: {desired}, used: {used}, capacity: {capacity or 0}"
             return f"OutOf{name}", text
     for plugin, fits in (("NodeAffinity", _is_chosen(pod)), ("NodePorts", _has_ports(pod))):
         if refused := fits(node):
@@ -116,8 +116,8 @@ def _hopeless(pod: PodFacts, cluster: ClusterFacts) -> str:
             return f'persistentvolumeclaim "{name}" is being deleted'
         if ephemeral and claim.owner != pod.uid:
             return f"PVC {pod.namespace}/{name} was not created for pod {pod.namespace}/{pod.name} (pod is not owner)"
-    if fault := find_volume_fault(pod, cluster):
-        return fault
+    if error := find_volume_fault(pod, cluster):
+        return error
     if pod.spec.get("resourceClaims"):
         return "kubeloop's scheduler does not allocate resource claims"
     return ""
@@ -170,7 +170,7 @@ def _has_ports(pod: PodFacts) -> NodeFilter:
         if not pod.ports:
             return None
         used = [port for other in node.pods for port in other.ports]
-        return refusal if any(wanted.conflicts(port) for wanted in pod.ports for port in used) else None
+        return refusal if any(desired.conflicts(port) for desired in pod.ports for port in used) else None
 
     return check
 
@@ -179,11 +179,11 @@ def _has_room(pod: PodFacts) -> NodeFilter:
     def check(node: NodeFacts) -> NodeRefusal | None:
         reasons = ["Too many pods"] if len(node.pods) + 1 > node.allocatable["pods"] else []
         resolvable = True
-        for name, wanted in pod.requests.items():
-            most = node.allocatable.get(name, 0)
-            if wanted > 0 and wanted > most - node.used(name):
+        for name, desired in pod.requests.items():
+            maximum = node.allocatable.get(name, 0)
+            if desired > 0 and desired > maximum - node.used(name):
                 reasons.append(f"Insufficient {name}")
-                resolvable = resolvable and wanted <= most
+                resolvable = resolvable and desired <= maximum
         return NodeRefusal(tuple(reasons), resolvable) if reasons else None
 
     return check
@@ -242,20 +242,20 @@ def _spread_selector(pod: PodFacts, constraint: JSONObject) -> Selector:
 
 def _affinity(pod: PodFacts, cluster: ClusterFacts) -> NodeFilter:
     """Return the filter for affinity and anti-affinity between pods: the pod's own terms, and the anti-affinity of running pods."""
-    wanted, unwanted, repelled = Counter[tuple[str, str]](), Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    desired, unwanted, repelled = Counter[tuple[str, str]](), Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     names = cluster.namespaces
     for node in cluster.nodes:
         for other in node.pods:
             if pod.affinity_terms and all(term.matches(other, names) for term in pod.affinity_terms):
-                wanted.update(_domains(node, (term.topology_key for term in pod.affinity_terms)))
+                desired.update(_domains(node, (term.topology_key for term in pod.affinity_terms)))
             unwanted.update(_domains(node, (term.topology_key for term in pod.anti_affinity_terms if term.matches(other, names))))
             repelled.update(_domains(node, (term.topology_key for term in other.anti_affinity_terms if term.matches(pod, names))))
     # The first pod of a group that wants to be near each other has nothing to be near to.
-    first = not wanted and all(term.matches(pod, names) for term in pod.affinity_terms)
+    first = not desired and all(term.matches(pod, names) for term in pod.affinity_terms)
 
     def check(node: NodeFacts) -> NodeRefusal | None:
         for term in pod.affinity_terms:
-            if term.topology_key not in node.labels or (not first and not wanted[term.topology_key, node.labels[term.topology_key]]):
+            if term.topology_key not in node.labels or (not first and not desired[term.topology_key, node.labels[term.topology_key]]):
                 return NodeRefusal(("node(s) didn't match pod affinity rules",), resolvable=False)
         if any(unwanted[domain] for domain in _domains(node, (term.topology_key for term in pod.anti_affinity_terms))):
             return NodeRefusal(("node(s) didn't match pod anti-affinity rules",), resolvable=True)

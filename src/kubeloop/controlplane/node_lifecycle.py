@@ -79,28 +79,28 @@ def taints_of(node: Node, now: datetime) -> Sequence[Taint] | None:
         All taints of the node, those of others included; None if it has them already.
     """
     ready = ""
-    wanted: set[tuple[str, Effect]] = set()
+    desired: set[tuple[str, Effect]] = set()
     for condition in node.status.conditions:
         if condition.type == "Ready":
             ready = condition.status
         key = _TAINTS.get((condition.type, condition.status))
         if key is not None:
-            wanted.add((key, NO_SCHEDULE))
+            desired.add((key, NO_SCHEDULE))
             if key in _EVICTING:
-                wanted.add((key, NO_EXECUTE))
+                desired.add((key, NO_EXECUTE))
     if node.spec.unschedulable:
-        wanted.add((UNSCHEDULABLE, NO_SCHEDULE))
-    kept = [taint for taint in node.spec.taints if _stays(taint, wanted, ready)]
-    present = {(taint.key, taint.effect) for taint in kept}
-    added = [Taint(key=key, effect=effect, time_added=now) for key, effect in sorted(wanted - present)]
-    if not added and len(kept) == len(node.spec.taints):
+        desired.add((UNSCHEDULABLE, NO_SCHEDULE))
+    stored = [taint for taint in node.spec.taints if _stays(taint, desired, ready)]
+    present = {(taint.key, taint.effect) for taint in stored}
+    added = [Taint(key=key, effect=effect, time_added=now) for key, effect in sorted(desired - present)]
+    if not added and len(stored) == len(node.spec.taints):
         return None
-    return [*kept, *added]
+    return [*stored, *added]
 
 
-def _stays(taint: Taint, wanted: set[tuple[str, Effect]], ready: str) -> bool:
+def _stays(taint: Taint, desired: set[tuple[str, Effect]], ready: str) -> bool:
     mark = taint.key, taint.effect
-    if mark not in _MANAGED or mark in wanted:
+    if mark not in _MANAGED or mark in desired:
         return True
     # Admission taints a new node. Upstream removes that before the node reports Ready, and taints the node again after a minute without
     # heartbeats; without the heartbeats the taint has to stay, or pods would be scheduled to nodes that never come up.

@@ -83,6 +83,7 @@ class OwnershipGraph:
         return len(self._nodes)
 
     def find(self, uid: str) -> Node | None:
+        """Return an object by uid, or None."""
         return self._nodes.get(uid)
 
     def uids(self, group: str, kind: str) -> set[str]:

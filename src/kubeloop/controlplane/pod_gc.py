@@ -130,14 +130,14 @@ def _age(pod: Pod) -> tuple[bool, datetime, str]:
 
 def stranded(pods: Iterable[Pod], nodes: dict[str, Node]) -> list[Pod]:
     """Return the terminating pods that have no node, or whose node is not ready and marked as out of service."""
-    found = []
+    result = []
     for pod in pods:
         if pod.metadata.deletion_timestamp is None:
             continue
         node = nodes.get(pod.spec.node_name or "")
         if not pod.spec.node_name or (node is not None and _is_out_of_service(node)):
-            found.append(pod)
-    return found
+            result.append(pod)
+    return result
 
 
 def _is_out_of_service(node: Node) -> bool:

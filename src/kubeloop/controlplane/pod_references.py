@@ -45,10 +45,10 @@ class MissingReferences:
 
 def references_of(spec: JSONObject) -> list[PodReference]:
     """Return the references that are not optional, in the order in which the kubelet meets them."""
-    found = [one for volume in spec.get("volumes") or () for one in _of_volume(volume)]
+    result = [one for volume in spec.get("volumes") or () for one in _of_volume(volume)]
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        found += _of_container(container)
-    return found
+        result += _of_container(container)
+    return result
 
 
 def _of_volume(volume: JSONObject) -> Iterator[PodReference]:
@@ -90,11 +90,13 @@ def find_missing(
         if present is not None and not lacking:
             continue
         if one.container:
-            where = f"couldn't find key {lacking} in {one.kind} {namespace}/{one.name}"
-            containers.setdefault(one.container, where if lacking else f'{_WORDS[one.kind]} "{one.name}" not found')
+            missing_key = f"couldn't find key {lacking} in {one.kind} {namespace}/{one.name}"
+            containers.setdefault(one.container, missing_key if lacking else f'{_WORDS[one.kind]} "{one.name}" not found')
         elif one.kind == "PersistentVolumeClaim":
-            why = "PVC is not bound" if lacking else f'failed to fetch PVC from API server: persistentvolumeclaims "{one.name}" not found'
-            volumes.setdefault(one.volume, f"error processing PVC {namespace}/{one.name}: {why}")
+            reason = (
+                "PVC is not bound" if lacking else f'failed to fetch PVC from API server: persistentvolumeclaims "{one.name}" not found'
+            )
+            volumes.setdefault(one.volume, f"error processing PVC {namespace}/{one.name}: {reason}")
         else:
             faulty = "configmap references non-existent config key" if one.kind == "ConfigMap" else "references non-existent secret key"
             volumes.setdefault(one.volume, f"{faulty}: {lacking}" if lacking else f'{_WORDS[one.kind]} "{one.name}" not found')

@@ -116,11 +116,11 @@ def terminated(pod: JSONObject, addresses: PodAddresses, now: datetime, *, kille
 
 def stop_seconds(pod: JSONObject, simulation: Simulation) -> float:
     """Return how long the containers of a pod take to end when they are asked to, a hook that sleeps included."""
-    found = [0.0]
+    result = [0.0]
     for container in pod["spec"].get("containers") or ():
         hook = ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
-        found.append(simulation.stop_seconds(container["name"]) + (hook.get("seconds") or 0))
-    return max(found)
+        result.append(simulation.stop_seconds(container["name"]) + (hook.get("seconds") or 0))
+    return max(result)
 
 
 # ------------------------------------------------------------------------------------------------------------------ containers
@@ -183,7 +183,7 @@ def _base(pod: JSONObject, container: JSONObject) -> JSONObject:
     resources = {key: value for key, value in (container.get("resources") or {}).items() if value}
     image = container.get("image") or ""
     identity = hashlib.sha256(f"{pod['metadata'].get('uid')}/{container['name']}".encode()).hexdigest()
-    found = {
+    result = {
         "name": container["name"],
         "image": image,
         "imageID": "kubeloop://image/" + hashlib.sha256(image.encode()).hexdigest()[:12],
@@ -193,8 +193,8 @@ def _base(pod: JSONObject, container: JSONObject) -> JSONObject:
         "resources": resources,
     }
     if resources.get("requests"):
-        found["allocatedResources"] = resources["requests"]
-    return found
+        result["allocatedResources"] = resources["requests"]
+    return result
 
 
 def _up(pod: JSONObject, container: JSONObject, started: str, simulation: Simulation) -> JSONObject:
@@ -216,8 +216,8 @@ def _ended(pod: JSONObject, container: JSONObject, started: str, ended: str, cod
 
 def _crashed(pod: JSONObject, container: JSONObject, started: str, ended: str, code: int) -> JSONObject:
     base, metadata = _base(pod, container), pod["metadata"]
-    where = f"container={container['name']} pod={metadata['name']}_{metadata.get('namespace')}({metadata.get('uid')})"
-    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off 5m0s restarting failed {where}"}
+    subject = f"container={container['name']} pod={metadata['name']}_{metadata.get('namespace')}({metadata.get('uid')})"
+    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off 5m0s restarting failed {subject}"}
     last = {"terminated": _termination(base, started, ended, code)}
     return base | {"ready": False, "started": False, "restartCount": 1, "state": {"waiting": waiting}, "lastState": last}
 
@@ -268,7 +268,7 @@ def _status(
     pod: JSONObject, phase: str, init: list[JSONObject], main: list[JSONObject], addresses: PodAddresses, now: datetime, *, sandbox: bool
 ) -> JSONObject:
     before = pod.get("status") or {}
-    found: JSONObject = {
+    result: JSONObject = {
         "phase": phase,
         "hostIP": addresses.host,
         "hostIPs": [{"ip": addresses.host}],
@@ -278,10 +278,10 @@ def _status(
         "containerStatuses": main,
     }
     if generation := pod["metadata"].get("generation"):
-        found["observedGeneration"] = generation
+        result["observedGeneration"] = generation
     if addresses.pod:
-        found |= {"podIP": addresses.pod, "podIPs": [{"ip": addresses.pod}]}
-    return found
+        result |= {"podIP": addresses.pod, "podIPs": [{"ip": addresses.pod}]}
+    return result
 
 
 def _conditions(
@@ -312,7 +312,7 @@ def _conditions(
         "PodScheduled": ("True", "", ""),
     }
     known = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
-    found: list[JSONObject] = []
+    result: list[JSONObject] = []
     for kind, (state, reason, message) in states.items():
         before = known.get(kind) or {}
         since = before.get("lastTransitionTime") if before.get("status") == state else None
@@ -320,8 +320,8 @@ def _conditions(
         if generation := pod["metadata"].get("generation"):
             condition["observedGeneration"] = generation
         # A patch leaves what it does not name: the reason of a former state has to be taken back.
-        found.append(condition | {"reason": reason or None, "message": message or None})
-    return found
+        result.append(condition | {"reason": reason or None, "message": message or None})
+    return result
 
 
 def _gates(pod: JSONObject) -> tuple[str, str, str]:
@@ -349,5 +349,5 @@ def differs(pod: JSONObject, status: JSONObject) -> bool:
     return False
 
 
-def _lacks(stored: JSONObject, wanted: JSONObject) -> bool:
-    return any((stored.get(key) or None) != (value or None) for key, value in wanted.items())
+def _lacks(stored: JSONObject, desired: JSONObject) -> bool:
+    return any((stored.get(key) or None) != (value or None) for key, value in desired.items())

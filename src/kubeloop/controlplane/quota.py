@@ -85,12 +85,12 @@ class QuotaController(
         """Count the usage; return whether a counted kind is not watched for deletions."""
         hard, noted = quota.spec.hard, quota.status.used
         kinds = _kinds(hard)
-        found = await self._found(kinds, quota)
-        if any(amount < noted.get(name, amount) for name, amount in found.items()):
+        result = await self._found(kinds, quota)
+        if any(amount < noted.get(name, amount) for name, amount in result.items()):
             # Just admitted objects may be on their way to storage: usage recorded after ``quota`` was read makes the write conflict.
             await self.clock.sleep(_ON_ITS_WAY)
-            found = await self._found(kinds, quota)
-        used = masked({**noted, **found}, hard)
+            result = await self._found(kinds, quota)
+        used = masked({**noted, **result}, hard)
         status = ResourceQuotaStatus(hard=dict(hard), used=used)
         if status != quota.status:
             await self.client.update_status(msgspec.structs.replace(quota, status=status))
@@ -98,10 +98,10 @@ class QuotaController(
 
     async def _found(self, kinds: list[GroupResource], quota: ResourceQuota) -> Amounts:
         tree = to_dict(quota)
-        found: Amounts = {}
+        result: Amounts = {}
         for kind in kinds:
-            found = plus(found, await self._used(kind, tree))
-        return found
+            result = plus(result, await self._used(kind, tree))
+        return result
 
     async def _used(self, kind: GroupResource, quota: JSONObject) -> Amounts:
         """Return the usage of the quota's resources by objects of ``kind``; empty if the server does not know the kind."""
@@ -123,8 +123,8 @@ class QuotaController(
 
     async def _get(self, path: str) -> JSONObject:
         answer = await self.client.transport.request("GET", path)
-        found: JSONObject = msgspec.json.decode(answer.body)
-        return found
+        result: JSONObject = msgspec.json.decode(answer.body)
+        return result
 
     async def _path(self, kind: GroupResource, namespace: str) -> str | None:
         for resource in await self.client.mapper.resources():
@@ -135,9 +135,9 @@ class QuotaController(
 
 def _kinds(hard: Amounts) -> list[GroupResource]:
     """Return the kinds that use one of the resources."""
-    found = {kind: None for kind, evaluator in EVALUATED.items() if evaluator.names(hard)}
+    result = {kind: None for kind, evaluator in EVALUATED.items() if evaluator.names(hard)}
     for name in hard:
         if name.startswith("count/"):
             resource, _, group = name.removeprefix("count/").partition(".")
-            found[GroupResource(group, resource)] = None
-    return list(found)
+            result[GroupResource(group, resource)] = None
+    return list(result)

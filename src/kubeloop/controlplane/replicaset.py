@@ -233,11 +233,11 @@ class ReplicaSetController(
 def pod_from(template: dict[str, Any], owner: str, namespace: str) -> Pod:
     """Return a pod made from the template of ``owner``, with every field of the template, unknown ones included."""
     metadata = template.get("metadata") or {}
-    kept = {name: metadata[name] for name in ("labels", "annotations", "finalizers") if metadata.get(name)}
+    stored = {name: metadata[name] for name in ("labels", "annotations", "finalizers") if metadata.get(name)}
     document = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**kept, "generateName": f"{owner}-", "namespace": namespace},
+        "metadata": {**stored, "generateName": f"{owner}-", "namespace": namespace},
         "spec": template.get("spec") or {},
     }
     return decode(Pod, msgspec.json.encode(document))

@@ -179,8 +179,8 @@ def template_of(obj: Deployment | ReplicaSet) -> dict[str, Any]:
 def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSet | None, list[ReplicaSet]]:
     """Return the ReplicaSet with the Deployment's template (the oldest, if there are several), and all others, oldest first."""
     ordered = sorted(sets, key=lambda one: (one.metadata.creation_timestamp or _BEGINNING, one.metadata.name))
-    wanted = template_of(deployment)
-    new = next((one for one in ordered if same_template(template_of(one), wanted)), None)
+    desired = template_of(deployment)
+    new = next((one for one in ordered if same_template(template_of(one), desired)), None)
     return new, [one for one in ordered if one is not new]
 
 
@@ -247,14 +247,14 @@ def new_annotations(deployment: Deployment, new: ReplicaSet, number: int) -> dic
 
     A ReplicaSet that becomes the new one again (a rollback) gets the next number.
     """
-    wanted = {**new.metadata.annotations, **copied_annotations(deployment)}
+    desired = {**new.metadata.annotations, **copied_annotations(deployment)}
     before = revision(new)
     if before < number:
-        wanted[REVISION] = str(number)
+        desired[REVISION] = str(number)
         if before:
             history = new.metadata.annotations.get(HISTORY, "")
-            wanted[HISTORY] = f"{history},{before}" if history else str(before)
-    return wanted
+            desired[HISTORY] = f"{history},{before}" if history else str(before)
+    return desired
 
 
 def as_set(replica_set: ReplicaSet) -> Set:

@@ -117,7 +117,7 @@ def controllers(
         The controllers, for a ``Manager``.
     """
     names = tuple(nodes)
-    found: list[ControllerBase[Any] | Runnable] = [
+    result: list[ControllerBase[Any] | Runnable] = [
         ServiceAccountController(),
         NamespaceController(),
         ReplicaSetController(),
@@ -139,12 +139,12 @@ def controllers(
         ),
     ]
     if authority:
-        found.insert(1, RootCertificatePublisher(authority))
+        result.insert(1, RootCertificatePublisher(authority))
     if keys is not None:
-        found += [CertificateSigner(keys.authority), TokenSecretController(authority, keys.tokens)]
+        result += [CertificateSigner(keys.authority), TokenSecretController(authority, keys.tokens)]
     if names:
-        found.append(SimulatedNodes(names, pod_delay))
-    return found
+        result.append(SimulatedNodes(names, pod_delay))
+    return result
 
 
 async def run(

@@ -158,18 +158,18 @@ class Scheduler(
         if (delay := failures.retry_at - self.clock.now()) > 0:
             return Result(requeue_after=delay)
         awaited = self._awaiting.get(pod.metadata.uid)
-        if awaited is not None and (fault := self._find_binding_fault(awaited)):
-            return await self._fail_binding(pod, awaited, fault)
+        if awaited is not None and (error := self._find_binding_fault(awaited)):
+            return await self._fail_binding(pod, awaited, error)
         facts = self._facts_of(pod)
         cluster = self._cluster(facts)
-        found = judge(facts, cluster)
-        if not found.fitting:
+        result = judge(facts, cluster)
+        if not result.fitting:
             self._free_room(key)
-            self._refused[key] = _Refusal(frozenset(name for name, _ in facts.claims), UNBOUND_CLAIMS in found.message)
-            await self._refuse(pod, "Unschedulable", found.message)
+            self._refused[key] = _Refusal(frozenset(name for name, _ in facts.claims), UNBOUND_CLAIMS in result.message)
+            await self._refuse(pod, "Unschedulable", result.message)
             return None
         before = awaited.node if awaited is not None else ""
-        node = min(found.fitting, key=lambda one: (one.name != before, failures.nodes.get(one.name, 0), len(one.pods), one.name))
+        node = min(result.fitting, key=lambda one: (one.name != before, failures.nodes.get(one.name, 0), len(one.pods), one.name))
         plan = plan_volumes(facts, node, cluster)
         if plan.bindings or plan.provisions:
             return await self._await_volumes(key, pod, node.name, plan)
@@ -180,7 +180,7 @@ class Scheduler(
         head = self.lister(Pod).head(pod.metadata.name, pod.metadata.namespace)
         return self._facts.of(head) if head is not None else PodFacts(msgspec.to_builtins(pod))
 
-    def _cluster(self, wanted: PodFacts) -> ClusterFacts:
+    def _cluster(self, desired: PodFacts) -> ClusterFacts:
         """Return what the caches show, and the pods that were bound lately; volumes and claims only for a pod that has claims."""
         nodes = {node.metadata.name: node_facts(node) for node in self.lister(Node).each()}
         pods = self.lister(Pod).heads()
@@ -190,7 +190,7 @@ class Scheduler(
                 self._assumed.pop(head.uid, None)
                 self._awaiting.pop(head.uid, None)
                 self._failures.pop(head.uid, None)
-            awaited = self._awaiting.get(head.uid) if head.uid != wanted.uid else None
+            awaited = self._awaiting.get(head.uid) if head.uid != desired.uid else None
             node = nodes.get(facts.node or self._assumed.get(head.uid) or (awaited.node if awaited is not None else ""))
             if node is not None and not facts.ended:
                 node.pods.append(facts)
@@ -201,15 +201,15 @@ class Scheduler(
         for uid in self._failures.keys() - present:
             del self._failures[uid]
         namespaces = {head.name: head.labels for head in self.lister(Namespace).heads()}
-        found = ClusterFacts(list(nodes.values()), namespaces)
-        if wanted.claims:
-            claims = [self.lister(PersistentVolumeClaim).get(name, wanted.namespace) for name, _ in wanted.claims]
+        result = ClusterFacts(list(nodes.values()), namespaces)
+        if desired.claims:
+            claims = [self.lister(PersistentVolumeClaim).get(name, desired.namespace) for name, _ in desired.claims]
             volumes = self.lister(PersistentVolume).heads()
-            found.claims = {(one.metadata.namespace, one.metadata.name): claim_facts(one) for one in claims if one is not None}
-            found.volumes = {head.name: self._volumes.of(head) for head in volumes}
-            found.classes = {one.metadata.name: class_facts(one) for one in self.lister(StorageClass).each()}
+            result.claims = {(one.metadata.namespace, one.metadata.name): claim_facts(one) for one in claims if one is not None}
+            result.volumes = {head.name: self._volumes.of(head) for head in volumes}
+            result.classes = {one.metadata.name: class_facts(one) for one in self.lister(StorageClass).each()}
             self._volumes.retain_only(volumes)
-        return found
+        return result
 
     async def _await_volumes(self, key: ObjectKey, pod: Pod, node: str, plan: VolumePlan) -> Result | None:
         """Reserve the volumes of a plan for their claims, and request the volumes to provision; the binder does the rest.
@@ -268,9 +268,9 @@ class Scheduler(
                 return f'provisioning failed for PVC "{name}"'
         return ""
 
-    async def _fail_binding(self, pod: Pod, awaited: _AwaitedVolumes, fault: str) -> Result:
+    async def _fail_binding(self, pod: Pod, awaited: _AwaitedVolumes, error: str) -> Result:
         """Refuse a pod whose volumes are not bound on its node, and schedule it again later."""
-        await self._refuse(pod, "SchedulerError", f'running PreBind plugin "VolumeBinding": binding volumes: {fault}')
+        await self._refuse(pod, "SchedulerError", f'running PreBind plugin "VolumeBinding": binding volumes: {error}')
         self._refused.pop(awaited.key, None)
         self._free_room(awaited.key)
         failures = self._failures.setdefault(pod.metadata.uid, _BindingFailures())

@@ -93,25 +93,25 @@ class PodFacts:
 
     def _terms(self, kind: str) -> list[AffinityTerm]:
         affinity = (self.spec.get("affinity") or {}).get(kind) or {}
-        found = []
+        result = []
         for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
             named, chosen = term.get("namespaces") or (), term.get("namespaceSelector")
             # A term that names no namespaces in either way means the pod's.
             namespaces = frozenset(named or ((self.namespace,) if chosen is None else ()))
             selector = selector_from(term.get("labelSelector"))
-            found.append(AffinityTerm(term["topologyKey"], namespaces, selector_from(chosen), selector))
-        return found
+            result.append(AffinityTerm(term["topologyKey"], namespaces, selector_from(chosen), selector))
+        return result
 
     @property
     def claims(self) -> list[tuple[str, bool]]:
         """Names of the volume claims that the pod uses, and whether each is made for an ephemeral volume."""
-        found = []
+        result = []
         for volume in self.spec.get("volumes") or ():
             if claim := volume.get("persistentVolumeClaim"):
-                found.append((claim["claimName"], False))
+                result.append((claim["claimName"], False))
             elif volume.get("ephemeral") is not None:
-                found.append((f"{self.name}-{volume['name']}", True))
-        return found
+                result.append((f"{self.name}-{volume['name']}", True))
+        return result
 
     def tolerates(self, taint: JSONObject) -> bool:
         return any(_tolerates(toleration, taint) for toleration in self.tolerations)
@@ -141,8 +141,8 @@ class NodeFacts:
     def without(self, gone: Iterable[PodFacts]) -> NodeFacts:
         """Return the node as if some of its pods were gone."""
         uids = {pod.uid for pod in gone}
-        kept = [pod for pod in self.pods if pod.uid not in uids]
-        return NodeFacts(self.name, self.labels, self.taints, self.unschedulable, self.allocatable, kept)
+        stored = [pod for pod in self.pods if pod.uid not in uids]
+        return NodeFacts(self.name, self.labels, self.taints, self.unschedulable, self.allocatable, stored)
 
 
 def node_facts(node: Node) -> NodeFacts:
@@ -255,7 +255,7 @@ def claim_facts(claim: PersistentVolumeClaim) -> ClaimFacts:
 
 def volume_facts(volume: PersistentVolume) -> VolumeFacts:
     """Return the facts of a persistent volume."""
-    metadata, spec, found = volume.metadata, volume.spec, volume.spec.claim_ref
+    metadata, spec, result = volume.metadata, volume.spec, volume.spec.claim_ref
     affinity = to_dict(volume)["spec"]["nodeAffinity"] if spec.node_affinity is not None else {}
     return VolumeFacts(
         name=metadata.name,
@@ -267,7 +267,7 @@ def volume_facts(volume: PersistentVolume) -> VolumeFacts:
         access_modes=frozenset(spec.access_modes),
         volume_mode=spec.volume_mode or "Filesystem",
         attributes_class=spec.volume_attributes_class_name or "",
-        claim=None if found is None else ClaimReference(found.namespace or "", found.name or "", found.uid or ""),
+        claim=None if result is None else ClaimReference(result.namespace or "", result.name or "", result.uid or ""),
         node_terms=affinity["required"].get("nodeSelectorTerms") or [] if affinity.get("required") is not None else None,
     )
 
@@ -291,8 +291,8 @@ class ClusterFacts:
 
     def is_delayed(self, claim: ClaimFacts) -> bool:
         """Return whether an unbound claim is bound only when a pod that uses it gets a node."""
-        found = self.classes.get(claim.class_name) if claim.class_name else None
-        return found is not None and found.delayed
+        result = self.classes.get(claim.class_name) if claim.class_name else None
+        return result is not None and result.delayed
 
 
 class FactsCache(Generic[F]):

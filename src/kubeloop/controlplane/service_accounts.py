@@ -49,15 +49,15 @@ class RootCertificatePublisher(Controller[Namespace], watches=[Watch(ConfigMap, 
     async def reconcile(self, namespace: Namespace) -> None:
         if _ends(namespace):
             return
-        wanted = {"ca.crt": self._authority}
-        found = self.lister(ConfigMap).get(AUTHORITY, namespace.metadata.name)
-        if found is None:
+        desired = {"ca.crt": self._authority}
+        result = self.lister(ConfigMap).get(AUTHORITY, namespace.metadata.name)
+        if result is None:
             annotations = {"kubernetes.io/description": _DESCRIPTION}
             metadata = ObjectMeta(name=AUTHORITY, namespace=namespace.metadata.name, annotations=annotations)
-            await _create(self, ConfigMap(metadata=metadata, data=wanted))
-        elif found.data != wanted:
-            found.data = wanted
-            await self.client.update(found)
+            await _create(self, ConfigMap(metadata=metadata, data=desired))
+        elif result.data != desired:
+            result.data = desired
+            await self.client.update(result)
 
 
 def _ends(namespace: Namespace) -> bool:
@@ -117,9 +117,9 @@ class TokenSecretController(
 
     async def _account(self, name: str, namespace: str) -> ServiceAccount | None:
         """Return an account; read it from the server if the cache has none, because the cache may lag."""
-        found = self.lister(ServiceAccount).get(name, namespace)
-        if found is not None or not name:
-            return found
+        result = self.lister(ServiceAccount).get(name, namespace)
+        if result is not None or not name:
+            return result
         try:
             return await self.client.get(ServiceAccount, name, namespace=namespace)
         except NotFound:
@@ -158,16 +158,16 @@ class ClusterRoleAggregator(Controller[ClusterRole], watches=[Watch(ClusterRole,
     async def reconcile(self, role: ClusterRole) -> None:
         if role.aggregation_rule is None:
             return
-        wanted: list[PolicyRule] = []
+        desired: list[PolicyRule] = []
         for one in role.aggregation_rule.cluster_role_selectors:
             chosen = self.lister(ClusterRole).each(label_selector=selector_from(one))
-            for source in sorted(chosen, key=lambda found: found.metadata.name):
+            for source in sorted(chosen, key=lambda result: result.metadata.name):
                 if source.metadata.name != role.metadata.name:
-                    wanted += [rule for rule in source.rules if rule not in wanted]
-        if wanted == role.rules:
+                    desired += [rule for rule in source.rules if rule not in desired]
+        if desired == role.rules:
             return
         try:
-            applied = ClusterRole(metadata=ObjectMeta(name=role.metadata.name), rules=wanted)
+            applied = ClusterRole(metadata=ObjectMeta(name=role.metadata.name), rules=desired)
             await self.client.apply(applied, field_manager=MANAGER, force=True)
         except NotFound:
             return

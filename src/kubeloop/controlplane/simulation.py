@@ -77,21 +77,21 @@ class Simulation:
 
     def _value(self, name: str, container: str, default: T) -> T:
         values = self.values.get(name, {})
-        found: T = values.get(container, values.get("", default))
-        return found
+        result: T = values.get(container, values.get("", default))
+        return result
 
 
 def unknown_probes(pod: JSONObject) -> list[str]:
     """Return the probes of a pod, as ``CONTAINER readinessProbe``, whose outcome no annotation states."""
     simulation = Simulation.of(pod)
     spec = pod.get("spec") or {}
-    found = []
+    result = []
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         for probe, annotation in PROBES.items():
             values = simulation.values.get(annotation, {})
             if container.get(probe) and "" not in values and container["name"] not in values:
-                found.append(f"{container['name']} {probe}")
-    return found
+                result.append(f"{container['name']} {probe}")
+    return result
 
 
 def _by_container(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:

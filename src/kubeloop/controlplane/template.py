@@ -118,10 +118,10 @@ def _quantity(text: str | None) -> str:
     """Return a quantity as Go keeps it after it was parsed: most as an integer and a power of ten, large ones as a big decimal."""
     if text is None or text == "0":  # An absent quantity is sent as 0.
         return _printed(0, 0, "0", "DecimalSI")
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
+    result = _QUANTITY.fullmatch(text)
+    if result is None:
         raise ValueError(f'"{text}" is no quantity')
-    sign, whole, part, suffix, exponent = (group or "" for group in found.groups())
+    sign, whole, part, suffix, exponent = (group or "" for group in result.groups())
     binary = suffix in _BINARY
     form = "BinarySI" if binary else "DecimalExponent" if exponent else "DecimalSI"
     power = _BINARY[suffix] if binary else int(exponent) if exponent else _DECIMAL[suffix]

@@ -107,19 +107,19 @@ class PersistentVolumeBinder(
 
     def volumes_of_claim(self, claim: Head) -> list[ObjectKey]:
         """Return the keys of the volumes that a claim names, or that name the claim."""
-        found = [ObjectKey("", "", head.name) for head in self.lister(PersistentVolume).heads_by_index(_CLAIM, claim.uid)]
+        result = [ObjectKey("", "", head.name) for head in self.lister(PersistentVolume).heads_by_index(_CLAIM, claim.uid)]
         named = claim.value("spec.volumeName")
-        return [*found, ObjectKey("", "", named)] if named else found
+        return [*result, ObjectKey("", "", named)] if named else result
 
     def keys_of_volume(self, volume: Head) -> list[ObjectKey]:
         """Return the keys of a volume, of the claims that name it, of the claim that it names, or of the class whose claims it may suit."""
         claims = self.lister(PersistentVolumeClaim).heads_by_index(_VOLUME, volume.name)
-        found = [ObjectKey("", "", volume.name), *(ObjectKey("", head.namespace, head.name) for head in claims)]
+        result = [ObjectKey("", "", volume.name), *(ObjectKey("", head.namespace, head.name) for head in claims)]
         if name := volume.value("spec.claimRef.name"):
-            found.append(ObjectKey("", volume.value("spec.claimRef.namespace") or "", name))
+            result.append(ObjectKey("", volume.value("spec.claimRef.namespace") or "", name))
         elif volume.value("status.phase") == "Available":
-            found.append(ObjectKey("", "", _CLASS_KEY + _class_of(volume)))
-        return found
+            result.append(ObjectKey("", "", _CLASS_KEY + _class_of(volume)))
+        return result
 
     def unbound_claims(self, storage_class: Head) -> list[ObjectKey]:  # noqa: ARG002  # a new default class matters to claims without one
         """Return the keys of all claims that are not bound."""
@@ -186,18 +186,18 @@ class PersistentVolumeBinder(
         if volume is None:
             await self._write_claim_status(claim, "Pending", None)
             return
-        facts, wanted = volume_facts(volume), claim_facts(claim)
-        if is_reserved_for(facts, wanted):
+        facts, desired = volume_facts(volume), claim_facts(claim)
+        if is_reserved_for(facts, desired):
             await self._bind(volume, claim)
         elif facts.claim is not None:
             self._report(claim, "Warning", "FailedBinding", f'volume "{name}" already bound to a different claim.')
             if BOUND_BY_CONTROLLER in claim.metadata.annotations:
                 taker = f"{facts.claim.namespace}/{facts.claim.name}"
                 raise KubeloopError(
-                    f'the binding of claim "{wanted.namespace}/{wanted.name}" to volume "{name}" is invalid: {taker} has it'
+                    f'the binding of claim "{desired.namespace}/{desired.name}" to volume "{name}" is invalid: {taker} has it'
                 )
             await self._write_claim_status(claim, "Pending", None)
-        elif mismatch := find_mismatch(facts, wanted):
+        elif mismatch := find_mismatch(facts, desired):
             self._report(claim, "Warning", "VolumeMismatch", f'Cannot bind to requested volume "{name}": {mismatch}')
             await self._write_claim_status(claim, "Pending", None)
         else:
@@ -233,12 +233,12 @@ class PersistentVolumeBinder(
 
     async def _request_volume(self, claim: PersistentVolumeClaim, class_name: str) -> None:
         """Name the provisioner of the claim's class in its annotations, where external provisioners look for their work."""
-        found = self.lister(StorageClass).get(class_name)
-        fault = _find_provisioner_fault(found.provisioner) if found else f'storageclass.storage.k8s.io "{class_name}" not found'
-        if found is None or fault:
-            self._report(claim, "Warning", "ProvisioningFailed", fault)
+        result = self.lister(StorageClass).get(class_name)
+        error = _find_provisioner_fault(result.provisioner) if result else f'storageclass.storage.k8s.io "{class_name}" not found'
+        if result is None or error:
+            self._report(claim, "Warning", "ProvisioningFailed", error)
             return
-        driver = _MIGRATED.get(found.provisioner, found.provisioner)
+        driver = _MIGRATED.get(result.provisioner, result.provisioner)
         annotations = dict.fromkeys(_PROVISIONERS, driver)
         if claim.metadata.annotations.get(_PROVISIONERS[-1]) != driver:
             claim.metadata.annotations.update(annotations)
@@ -250,8 +250,8 @@ class PersistentVolumeBinder(
         self._report(claim, "Normal", "ExternalProvisioning", text)
 
     def _is_delayed(self, claim: ClaimFacts) -> bool:
-        found = self.lister(StorageClass).get(claim.class_name) if claim.class_name else None
-        return found is not None and class_facts(found).delayed
+        result = self.lister(StorageClass).get(claim.class_name) if claim.class_name else None
+        return result is not None and class_facts(result).delayed
 
     def _default_class(self) -> str:
         """Return the name of the newest default class; "" without one."""
@@ -270,11 +270,11 @@ class PersistentVolumeBinder(
     # ------------------------------------------------------------------------------------------------------------------ volumes
 
     async def _sync_volume(self, volume: PersistentVolume) -> None:
-        found = volume.spec.claim_ref
-        if found is None or not found.uid:
+        result = volume.spec.claim_ref
+        if result is None or not result.uid:
             await self._write_volume_phase(volume, "Available")
             return
-        claim = await self._find_claim(volume, found.namespace or "", found.name or "", found.uid)
+        claim = await self._find_claim(volume, result.namespace or "", result.name or "", result.uid)
         if claim is None:
             await self._release(volume)
         elif not claim.spec.volume_name:
@@ -304,9 +304,9 @@ class PersistentVolumeBinder(
         if policy == "Recycle":
             await self._fail(volume, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
         elif policy == "Delete" and not _is_deleted_elsewhere(volume):
-            fault = _find_deleter_fault(volume)
-            if fault:
-                await self._fail(volume, "VolumeFailedDelete", fault)
+            error = _find_deleter_fault(volume)
+            if error:
+                await self._fail(volume, "VolumeFailedDelete", error)
             elif volume.metadata.deletion_timestamp is None:
                 await self.client.delete(volume, options=DeleteOptions(uid=volume.metadata.uid))
 
@@ -317,9 +317,9 @@ class PersistentVolumeBinder(
 
     async def _find_volume(self, name: str) -> PersistentVolume | None:
         """Return a volume; what the cache lacks is read from the server, as a claim that is Lost by mistake alarms people."""
-        found = self.lister(PersistentVolume).get(name)
-        if found is not None:
-            return found
+        result = self.lister(PersistentVolume).get(name)
+        if result is not None:
+            return result
         try:
             return await self.client.get(PersistentVolume, name)
         except NotFound:
@@ -330,16 +330,16 @@ class PersistentVolumeBinder(
 
         A claim that the cache lacks is read from the server before its volume is released.
         """
-        found = self.lister(PersistentVolumeClaim).get(name, namespace)
-        if found is not None and found.metadata.uid == uid:
-            return found
-        if found is None and volume.status.phase in ("Released", "Failed"):
+        result = self.lister(PersistentVolumeClaim).get(name, namespace)
+        if result is not None and result.metadata.uid == uid:
+            return result
+        if result is None and volume.status.phase in ("Released", "Failed"):
             return None
         try:
-            found = await self.client.get(PersistentVolumeClaim, name, namespace=namespace)
+            result = await self.client.get(PersistentVolumeClaim, name, namespace=namespace)
         except NotFound:
             return None
-        return found if found.metadata.uid == uid else None
+        return result if result.metadata.uid == uid else None
 
     # ------------------------------------------------------------------------------------------------------------------- writes
 
@@ -395,9 +395,9 @@ class PersistentVolumeBinder(
 
     def _report(self, obj: PersistentVolume | PersistentVolumeClaim, kind: str, reason: str, message: str) -> None:
         """Record an event about an object, unless it was the last such event of that object."""
-        key, said = _key_of(obj), (obj.metadata.uid, reason, message)
-        if self._reported.get(key) != said:
-            self._reported[key] = said
+        key, reported = _key_of(obj), (obj.metadata.uid, reason, message)
+        if self._reported.get(key) != reported:
+            self._reported[key] = reported
             (self.events.warning if kind == "Warning" else self.events.normal)(obj, reason, message)
 
 
@@ -439,8 +439,8 @@ def _is_deleted_elsewhere(volume: PersistentVolume) -> bool:
 def _find_deleter_fault(volume: PersistentVolume) -> str:
     """Return why a released volume cannot be deleted; "" if it can."""
     if volume.spec.host_path is None:
-        fault = "no deletable volume plugin matched" if volume.spec.nfs is not None else "no volume plugin matched"
-        return f'error getting deleter volume plugin for volume "{volume.metadata.name}": {fault}'
+        error = "no deletable volume plugin matched" if volume.spec.nfs is not None else "no volume plugin matched"
+        return f'error getting deleter volume plugin for volume "{volume.metadata.name}": {error}'
     # A simulated node writes nothing to the path, so there is nothing to delete but the object.
     path = volume.spec.host_path.path
     return "" if _DELETABLE_PATH.search(path) else f"host_path deleter only supports {_DELETABLE_PATH.pattern} but received provided {path}"

@@ -34,8 +34,8 @@ _ZONE_LABELS = {
 
 def is_reserved_for(volume: VolumeFacts, claim: ClaimFacts) -> bool:
     """Return whether the volume names this claim, by name alone or by uid as well."""
-    found = volume.claim
-    return found is not None and found[:2] == (claim.namespace, claim.name) and found.uid in ("", claim.uid)
+    result = volume.claim
+    return result is not None and result[:2] == (claim.namespace, claim.name) and result.uid in ("", claim.uid)
 
 
 def find_volume(claim: ClaimFacts, volumes: Iterable[VolumeFacts], *, delayed: bool) -> VolumeFacts | None:
@@ -49,9 +49,9 @@ def find_volume(claim: ClaimFacts, volumes: Iterable[VolumeFacts], *, delayed: b
         if claim.access_modes <= volume.access_modes:
             by_modes.setdefault(volume.access_modes, []).append(volume)
     for modes in sorted(by_modes, key=lambda one: (len(one), sorted(one))):
-        found = _find_among(claim, by_modes[modes], reserved_only=delayed)
-        if found is not None:
-            return found
+        result = _find_among(claim, by_modes[modes], reserved_only=delayed)
+        if result is not None:
+            return result
     return None
 
 
@@ -117,11 +117,11 @@ def reserve_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bo
 
     The annotation of a volume that named no such claim before says that a controller chose it, so that a controller may take it back.
     """
-    found, metadata = volume.spec.claim_ref, claim.metadata
-    same_name = found is not None and (found.namespace, found.name) == (metadata.namespace, metadata.name)
-    if found is not None and same_name and found.uid == metadata.uid:
+    result, metadata = volume.spec.claim_ref, claim.metadata
+    same_name = result is not None and (result.namespace, result.name) == (metadata.namespace, metadata.name)
+    if result is not None and same_name and result.uid == metadata.uid:
         return False
-    if found is None or not same_name or found.uid:
+    if result is None or not same_name or result.uid:
         volume.metadata.annotations.setdefault(BOUND_BY_CONTROLLER, "yes")
     volume.spec.claim_ref = ObjectReference(
         api_version="v1",
@@ -162,10 +162,10 @@ def find_volume_fault(pod: PodFacts, cluster: ClusterFacts) -> str:
 def plan_volumes(pod: PodFacts, node: NodeFacts, cluster: ClusterFacts) -> VolumePlan:
     """Return the volumes that the claims of a pod need on a node. All claims exist, and immediate claims are bound."""
     claims = _claims_of(pod, cluster)
-    fault = _find_bound_fault([one for one in claims if one.bound], node, cluster)
+    error = _find_bound_fault([one for one in claims if one.bound], node, cluster)
     plan = _plan_unbound([one for one in claims if not one.bound], node, cluster)
-    if fault:
-        plan.reasons = (fault, *plan.reasons) if fault == _OTHER_NODE else (*plan.reasons, fault)
+    if error:
+        plan.reasons = (error, *plan.reasons) if error == _OTHER_NODE else (*plan.reasons, error)
     elif not plan.reasons and not _in_zone(claims, node, cluster):
         plan.reasons = (_OTHER_ZONE,)
     return plan
@@ -198,8 +198,8 @@ def _plan_unbound(unbound: list[ClaimFacts], node: NodeFacts, cluster: ClusterFa
         else:
             plan.provisions.append(claim)
     for claim in plan.provisions:
-        found = cluster.classes.get(claim.class_name)
-        if found is None or found.provisioner in ("", NO_PROVISIONER) or not found.reaches(node.labels):
+        result = cluster.classes.get(claim.class_name)
+        if result is None or result.provisioner in ("", NO_PROVISIONER) or not result.reaches(node.labels):
             return refused
     return plan
 

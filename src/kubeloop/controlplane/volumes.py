@@ -28,13 +28,13 @@ _CLAIMS = "spec.volumes"
 
 def claims_of(pod: Head) -> list[ObjectKey]:
     """Return the keys of the claims that a pod names in its volumes or has made for its ephemeral volumes."""
-    found = []
+    result = []
     for volume in pod.value(_CLAIMS) or ():
         if claim := volume.get("persistentVolumeClaim"):
-            found.append(ObjectKey("", pod.namespace, claim["claimName"]))
+            result.append(ObjectKey("", pod.namespace, claim["claimName"]))
         elif volume.get("ephemeral") is not None:
-            found.append(ObjectKey("", pod.namespace, f"{pod.name}-{volume['name']}"))
-    return found
+            result.append(ObjectKey("", pod.namespace, f"{pod.name}-{volume['name']}"))
+    return result
 
 
 class ClaimProtectionController(
@@ -110,8 +110,8 @@ class EphemeralVolumeController(
                 try:
                     await self._create(pod, f"{pod.metadata.name}-{volume.name}", volume.ephemeral.volume_claim_template)
                 except KubeloopError as error:
-                    why = error.status.message if isinstance(error, ApiError) else str(error)
-                    self.events.warning(pod, "FailedBinding", f"ephemeral volume {volume.name}: {why}")
+                    reason = error.status.message if isinstance(error, ApiError) else str(error)
+                    self.events.warning(pod, "FailedBinding", f"ephemeral volume {volume.name}: {reason}")
                     raise
 
     async def _create(self, pod: Pod, name: str, template: PersistentVolumeClaimTemplate) -> None:
@@ -121,8 +121,8 @@ class EphemeralVolumeController(
             KubeloopError: a claim of somebody else has the name, or the server refuses the claim.
         """
         namespace = pod.metadata.namespace
-        found = self.lister(PersistentVolumeClaim).get(name, namespace)
-        if found is None:
+        result = self.lister(PersistentVolumeClaim).get(name, namespace)
+        if result is None:
             labels, annotations = dict(template.metadata.labels), dict(template.metadata.annotations)
             metadata = ObjectMeta(name=name, namespace=namespace, labels=labels, annotations=annotations)
             claim = PersistentVolumeClaim(metadata=metadata, spec=template.spec)
@@ -130,6 +130,6 @@ class EphemeralVolumeController(
             try:
                 await self.client.create(claim)
             except AlreadyExists:
-                found = await self.client.get(PersistentVolumeClaim, name, namespace=namespace)
-        if found is not None and not is_controlled_by(found, pod):
+                result = await self.client.get(PersistentVolumeClaim, name, namespace=namespace)
+        if result is not None and not is_controlled_by(result, pod):
             raise KubeloopError(f"PVC {namespace}/{name} was not created for pod {namespace}/{pod.metadata.name} (pod is not owner)")

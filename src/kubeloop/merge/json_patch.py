@@ -238,10 +238,10 @@ def json_diff(before: dict[str, JSON], after: dict[str, JSON]) -> list[Operation
         need
         more operations than an API server accepts (10,000), whole members of the root are replaced.
     """
-    found: list[Operation] = []
-    _members("", before, after, found)
-    if len(found) <= MAX_OPERATIONS:
-        return found
+    result: list[Operation] = []
+    _members("", before, after, result)
+    if len(result) <= MAX_OPERATIONS:
+        return result
     coarse: list[Operation] = []
     for name in [*before, *(name for name in after if name not in before)]:
         path = _below("", name)

@@ -133,10 +133,10 @@ class _Search:
                     yield from self._filter(value, node)
 
     def _fields(self, values: list[JSON], name: str) -> Iterator[JSON]:
-        found = [value[name] for value in values if isinstance(value, dict) and name in value]
-        if not found and not self._allow_missing:
+        result = [value[name] for value in values if isinstance(value, dict) and name in value]
+        if not result and not self._allow_missing:
             raise JSONPathError(f"{name} is not found")
-        return iter(found)
+        return iter(result)
 
     def _slice(self, value: JSON, node: Slice) -> Iterator[JSON]:
         if value is None:

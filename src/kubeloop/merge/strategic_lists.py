@@ -70,16 +70,16 @@ def split_by_presence(elements: list[JSON], listed: list[JSON], key: str) -> tup
     """Split elements into those present in ``listed`` and the others."""
     places = _Places(listed, key)
     named: list[JSON] = []
-    others: list[JSON] = []
+    rest: list[JSON] = []
     for element in elements:
-        (named if places.of(_key_of(element, key) if key else element) >= 0 else others).append(element)
-    return named, others
+        (named if places.of(_key_of(element, key) if key else element) >= 0 else rest).append(element)
+    return named, rest
 
 
-def in_order(named: list[JSON], others: list[JSON], order: list[JSON], old: list[JSON], key: str, kind: type) -> list[JSON]:
-    """Return ``named``, ordered as ``order``, merged with ``others``, ordered as ``old``.
+def in_order(named: list[JSON], rest: list[JSON], order: list[JSON], old: list[JSON], key: str, kind: type) -> list[JSON]:
+    """Return ``named``, ordered as ``order``, merged with ``rest``, ordered as ``old``.
 
-    An element of ``others`` comes before the first named element that it preceded in ``old``.
+    An element of ``rest`` comes before the first named element that it preceded in ``old``.
 
     Args:
         named: The elements that the patch orders.
@@ -95,17 +95,17 @@ def in_order(named: list[JSON], others: list[JSON], order: list[JSON], old: list
     if kind is not dict:
         key = ""
     named = _sorted(named, order, key)
-    others = _sorted(others, old, key)
+    rest = _sorted(rest, old, key)
     places = _Places(old, key)
     result: list[JSON] = []
     left = 0
     for element in named:
         place = places.of_element(element)
-        while left < len(others) and 0 <= places.of_element(others[left]) < place:
-            result.append(others[left])
+        while left < len(rest) and 0 <= places.of_element(rest[left]) < place:
+            result.append(rest[left])
             left += 1
         result.append(element)
-    return result + others[left:]
+    return result + rest[left:]
 
 
 def _sorted(elements: list[JSON], order: list[JSON], key: str) -> list[JSON]:
@@ -174,11 +174,7 @@ class PatchSchema:
         return "map" if self._node.is_map else "struct"
 
     def field(self, key: str) -> FieldMerge:
-        """Return how the field ``key`` merges.
-
-        Raises:
-            PatchError: 500, there is no such field, as inside free-form values (a ControllerRevision's ``data``).
-        """
+        """Return the merge rules of the field ``key``."""
         if self._node.is_map or self._node.is_list:
             raise PatchError(f"merging an object in json but data type is not struct, instead is: {self.kind}", 500)
         # encoding/json finds a field whatever its case; so does upstream here.

@@ -254,23 +254,23 @@ def hint_for(error: ApiError) -> str:
 
 def refused_access(error: ApiError) -> tuple[str, str] | None:
     """Return the verb, and the resource with its group or the path, that a Forbidden refuses; None if the message does not name them."""
-    found = _FORBIDDEN.search(error.status.message)
-    if found is not None:
-        return found["verb"], f"{found['resource']}.{found['group']}" if found["group"] else found["resource"]
+    match = _FORBIDDEN.search(error.status.message)
+    if match is not None:
+        return match["verb"], f"{match['resource']}.{match['group']}" if match["group"] else match["resource"]
     path = _PATH.search(error.status.message)
     return (path["verb"], path["path"]) if path is not None else None
 
 
 def _grant(message: str) -> str:
     """Return the command that grants the permission, for an administrator."""
-    found = _FORBIDDEN.search(message)
-    if found is not None:
-        resource, _, subresource = found["resource"].partition("/")
-        what = f"{resource}.{found['group']}" if found["group"] else resource
+    match = _FORBIDDEN.search(message)
+    if match is not None:
+        resource, _, subresource = match["resource"].partition("/")
+        what = f"{resource}.{match['group']}" if match["group"] else resource
         what += f"/{subresource}" if subresource else ""
-        where = f" -n {found['namespace']}" if found["namespace"] else ""
+        where = f" -n {match['namespace']}" if match["namespace"] else ""
         kind = "role" if where else "clusterrole"
-        return f"what it takes: kubectl create {kind} NAME --verb={found['verb']} --resource={what}{where}, bound to that user"
+        return f"what it takes: kubectl create {kind} NAME --verb={match['verb']} --resource={what}{where}, bound to that user"
     path = _PATH.search(message)
     if path is not None:
         return f"what it takes: kubectl create clusterrole NAME --verb={path['verb']} --non-resource-url={path['path']}, bound to that user"

@@ -61,7 +61,7 @@ def shortened(error: KubeloopError) -> KubeloopError:
 
 
 def distinct(error: BaseException) -> list[BaseException]:
-    """Return the errors of a group and of groups within it, each object once; an error that is not a group gives itself."""
+    """Return the errors of a group and of nested groups, each object once; for another error, the error itself."""
     return list({id(leaf): leaf for leaf in _leaves(error)}.values())
 
 

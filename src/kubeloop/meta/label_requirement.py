@@ -52,15 +52,15 @@ class Requirement(msgspec.Struct, frozen=True):
         Raises:
             ValueError: the key, the number of values or a value is invalid; the message is Kubernetes'.
         """
-        faults = [invalid("key", key, "; ".join(wrong))] if (wrong := names.qualified_name(key)) else []
-        faults += _wrong_values(operator, values)
-        faults += [
+        errors = [invalid("key", key, "; ".join(wrong))] if (wrong := names.qualified_name(key)) else []
+        errors += _wrong_values(operator, values)
+        errors += [
             invalid(f"values[{index}][{key}]", value, "; ".join(wrong))
             for index, value in enumerate(values)
             if (wrong := names.label_value(value))
         ]
-        if faults:
-            raise ValueError(aggregate(faults))
+        if errors:
+            raise ValueError(aggregate(errors))
         return cls(key, operator, values)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -103,25 +103,25 @@ def _wrong_values(operator: Operator, values: tuple[str, ...]) -> list[FieldErro
         return [invalid("values", shown, "exact-match compatibility requires one single value")]
     if operator in _NONE and values:
         return [invalid("values", shown, "values set must be empty for exists and does not exist")]
-    faults = []
+    errors = []
     if operator in _ORDER:
         if len(values) != 1:
-            faults.append(invalid("values", shown, "for 'Gt', 'Lt' operators, exactly one value is required"))
-        faults += [
+            errors.append(invalid("values", shown, "for 'Gt', 'Lt' operators, exactly one value is required"))
+        errors += [
             invalid(f"values[{index}]", value, "for 'Gt', 'Lt' operators, the value must be an integer")
             for index, value in enumerate(values)
             if not _INTEGER.fullmatch(value) or not _is_int64(int(value))
         ]
-    return faults
+    return errors
 
 
 def _is_int64(value: int) -> bool:
     return -(2**63) <= value < 2**63
 
 
-def aggregate(faults: list[FieldError]) -> str:
+def aggregate(errors: list[FieldError]) -> str:
     """Format one fault as it is, several in brackets, equal ones once (k8s.io/apimachinery pkg/util/errors)."""
-    texts = list(dict.fromkeys(map(str, faults)))
+    texts = list(dict.fromkeys(map(str, errors)))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
@@ -172,7 +172,7 @@ def parse_requirements(text: str) -> list[Requirement]:
 
 
 def _scan(text: str) -> list[tuple[_Token, str]]:
-    found: list[tuple[_Token, str]] = []
+    result: list[tuple[_Token, str]] = []
     at, end = 0, len(text)
     while at < end:
         if text[at] in _SPACE:
@@ -181,15 +181,15 @@ def _scan(text: str) -> list[tuple[_Token, str]]:
             break  # upstream's lexer reads a zero byte as the end
         elif text[at] in _SPECIAL:
             token, literal, at = _special(text, at)
-            found.append((token, literal))
+            result.append((token, literal))
         else:
             start = at
             while at < end and text[at] not in _SPECIAL and text[at] not in _SPACE:
                 at += 1
             word = text[start:at]
-            found.append((_BY_TEXT.get(word, _Token.IDENTIFIER), word))
-    found.append((_Token.END, ""))
-    return found
+            result.append((_BY_TEXT.get(word, _Token.IDENTIFIER), word))
+    result.append((_Token.END, ""))
+    return result
 
 
 def _special(text: str, at: int) -> tuple[_Token, str, int]:
@@ -216,20 +216,20 @@ class _Parser:
         self._at = 0
 
     def parse(self) -> list[Requirement]:
-        found: list[Requirement] = []
+        result: list[Requirement] = []
         while True:
             token, literal = self._look()
             if token is _Token.END:
-                return found
+                return result
             if token not in (_Token.IDENTIFIER, _Token.NOT):
                 raise ValueError(f"found '{literal}', expected: !, identifier, or 'end of string'")
             try:
-                found.append(self._requirement())
+                result.append(self._requirement())
             except ValueError as error:
                 raise ValueError(f"unable to parse requirement: {error}") from None
             token, literal = self._take()
             if token is _Token.END:
-                return found
+                return result
             if token is not _Token.COMMA:
                 raise ValueError(f"found '{literal}', expected: ',' or 'end of string'")
             token, literal = self._look()

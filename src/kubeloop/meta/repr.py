@@ -89,12 +89,12 @@ def _state(tree: Any) -> Iterator[str]:
 
 def _keys(tree: Any) -> list[str]:
     """Return the key names of a ConfigMap or Secret."""
-    found: set[str] = set()
+    result: set[str] = set()
     for name in ("data", "stringData", "binaryData"):
         held = _at(tree, name)
         if isinstance(held, dict):
-            found |= {str(key) for key in held}
-    return sorted(found)
+            result |= {str(key) for key in held}
+    return sorted(result)
 
 
 def _at(value: Any, *path: str) -> Any:

@@ -138,7 +138,7 @@ class SigningKey:
 
 def verifying_keys(pem: bytes) -> list[VerifyingKey]:
     """Return all RSA and EC keys in PEM: from public keys, private keys and certificates. Unreadable blocks are skipped."""
-    found = []
+    result = []
     for block in _PEM.finditer(pem):
         try:
             if block[1] == b"CERTIFICATE":
@@ -147,10 +147,10 @@ def verifying_keys(pem: bytes) -> list[VerifyingKey]:
                 key = serialization.load_pem_private_key(block[0], None).public_key()
             else:
                 key = serialization.load_pem_public_key(block[0])
-            found.append(VerifyingKey.of(key))
+            result.append(VerifyingKey.of(key))
         except (ValueError, TypeError):
             continue
-    return found
+    return result
 
 
 def legacy_token(key: SigningKey, account: JSONObject, secret: JSONObject) -> str:

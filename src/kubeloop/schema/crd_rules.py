@@ -154,11 +154,11 @@ def _plain(schema: JSONObject, path: str, context: _Context) -> Iterator[FieldEr
         yield forbidden(f"{path}.x-kubernetes-embedded-resource", "must not be used inside of resource meta")
 
 
-def _must_be(type_: str, wanted: str, extension: str, path: str) -> Iterator[FieldError]:
-    detail = f"must be {wanted} if {extension} is specified"
+def _must_be(type_: str, expected: str, extension: str, path: str) -> Iterator[FieldError]:
+    detail = f"must be {expected} if {extension} is specified"
     if not type_:
         yield required(f"{path}.type", detail)
-    elif type_ != wanted:
+    elif type_ != expected:
         yield invalid(f"{path}.type", type_, detail)
 
 

@@ -60,7 +60,8 @@ class LinearPattern:
     """A compiled pattern. Guarantee: the time is at most proportional to the text times the size of the pattern."""
 
     def __init__(self, translated: str) -> None:
-        """
+        """Compile a pattern in Python's syntax.
+
         Raises:
             TooLarge: the pattern is too large.
         """
@@ -136,7 +137,7 @@ class LinearPattern:
 
     def _closure(self, step: int, before: str, after: str, seen: set[int]) -> list[int]:
         """Return the characters (and the match) reachable without consuming one, most preferred first."""
-        found: list[int] = []
+        result: list[int] = []
         left = [step]
         while left:
             one = left.pop()
@@ -151,8 +152,8 @@ class LinearPattern:
                 if _holds(str(what), before, after):
                     left.append(following)
             else:
-                found.append(one)
-        return found
+                result.append(one)
+        return result
 
 
 def _holds(what: str, before: str, after: str) -> bool:
@@ -207,16 +208,16 @@ class _Compiler:
         return made
 
     def _repeated(self, piece: list[_Step]) -> list[_Step]:
-        found = _QUANTIFIER.match(self.text, self.at)
-        if found is None:
+        match = _QUANTIFIER.match(self.text, self.at)
+        if match is None:
             return piece
-        self.at = found.end()
-        lazy = bool(found[5])
-        if found[1]:
-            least, most = {"*": (0, -1), "+": (1, -1), "?": (0, 1)}[found[1]]
+        self.at = match.end()
+        lazy = bool(match[5])
+        if match[1]:
+            least, most = {"*": (0, -1), "+": (1, -1), "?": (0, 1)}[match[1]]
         else:
-            least = int(found[2])
-            most = least if found[3] is None else int(found[4]) if found[4] else -1
+            least = int(match[2])
+            most = least if match[3] is None else int(match[4]) if match[4] else -1
         if (max(least, most) + 1) * len(piece) > MOST_STEPS:
             raise TooLarge
         made: list[_Step] = []
@@ -240,9 +241,9 @@ class _Compiler:
         if self.text[self.at] == "(":
             return self._group(flags)
         if self.text[self.at] == "[":
-            found = _CLASS.match(self.text, self.at)
-            assert found is not None
-            leaf = found[0]
+            match = _CLASS.match(self.text, self.at)
+            assert match is not None
+            leaf = match[0]
         elif self.text[self.at] == "\\":
             leaf = self.text[self.at : self.at + 2]
         else:
@@ -254,9 +255,9 @@ class _Compiler:
         return [("char", self.leaves[key], 1)]
 
     def _group(self, flags: str) -> list[_Step]:
-        if found := _GROUP.match(self.text, self.at):
-            self.at = found.end()
-            flags = "".join(sorted((set(flags) | set(found[1])) - set(found[2] or "")))
+        if match := _GROUP.match(self.text, self.at):
+            self.at = match.end()
+            flags = "".join(sorted((set(flags) | set(match[1])) - set(match[2] or "")))
         else:
             self.at += 1
         made = self._choice(flags)
@@ -322,12 +323,13 @@ class GoPattern:
     def _find(self, text: str, at: int) -> tuple[int, int] | None:
         if self._linear is not None:
             return self._linear.find(text, at)
-        found = self._simple.search(text, at)
-        return None if found is None else found.span()
+        match = self._simple.search(text, at)
+        return None if match is None else match.span()
 
 
 def go_pattern(pattern: str) -> GoPattern:
-    """
+    """Return the compiled pattern; short patterns are cached.
+
     Raises:
         PatternError: the pattern is not in Go's syntax; the text is Go's.
     """

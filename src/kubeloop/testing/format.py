@@ -31,7 +31,7 @@ def tree(value: object) -> JSON:
 
 
 def text(state: object) -> str:
-    """Return the YAML of one state; several objects are several documents, none is a line that says so."""
+    """Return the YAML of one state; several objects are several documents. An empty list becomes a line that says so."""
     found = tree(state)
     if found is None or found == []:
         return "(nothing)\n"

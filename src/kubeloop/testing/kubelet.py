@@ -139,7 +139,7 @@ class ScriptedKubelet(KubeletServer):
         return await client.patch(Pod, made.metadata.name, {"status": status}, namespace=made.metadata.namespace, subresource="status")
 
     async def end_pod(self, pod: str, exit_code: int = 0) -> Pod:
-        """Ends the containers of a pod of ``run_pod``: its status says so, and followed logs end.
+        """End the containers of a pod of ``run_pod``: its status changes, and followed logs end.
 
         Args:
             pod: Its name, or ``namespace/name``.

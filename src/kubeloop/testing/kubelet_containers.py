@@ -33,7 +33,7 @@ class Terminal:
     write: Callable[[str, bytes], Awaitable[None]] = field(init=False)
 
     async def print(self, text: str | bytes, stream: Literal["stdout", "stderr"] = "stdout") -> None:
-        """Writes to the client; what it does not read goes nowhere."""
+        """Write to the client. Output that the client does not read is lost."""
         await self.write(stream, text.encode() if isinstance(text, str) else text)
 
     async def input(self) -> bytes:
@@ -135,7 +135,7 @@ class ContainerLog:
         self._wake()
 
     def end(self) -> None:
-        """Ends what follows the log, after the last line.
+        """End the streams of clients that follow the log, after the last line.
 
         Clients that resume ask again for as long as the pod's status says that the container runs; ``end_pod`` ends both.
         """
@@ -143,7 +143,7 @@ class ContainerLog:
         self._wake()
 
     async def serve(self, query: dict[str, list[str]]) -> AsyncIterator[bytes]:
-        """The log as the answer to a request.
+        """Return the log as the response to a request.
 
         Args:
             query: ``follow``, ``timestamps``, ``tailLines``, ``sinceTime``, ``sinceSeconds`` and ``limitBytes``, as in the API.

@@ -133,7 +133,7 @@ class LocalCluster:
             self._abandoned = False
 
     async def stop(self) -> None:
-        """Close the client, end the server's process and remove its files. Stopping what does not run does nothing.
+        """Close the client, end the server's process and remove its files. Without a running server it does nothing.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled; all of it is done.
@@ -184,7 +184,7 @@ class LocalCluster:
 
     @property
     def log(self) -> str:
-        """What the server has logged so far."""
+        """The server's log so far."""
         return self._path("server.log").read_text(errors="replace")
 
     @property

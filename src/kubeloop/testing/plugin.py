@@ -127,7 +127,7 @@ def kube_manager(kube_cluster: KubeCluster) -> StartsManager:
 
 @pytest.fixture
 def kube_clock() -> FakeClock:
-    """The clock of the test's server, clients and managers; it stands still until the test moves it, or waits with ``eventually``."""
+    """The clock of the test's server, clients and managers. Its time passes only when the test moves it, or waits with ``eventually``."""
     return FakeClock()
 
 

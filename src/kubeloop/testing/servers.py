@@ -119,7 +119,7 @@ class TlsTestServer:
         await self.api.stop()
 
     async def come_back(self, *, forget: bool = False) -> None:
-        """Start again after ``crash``. Raises ConfigError if another program has taken the port."""
+        """Start again after ``crash``. Raise ConfigError if another program uses the port."""
         port = int(self.api.url.rpartition(":")[2])
         storage: Storage
         if self._data is not None:

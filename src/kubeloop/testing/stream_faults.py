@@ -36,8 +36,7 @@ class _Frame(msgspec.Struct, frozen=True):
 
 
 class FaultInjectedStream:
-    """One stream. ``after``: it is cut after so many lines. ``hidden`` returns whether a change with a version is hidden;
-    without both, streams of any format pass unchanged."""
+    """One stream with faults. ``after``: it is cut after so many lines. ``hidden`` returns whether a change with a version is hidden."""
 
     def __init__(self, repeat_bookmarks: Callable[[], bool], hidden: Callable[[], Hidden | None], after: int | None = None) -> None:
         self._happened = False

@@ -31,7 +31,7 @@ UNKNOWN: Final = UnknownState()
 
 
 class ObjectProbe(ABC, Generic[T_co]):
-    """Reads the target of ``eventually`` and ``consistently``, and tells them of changes. ``one``, ``many`` and ``cached`` make probes.
+    """Reads the target of ``eventually`` and ``consistently``, and notifies them of changes. ``one``, ``many`` and ``cached`` make probes.
 
     ``what`` names the target in messages, ``trouble`` is the last error, ``clock`` measures timeouts.
 

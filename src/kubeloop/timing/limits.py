@@ -32,6 +32,17 @@ class Backoff:
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        """Create a back-off.
+
+        Args:
+            initial: Seconds of the first delay.
+            factor: Ratio of each delay to the previous one.
+            jitter: Maximum random share that is added to each delay.
+            cap: Maximum seconds of a delay, before jitter.
+            reset_after: Seconds without a call after which the delays start over. None: never.
+            clock: The clock for ``reset_after``. None: the system's clock.
+            rng: The source of jitter. None: a random one.
+        """
         if initial < 0 or cap < 0 or jitter < 0 or factor < 1:
             raise ValueError(f"back-off wants initial, cap and jitter >= 0 and factor >= 1, not {initial=} {cap=} {jitter=} {factor=}")
         self._initial = min(initial, cap)

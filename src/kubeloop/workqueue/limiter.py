@@ -45,18 +45,18 @@ class RateCap:
         self._timer: Timer | None = None
 
     def try_pass(self) -> bool:
-        """Pass now, if that is possible and no other worker waits."""
+        """Return whether the worker may pass now, without waiting behind others."""
         return not self._waiters and self._bucket.try_take()
 
     def line_up(self) -> asyncio.Future[bool]:
-        """Return a future that is True when the turn has come. A caller that does not use the turn gives it back."""
+        """Return a future that becomes True when the worker's turn comes. A caller that does not use the turn must call ``give_back``."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._arm()
         return waiter
 
     def leave(self, waiter: asyncio.Future[bool]) -> None:
-        """Wait no longer: the answer is False, unless it is known already."""
+        """Cancel a wait: the future becomes False, unless it is done already."""
         with contextlib.suppress(ValueError):
             self._waiters.remove(waiter)
         if not waiter.done():
@@ -66,13 +66,13 @@ class RateCap:
             self._timer = None
 
     def give_back(self) -> None:
-        """A turn that came is not used."""
+        """Return an unused turn."""
         self._bucket.give_back()
         if self._waiters:
             self._serve()
 
     def change(self, rate: float, burst: int) -> None:
-        """From now on so many a second, and so many at once; waiting workers pass at the new rate.
+        """Change the rate and the burst; waiting workers pass at the new rate.
 
         Raises:
             ValueError: as at first; nothing is changed then.
@@ -115,7 +115,7 @@ class Limiter(Protocol[T_contra]):
         """Count one more failure of ``item``; seconds until it should be tried again."""
 
     def forget(self, item: T_contra) -> None:
-        """``item`` succeeded, or was given up: its next failure is the first."""
+        """Reset the failures of ``item``, after a success or when it is given up."""
 
     def retries(self, item: T_contra) -> int:
         """How many failures are counted for ``item``."""
@@ -273,7 +273,8 @@ class MaxWaitLimiter(Generic[T]):
 
 
 def default_limiter(clock: Clock | None = None) -> Limiter[Hashable]:
-    """What client-go gives controllers: 5 ms doubling to 1000 s per item, and 10 per second with a burst of 100 over all items.
+    """Return client-go's default limiter for controllers: 5 ms doubling to 1000 s per item, and 10 per second with a burst of 100 over all
+    items.
 
     Source: client-go util/workqueue/default_rate_limiters.go, DefaultTypedControllerRateLimiter.
     """

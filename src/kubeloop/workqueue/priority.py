@@ -81,7 +81,7 @@ class PriorityQueue(BaseQueue[T]):
         self._draining = False
 
     def add(self, item: T, *, priority: int = 0) -> None:
-        """Have ``item`` worked on; if it waits for that already, at the higher of the two priorities."""
+        """Add ``item``; if it waits already, at the higher of the two priorities."""
         if self._stopped:
             return
         if self._later and item in self._later:
@@ -90,7 +90,7 @@ class PriorityQueue(BaseQueue[T]):
         self._make_ready(item, priority)
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
-        """Add ``item`` when ``seconds`` have passed, at once if not above zero. Of several times for one item the earliest wins.
+        """Add ``item`` after ``seconds``, at once if not above zero. Of several times for one item the earliest counts.
 
         An item that is ready stays so; it is raised if ``priority`` is higher.
         """
@@ -129,7 +129,7 @@ class PriorityQueue(BaseQueue[T]):
         return item
 
     def done(self, item: T) -> None:
-        """The work on ``item`` has ended, well or badly. If it was added meanwhile it can be taken again.
+        """Mark the work on ``item`` as ended. If it was added meanwhile, it becomes available again.
 
         Raises:
             ValueError: ``item`` was not being worked on: two workers may be running on it.
@@ -163,7 +163,7 @@ class PriorityQueue(BaseQueue[T]):
         super().shut_down()
 
     async def drain(self) -> None:
-        """Take nothing more in; return when everything that was ready has been taken and every item taken is done.
+        """Ignore further additions; return when all ready items have been taken and all taken items are done.
 
         It needs workers that go on taking; ``shut_down`` from elsewhere ends it before its time. After ``shut_down`` it returns at once.
         """
@@ -177,7 +177,7 @@ class PriorityQueue(BaseQueue[T]):
         return QueueStats(len(self._ready), len(self._processing), len(self._later), self._adds, self._retries)
 
     def __len__(self) -> int:
-        """Items that are ready: those added again while they are worked on too, as in controller-runtime, but not those not due yet."""
+        """Number of ready items, with those added again while in work, as in controller-runtime, and without those not due yet."""
         return len(self._ready)
 
     def _release(self, item: T) -> None:

@@ -16,16 +16,16 @@ EXCEEDED: Final = "exceeded_cardinality_limit"
 
 
 class QueueMetrics(Protocol):
-    """Measures a queue's items: called when an item is taken and when it is done. Must be quick and not raise."""
+    """Receives the times of a queue's items, when an item is taken and when it is done. Must be quick and must not raise."""
 
     def waited(self, seconds: float) -> None:
-        """An item was taken so long after it was added, or after its delay ended. Added while it was worked on, since then."""
+        """An item was taken after it waited ``seconds`` since it was added, or since its delay or its former work ended."""
 
     def worked(self, seconds: float) -> None:
-        """An item is done so long after it was taken."""
+        """An item is done after ``seconds`` of work."""
 
 
-class Histogram:
+class DurationHistogram:
     """How many values lie at or below each bound, and their sum."""
 
     __slots__ = ("_bounds", "counts", "total")
@@ -60,8 +60,8 @@ class QueueTimes:
     __slots__ = ("queue_duration", "waited", "work_duration", "worked")
 
     def __init__(self) -> None:
-        self.queue_duration = Histogram()
-        self.work_duration = Histogram()
+        self.queue_duration = DurationHistogram()
+        self.work_duration = DurationHistogram()
         self.waited = self.queue_duration.observe
         self.worked = self.work_duration.observe
 
@@ -98,7 +98,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class QueueShutDown(KubeloopError):
-    """The queue was shut down: there is nothing more to take."""
+    """The queue was shut down and has no more items."""
 
 
 class QueueStats(NamedTuple):
@@ -148,7 +148,7 @@ class QueueFigures(NamedTuple):
 
 
 class Queue(Protocol[T]):
-    """Keys to work on: one entry per key, never two workers on a key. Every ``get`` is answered with one ``done`` for the same item.
+    """Protocol of work queues that controllers take keys from.
 
     For one event loop, not thread-safe: from another thread use ``loop.call_soon_threadsafe(queue.add, item)``.
     """
@@ -157,7 +157,7 @@ class Queue(Protocol[T]):
         """Have ``item`` worked on, if it does not wait for that already. Ignored after ``shut_down``."""
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
-        """Add ``item`` when ``seconds`` have passed, at once if not above zero. Of several times for one item the earliest wins."""
+        """Add ``item`` after ``seconds``, at once if not above zero. Of several times for one item the earliest counts."""
 
     def add_rate_limited(self, item: T, *, priority: int = 0) -> float:
         """Count a failure of ``item`` and add it after the limiter's delay; returns that delay in seconds."""
@@ -170,7 +170,7 @@ class Queue(Protocol[T]):
         """
 
     def done(self, item: T) -> None:
-        """The work on ``item`` has ended, well or badly. If it was added meanwhile it waits again.
+        """Mark the work on ``item`` as ended. If it was added meanwhile, it waits again.
 
         Raises:
             ValueError: ``item`` was not being worked on: two workers may be running on it.
@@ -184,7 +184,7 @@ class Queue(Protocol[T]):
         """
 
     def forget(self, item: T) -> None:
-        """``item`` succeeded: its back-off starts over. It stays in the queue if it waits there."""
+        """Reset the back-off of ``item`` after a success. The item stays in the queue if it waits there."""
 
     def retries(self, item: T) -> int:
         """How many failures of ``item`` have been counted since it was last forgotten."""
@@ -193,7 +193,7 @@ class Queue(Protocol[T]):
         """Take nothing more in. A ``drain`` under way ends at once. May be called again."""
 
     async def drain(self) -> None:
-        """Shut down, and return when everything that waits has been taken and every item taken is done."""
+        """Shut down, and return when all waiting items have been taken and all taken items are done."""
 
     @property
     def shutting_down(self) -> bool: ...

@@ -74,7 +74,7 @@ class WorkQueue(BaseQueue[T]):
         self._again: dict[T, float] = {}
 
     def add(self, item: T, *, priority: int = 0) -> None:  # noqa: ARG002  # ignored, so that both queues are called alike
-        """Have ``item`` worked on, if it does not wait for that already."""
+        """Add ``item``, unless it waits already."""
         waiting = self._waiting
         if item in waiting or self._stopped:
             return
@@ -109,7 +109,7 @@ class WorkQueue(BaseQueue[T]):
         return item
 
     def done(self, item: T) -> None:
-        """The work on ``item`` has ended, well or badly. If it was added meanwhile it waits again, at the end of the line.
+        """Mark the work on ``item`` as ended. If it was added meanwhile, it waits again, at the end.
 
         Raises:
             ValueError: ``item`` was not being worked on: two workers may be running on it.
@@ -133,7 +133,7 @@ class WorkQueue(BaseQueue[T]):
         return 0
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:  # noqa: ARG002  # ignored, so that both queues are called alike
-        """Add ``item`` when ``seconds`` have passed, at once if not above zero. Of several times for one item the earliest wins.
+        """Add ``item`` after ``seconds``, at once if not above zero. Of several times for one item the earliest counts.
 
         Source: client-go util/workqueue/delaying_queue.go.
         """
@@ -150,7 +150,7 @@ class WorkQueue(BaseQueue[T]):
         return QueueStats(len(self._order), len(self._working), len(self._delays), self._adds, self._retries)
 
     def __len__(self) -> int:
-        """Items that wait to be taken: not those being worked on (dirty or not), nor those not due yet."""
+        """Number of waiting items, without those in work (dirty or not) and those not due yet."""
         return len(self._order)
 
     def _release(self, item: T) -> None:

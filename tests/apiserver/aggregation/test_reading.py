@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.aggregation.api_services import ApiServiceTable, registered
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable, parse_api_service
 from kubeloop.apiserver.aggregation.documents import convert_legacy_list
 from kubeloop.apiserver.openapi.swagger import with_others
 from kubeloop.types import JSONObject
@@ -32,7 +32,7 @@ def api_service(name: str, **service: Any) -> JSONObject:
 
 
 def table_of(swagger: Any) -> ApiServiceTable:
-    one = registered(api_service("v1.example.com"))
+    one = parse_api_service(api_service("v1.example.com"))
     return ApiServiceTable(services={one.name: one}, swagger={one.name: swagger})
 
 
@@ -58,12 +58,12 @@ def test_a_path_leads_to_the_service_of_its_group_and_version(path: str, leads: 
 
 
 def test_aggregation_itself_is_nobody_elses() -> None:
-    one = registered(api_service("v1.apiregistration.k8s.io"))
+    one = parse_api_service(api_service("v1.apiregistration.k8s.io"))
     assert ApiServiceTable(services={one.name: one}).find_by_path("/apis/apiregistration.k8s.io/v1/apiservices") is None
 
 
 def test_the_core_group_has_all_of_its_path() -> None:
-    one = registered(api_service("v1."))
+    one = parse_api_service(api_service("v1."))
     assert ApiServiceTable(services={one.name: one}).find_by_path("/api/v1/pods") is one
 
 

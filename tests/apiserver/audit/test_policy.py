@@ -55,20 +55,20 @@ def policy(folder: Path, text: str, head: str = HEAD) -> AuditPolicy:
 )
 def test_a_rule_matches(tmp_path: Path, rule: str, info: RequestInfo, *, matches: bool) -> None:
     found = policy(tmp_path, f"rules:\n- {rule.replace('{', '{level: Request, ', 1).replace(', }', '}')}\n")
-    assert LEVELS[found.of(ALICE, info).level] == ("Request" if matches else "None")
+    assert LEVELS[found.decide(ALICE, info).level] == ("Request" if matches else "None")
 
 
 def test_the_first_rule_that_matches_decides(tmp_path: Path) -> None:
     rules = "rules: [{level: None, users: [alice]}, {level: RequestResponse}]\nomitStages: [RequestReceived]\nomitManagedFields: true\n"
     found = policy(tmp_path, rules)
-    assert found.of(ALICE, PODS).level == 0
-    other = found.of(User("bob"), PODS)
+    assert found.decide(ALICE, PODS).level == 0
+    other = found.decide(User("bob"), PODS)
     assert (LEVELS[other.level], other.omit_stages, other.omit_managed_fields) == ("RequestResponse", frozenset({"RequestReceived"}), True)
 
 
 def test_a_rule_adds_stages_and_overrides_managed_fields(tmp_path: Path) -> None:
     rule = "{level: Metadata, omitStages: [Panic], omitManagedFields: false}"
-    logged = policy(tmp_path, f"omitManagedFields: true\nomitStages: [RequestReceived]\nrules: [{rule}]").of(ALICE, PODS)
+    logged = policy(tmp_path, f"omitManagedFields: true\nomitStages: [RequestReceived]\nrules: [{rule}]").decide(ALICE, PODS)
     assert (logged.omit_stages, logged.omit_managed_fields) == (frozenset({"RequestReceived", "Panic"}), False)
 
 
@@ -103,5 +103,5 @@ def test_a_file_that_is_no_policy_or_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_unknown_fields_are_passed_over_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert policy(tmp_path, "rules: [{level: Metadata, user: [alice]}]").of(ALICE, PODS).level == 1
+    assert policy(tmp_path, "rules: [{level: Metadata, user: [alice]}]").decide(ALICE, PODS).level == 1
     assert "rules[0].user" in caplog.text

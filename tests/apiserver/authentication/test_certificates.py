@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from kubeloop.apiserver.authentication import RequestHeaders
-from kubeloop.apiserver.authentication.certificates import presented
+from kubeloop.apiserver.authentication.certificates import parse_certificate
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.config import ClusterConfig, Credentials, Pem
@@ -262,7 +262,7 @@ def certificate(*uids: str, name: str = "ann") -> bytes:
 
 
 def test_a_certificate_may_say_the_uid_once() -> None:
-    assert presented(certificate()).uid == ""
-    assert presented(certificate("u-1")).uid == "u-1"
-    assert presented(certificate("u-1", "u-2")).fault == "expected 1 UID, but found multiple: [u-1 u-2]"
-    assert presented(certificate("u-1", name="")).user is None
+    assert parse_certificate(certificate()).uid == ""
+    assert parse_certificate(certificate("u-1")).uid == "u-1"
+    assert parse_certificate(certificate("u-1", "u-2")).fault == "expected 1 UID, but found multiple: [u-1 u-2]"
+    assert parse_certificate(certificate("u-1", name="")).user is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authorization.node import NamedResource, NodeGraph, of_pod, of_volume
+from kubeloop.apiserver.authorization.node import NamedResource, NodeGraph, pod_dependencies, volume_dependencies
 
 
 def pod(node: str = "n1", **spec: Any) -> dict[str, Any]:
@@ -50,6 +50,18 @@ def test_a_volume_and_its_secrets_follow_the_claim_of_a_pod() -> None:
     assert not graph.relates("n1", secret("s"))
 
 
+def test_a_secret_of_two_volumes_stays_needed_when_one_of_them_goes() -> None:
+    graph = NodeGraph()
+    for name in ("a", "b"):
+        claim = {"namespace": "shop", "name": name}
+        graph.put_volume("", name, {"spec": {"claimRef": claim, "iscsi": {"secretRef": {"name": "s"}}}})
+    graph.put_pod("shop", "p", pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "b"}}]))
+    graph.put_volume("", "a", None)
+    assert graph.relates("n1", secret("s"))
+    graph.put_volume("", "b", None)
+    assert not graph.relates("n1", secret("s"))
+
+
 def test_attachments_and_slices_are_their_nodes() -> None:
     graph, attachment = NodeGraph(), NamedResource("volumeattachments", "", "a")
     graph.put_attachment("", "a", {"spec": {"nodeName": "n1"}})
@@ -81,23 +93,23 @@ def test_attachments_and_slices_are_their_nodes() -> None:
     ],
 )
 def test_a_pod_needs(spec: dict[str, Any], needed: set[str]) -> None:
-    assert {f"{one.resource}/{one.name}" for one in of_pod(pod(**spec))} == needed
+    assert {f"{one.resource}/{one.name}" for one in pod_dependencies(pod(**spec))} == needed
 
 
 def test_a_mirror_pod_gives_its_node_nothing() -> None:
     mirror = pod(imagePullSecrets=[{"name": "s"}])
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
-    assert of_pod(mirror) == set()
+    assert pod_dependencies(mirror) == set()
 
 
 def test_a_claim_made_from_a_template_is_the_one_that_the_status_names() -> None:
     made = pod(resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}])
-    assert of_pod(made) == set()
+    assert pod_dependencies(made) == set()
     made["status"] = {"resourceClaimStatuses": [{"name": "r", "resourceClaimName": "p-r-1"}]}
-    assert of_pod(made) == {NamedResource("resourceclaims", "shop", "p-r-1")}
+    assert pod_dependencies(made) == {NamedResource("resourceclaims", "shop", "p-r-1")}
 
 
 def test_secrets_that_only_controllers_need_are_not_the_nodes() -> None:
     csi = {"controllerPublishSecretRef": {"namespace": "x", "name": "c"}, "nodeStageSecretRef": {"namespace": "x", "name": "n"}}
-    claim, secrets = of_volume({"spec": {"claimRef": {"namespace": "shop", "name": "c"}, "csi": csi}})
+    claim, secrets = volume_dependencies({"spec": {"claimRef": {"namespace": "shop", "name": "c"}, "csi": csi}})
     assert (claim, secrets) == (NamedResource("persistentvolumeclaims", "shop", "c"), {NamedResource("secrets", "x", "n")})

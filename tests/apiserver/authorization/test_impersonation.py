@@ -33,7 +33,7 @@ class Some:
 
 def judged(some: Some, wanted: User, requester: User | None = None) -> tuple[User, str]:
     access = Access(requester or User("eve"), "list", "", "v1", "pods", "", "shop")
-    return Impersonation(some).judge(access, wanted)
+    return Impersonation(some).authorize(access, wanted)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_a_refusal_is_that_of_the_first_mode_that_fits_and_of_the_last_that_work
     some = Some("impersonate users. bob")
     impersonation, access = Impersonation(some), Access(User("eve"), "list", "", "v1", "pods", "", "shop")
     with pytest.raises(ApiError, match="cannot impersonate-on:user-info:list resource"):
-        impersonation.judge(access, User("carol"))
-    impersonation.judge(access, User("bob"))
+        impersonation.authorize(access, User("carol"))
+    impersonation.authorize(access, User("bob"))
     with pytest.raises(ApiError, match='users "carol" is forbidden: User "eve" cannot impersonate resource "users"'):
-        impersonation.judge(access, User("carol"))
+        impersonation.authorize(access, User("carol"))
 
 
 @pytest.mark.parametrize(

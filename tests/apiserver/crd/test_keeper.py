@@ -205,12 +205,12 @@ async def test_watches_have_every_deletion_before_the_resource_leaves_the_regist
     await bench.until(lambda: established(bench))
     for name in ("a", "b"):
         resource = await bench.add(name)
-    await bench.cache.reached(await bench.storage.revision())
+    await bench.cache.wait_until(await bench.storage.revision())
     subscription = bench.cache.subscribe(resource.storage_prefix)
     bench.registry.on_change(lambda change: subscription.end() if change.after is None else None)
     await bench.change(begin_deletion)
     await bench.until(lambda: gone(bench))
-    deleted = [event.key.rpartition("/")[2] for event in await subscription.take() if event.event.value is None]
+    deleted = [event.key.rpartition("/")[2] for event in await subscription.receive() if event.event.value is None]
     subscription.close()
     assert deleted == ["a", "b"]
 

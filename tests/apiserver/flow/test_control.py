@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.flow.control import Flow, FlowControl, FlowLimits, InFlight, RejectedByFlowControl, Seat
-from kubeloop.apiserver.flow.queues import deal
+from kubeloop.apiserver.flow.queues import shuffle_shard
 from kubeloop.endpoints.access import User
 from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.timing import FakeClock
@@ -227,11 +227,11 @@ def test_seats_are_shared_out_by_shares_rounded_up() -> None:
 
 
 def test_hands_are_of_different_cards_and_always_the_same() -> None:
-    hands = [deal(f"schema\0user-{number}", 128, 6) for number in range(200)]
+    hands = [shuffle_shard(f"schema\0user-{number}", 128, 6) for number in range(200)]
     assert all(len(set(hand)) == 6 and min(hand) >= 0 and max(hand) < 128 for hand in hands)
     assert len(set(hands)) > 190
-    assert deal("schema\0user-1", 128, 6) == hands[1]
-    assert sorted(deal("any", 4, 4)) == [0, 1, 2, 3]
+    assert shuffle_shard("schema\0user-1", 128, 6) == hands[1]
+    assert sorted(shuffle_shard("any", 4, 4)) == [0, 1, 2, 3]
 
 
 def test_plain_limits_refuse_all_but_administrators() -> None:

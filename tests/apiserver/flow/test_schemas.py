@@ -23,7 +23,7 @@ def schema(*, subject: dict[str, Any] | None = None, by: str = "", **rules: list
     given = subject or {"kind": "User", "user": {"name": "*"}}
     method = {"distinguisherMethod": {"type": by}} if by else {}
     spec = {"priorityLevelConfiguration": {"name": "l"}, "rules": [{"subjects": [given], **rules}], **method}
-    return FlowSchema.of({"metadata": {"name": "s", "uid": "u"}, "spec": spec})
+    return FlowSchema.parse({"metadata": {"name": "s", "uid": "u"}, "spec": spec})
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ async def test_a_watcher_that_does_not_keep_up_is_cut_off_and_the_others_go_on(a
     for number in range(8):
         await api.create(f"n{number}")
     assert len(await watch) == 8
-    assert (slow.cut, await slow.take()) == (True, [])
+    assert (slow.cut, await slow.receive()) == (True, [])
     slow.close()
 
 

@@ -64,7 +64,7 @@ async def test_changes_that_wait_for_a_watcher_are_bounded_in_bytes(api: Api, mo
     slow = api.server.api.cache.subscribe("/registry/core/configmaps/")
     for number in range(8):
         await api.create(f"n{number}", data={"k": "x" * 1000})
-    assert (slow.cut, await slow.take()) == (True, [])
+    assert (slow.cut, await slow.receive()) == (True, [])
     slow.close()
 
 
@@ -75,7 +75,7 @@ async def test_a_watcher_is_given_some_of_what_waits_at_a_time_and_then_the_rest
         await api.create(f"n{number}", data={"k": "x" * 1000})
     parts = []
     while subscription.waiting:
-        parts.append(len(await subscription.take()))
+        parts.append(len(await subscription.receive()))
     assert sum(parts) == 8
     assert max(parts) <= 2
     subscription.close()

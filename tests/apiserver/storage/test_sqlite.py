@@ -16,7 +16,7 @@ import pytest
 
 from kubeloop.apiserver.storage import Compacted, StorageEvent, StorageFailed
 from kubeloop.apiserver.storage.sqlite import SqliteStorage, StoreDamaged
-from kubeloop.apiserver.storage.sqlite.folder import save
+from kubeloop.apiserver.storage.sqlite.folder import save_snapshot
 from kubeloop.meta import ConfigError
 from kubeloop.timing import Clock, FakeClock
 
@@ -253,7 +253,7 @@ async def test_a_damaged_log_is_named_before_sqlite_drops_what_comes_after(tmp_p
         with pytest.raises(StoreDamaged, match=message):
             await SqliteStorage.open(tmp_path / "crashed")
         with pytest.raises(ConfigError, match=message):
-            save(tmp_path / "crashed", tmp_path / "snapshot")
+            save_snapshot(tmp_path / "crashed", tmp_path / "snapshot")
         assert log.read_bytes() == content
 
 

@@ -31,7 +31,7 @@ class _Keys(WatchedPrefix):
 
     async def update(self) -> None:
         """Read all changes that are stored at the time of the call."""
-        await self._cache.reached(await self._objects.storage.revision())
+        await self._cache.wait_until(await self._objects.storage.revision())
         await self._follow()
 
     @abstractmethod
@@ -76,7 +76,7 @@ class _Ranges(WatchedPrefix):
 
     async def update(self) -> None:
         """Read all changes that are stored at the time of the call."""
-        await self._cache.reached(await self._objects.storage.revision())
+        await self._cache.wait_until(await self._objects.storage.revision())
         await self._follow()
 
     def _clear(self) -> None:

@@ -46,7 +46,7 @@ class WatchedPrefix(ABC):
             await self._read()
             return
         while subscription.waiting:
-            for change in await subscription.take():
+            for change in await subscription.receive():
                 if change.revision <= self._revision:
                     continue
                 if change.event.value is not None:

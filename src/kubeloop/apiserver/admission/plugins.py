@@ -87,7 +87,7 @@ def _makers(initializer: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
         served = initializer.registry.get(GroupVersionResource(group, "v1", resource))
         if served is not None:
             # A new LimitRange applies before its own write returns.
-            initializer.objects.on_write(served.storage_prefix, initializer.cache.reached)
+            initializer.objects.on_write(served.storage_prefix, initializer.cache.wait_until)
         return CachedList(GroupVersionResource(group, "v1", resource), initializer.registry, initializer.objects, initializer.cache)
 
     def quotas() -> Plugin:

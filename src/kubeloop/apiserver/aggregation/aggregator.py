@@ -48,6 +48,15 @@ class Autoregister:
     """Creates and deletes the APIServices of custom resources. It does not change APIServices that others created under the same name."""
 
     def __init__(self, registry: Registry, objects: Objects, owners: Owners, changes: WatchCache, clock: Clock) -> None:
+        """Create the controller. It does nothing before ``start``.
+
+        Args:
+            registry: The served resources.
+            objects: Objects over storage.
+            owners: Field managers of objects.
+            changes: The watch cache.
+            clock: The clock of the server.
+        """
         self._registry = registry
         self._objects = objects
         self._owners = owners
@@ -103,15 +112,15 @@ class Autoregister:
         """Create, update or delete the APIService of a version so that it matches the definitions."""
         resource = self._resource(_API_SERVICES)
         stored = await self._objects.get(resource, "", f"{version}.{group}")
-        wanted = (group, version) in self._desired()
+        desired = (group, version) in self._desired()
         if stored is None:
-            if wanted:
+            if desired:
                 await self._create(resource, group, version)
             return
         if not _is_managed(stored.obj):
             return
         with contextlib.suppress(PreconditionFailed):  # a concurrent write was first; its event starts another sync
-            if not wanted:
+            if not desired:
                 if not stored.obj["metadata"].get("finalizers"):
                     await self._objects.remove(stored)
             elif stored.obj["spec"] != _spec(group, version):
@@ -136,10 +145,10 @@ class Autoregister:
             await self._objects.write(resource, obj, expected=0)
 
     def _resource(self, gvr: GroupVersionResource) -> ServedResource:
-        found = self._registry.get(gvr)
-        if found is None:
+        result = self._registry.get(gvr)
+        if result is None:
             raise LookupError(f"the registry does not serve {gvr}")
-        return found
+        return result
 
 
 def _is_managed(obj: JSONObject) -> bool:
@@ -171,6 +180,17 @@ class Aggregator:
         identity: ProxyIdentity,
         reach: EgressPolicy,
     ) -> None:
+        """Create the aggregation layer. It does nothing before ``start``.
+
+        Args:
+            registry: The served resources.
+            objects: Objects over storage.
+            owners: Field managers of objects.
+            changes: The watch cache.
+            clock: The clock of the server.
+            identity: The client certificate for extension servers.
+            reach: Addresses to which the server may connect.
+        """
         self.table = ApiServiceTable()
         self._registry = registry
         self._objects = objects

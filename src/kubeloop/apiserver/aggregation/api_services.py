@@ -65,7 +65,7 @@ class RegisteredService:
         return f"{self.service.name}.{self.service.namespace}.svc" if self.service is not None else ""
 
 
-def registered(obj: JSONObject) -> RegisteredService:
+def parse_api_service(obj: JSONObject) -> RegisteredService:
     """Parse a stored APIService. It was validated when it was written."""
     spec = obj["spec"]
     reference = spec.get("service")
@@ -109,31 +109,31 @@ class ApiServiceTable:
 
     def forget(self, name: str) -> None:
         """Remove the documents of an extension server."""
-        for kept in (self.discovered, self.openapi, self.swagger):
-            kept.pop(name, None)
+        for stored in (self.discovered, self.openapi, self.swagger):
+            stored.pop(name, None)
         self.changed()
 
     def remote(self) -> list[RegisteredService]:
         """Return the APIServices of extension servers."""
         return [one for one in self.services.values() if is_remote(one)]
 
-    def of(self, group: str, version: str) -> RegisteredService | None:
+    def get(self, group: str, version: str) -> RegisteredService | None:
         """Return the APIService of a group and version, or None."""
         return self.services.get(f"{version}.{group}")
 
     def find_by_path(self, path: str) -> RegisteredService | None:
         """Return the APIService whose extension server has the path, also for its OpenAPI document; None: this server has it."""
         if path.startswith(_OPENAPI):
-            found = self.find_by_path(path.removeprefix(_OPENAPI))
-            return found if found is not None and found.name in self.openapi and path == _OPENAPI + found.path else None
+            result = self.find_by_path(path.removeprefix(_OPENAPI))
+            return result if result is not None and result.name in self.openapi and path == _OPENAPI + result.path else None
         parts = path.split("/", 4)
         if len(parts) >= 4 and parts[1] == "apis":
-            found = self.services.get(f"{parts[3]}.{parts[2]}")
+            result = self.services.get(f"{parts[3]}.{parts[2]}")
         elif len(parts) >= 2 and parts[1] == "api":
-            found = self.services.get("v1.")
+            result = self.services.get("v1.")
         else:
             return None
-        return found if found is not None and is_remote(found) else None
+        return result if result is not None and is_remote(result) else None
 
 
 def is_remote(service: RegisteredService) -> bool:

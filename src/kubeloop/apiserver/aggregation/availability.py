@@ -41,65 +41,65 @@ class AvailabilityChecker:
     async def check(self, service: RegisteredService) -> Availability:
         """Return the availability of a service. Raises only StorageFailed and cancellation."""
         assert service.service is not None
-        wanted = service.service
-        where = f'service/{wanted.name} in "{wanted.namespace}"'
-        found = await self._objects.get(self._resource(SERVICES), wanted.namespace, wanted.name)
-        if found is None:
-            return Availability("False", "ServiceNotFound", f"{where} is not present")
-        spec = found.obj.get("spec") or {}
+        desired = service.service
+        subject = f'service/{desired.name} in "{desired.namespace}"'
+        result = await self._objects.get(self._resource(SERVICES), desired.namespace, desired.name)
+        if result is None:
+            return Availability("False", "ServiceNotFound", f"{subject} is not present")
+        spec = result.obj.get("spec") or {}
         if spec.get("type", "ClusterIP") == "ClusterIP":
-            port = next((one for one in spec.get("ports") or () if one.get("port") == wanted.port), None)
+            port = next((one for one in spec.get("ports") or () if one.get("port") == desired.port), None)
             if port is None:
-                return Availability("False", "ServicePortError", f"{where} is not listening on port {wanted.port}")
-            slices = await self._slices(wanted.namespace, wanted.name)
+                return Availability("False", "ServicePortError", f"{subject} is not listening on port {desired.port}")
+            slices = await self._slices(desired.namespace, desired.name)
             if not slices:
-                return Availability("False", "EndpointsNotFound", f"cannot find endpointslices for {where}")
+                return Availability("False", "EndpointsNotFound", f"cannot find endpointslices for {subject}")
             name = port.get("name") or ""
             if not any(_has_endpoint(one, name) for one in slices):
-                text = f"endpointslices for {where} have no addresses with port name {json.dumps(name)}"
+                text = f"endpointslices for {subject} have no addresses with port name {json.dumps(name)}"
                 return Availability("False", "MissingEndpoints", text)
-        fault = await self._ask(service)
-        return PASSED if not fault else Availability("False", "FailedDiscoveryCheck", fault, again=True)
+        error = await self._ask(service)
+        return PASSED if not error else Availability("False", "FailedDiscoveryCheck", error, again=True)
 
     async def _ask(self, service: RegisteredService) -> str:
         """Return "" if an endpoint serves the discovery document, else the error of the last endpoint."""
-        asked: set[str] = set()
-        fault = ""
+        requested: set[str] = set()
+        error = ""
         for _ in range(_ATTEMPTS):
             try:
                 place = replace(await self._backends.place(service), path=service.document)
             except CallFailed as failed:
                 return str(failed)
-            if place.url in asked:
+            if place.url in requested:
                 continue
-            asked.add(place.url)
+            requested.add(place.url)
             try:
                 status, _headers, _body = await self._backends.get_from(place, PROBER, [("Accept-Encoding", "identity")])
             except ExtensionServerUnreachable as failed:
-                fault = f"failing or missing response from {place.url}: Get {json.dumps(place.url)}: {failed}"
+                error = f"failing or missing response from {place.url}: Get {json.dumps(place.url)}: {failed}"
                 continue
             if 200 <= status < 300:
                 return ""
-            fault = f"failing or missing response from {place.url}: bad status from {place.url}: {status}"
-        return fault
+            error = f"failing or missing response from {place.url}: bad status from {place.url}: {status}"
+        return error
 
     async def _slices(self, namespace: str, name: str) -> list[JSONObject]:
         resource = self._resource(SLICES)
         prefix = self._objects.prefix(resource, namespace)
-        found = await self._objects.storage.range(prefix, prefix_end(prefix))
-        trees = (self._objects.tree(resource, kv) for kv in found.items)
+        result = await self._objects.storage.range(prefix, prefix_end(prefix))
+        trees = (self._objects.tree(resource, kv) for kv in result.items)
         return [one for one in trees if (one["metadata"].get("labels") or {}).get(OWNER) == name]
 
     def _resource(self, gvr: GroupVersionResource) -> ServedResource:
-        found = self._registry.get(gvr)
-        if found is None:
+        result = self._registry.get(gvr)
+        if result is None:
             raise LookupError(f"the registry does not serve {gvr}")
-        return found
+        return result
 
 
-def _has_endpoint(found: JSONObject, port: str) -> bool:
-    ready = any((one.get("conditions") or {}).get("ready", True) for one in found.get("endpoints") or ())
-    return ready and any((one.get("name") or "") == port and one.get("port") for one in found.get("ports") or ())
+def _has_endpoint(result: JSONObject, port: str) -> bool:
+    ready = any((one.get("conditions") or {}).get("ready", True) for one in result.get("endpoints") or ())
+    return ready and any((one.get("name") or "") == port and one.get("port") for one in result.get("ports") or ())
 
 
 # Periodic probes of one extension server.
@@ -123,6 +123,15 @@ class Probe:
     def __init__(
         self, service: RegisteredService, checks: AvailabilityChecker, write_status: StatusWriter, read: DocumentReader, clock: Clock
     ) -> None:
+        """Create the probe. It does nothing before ``start``.
+
+        Args:
+            service: The APIService.
+            checks: Checks its availability.
+            write_status: Writes the condition Available.
+            read: Reads discovery and OpenAPI documents.
+            clock: The clock of the server.
+        """
         self.service = service
         self._checks = checks
         self._write_status = write_status

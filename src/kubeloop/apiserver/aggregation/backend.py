@@ -105,8 +105,8 @@ class Backends:
                 return status, received, bytes(body)
         except TimeoutError:
             raise ExtensionServerUnreachable("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
-        except BACKEND_ERRORS as fault:
-            raise ExtensionServerUnreachable(error_text(fault, place)) from None
+        except BACKEND_ERRORS as error:
+            raise ExtensionServerUnreachable(error_text(error, place)) from None
         finally:
             if wire is not None:
                 wire.abort()
@@ -160,10 +160,10 @@ async def proxy_to_service(
         return _refused("service unavailable")
     try:
         place = await backends.place(service)
-    except NotCallable as fault:
-        return text(f"{fault}\n", 500)
-    except CallFailed as fault:
-        _LOG.warning("service of %s: %s", service.name, fault)
+    except NotCallable as error:
+        return text(f"{error}\n", 500)
+    except CallFailed as error:
+        _LOG.warning("service of %s: %s", service.name, error)
         return _refused("service unavailable")
     query = encode_query([(name, value) for name, values in request.query.items() for value in values])
     place = replace(place, path=quote(request.path, safe=PATH_SAFE, errors="surrogateescape"), query=query)
@@ -185,5 +185,5 @@ async def proxy_to_service(
     return answer
 
 
-def _refused(why: str) -> Answer:
-    return text(f"{why}\n", 503)
+def _refused(reason: str) -> Answer:
+    return text(f"{reason}\n", 503)

@@ -17,7 +17,7 @@ from kubeloop.apiserver.aggregation.api_services import (
     Availability,
     RegisteredService,
     is_remote,
-    registered,
+    parse_api_service,
     with_available_condition,
 )
 from kubeloop.apiserver.ownership import SERVER, Owners
@@ -64,6 +64,17 @@ class ApiServiceController:
         clock: Clock,
         backends: Callable[[], Backends],
     ) -> None:
+        """Create the controller. It does nothing before ``start``.
+
+        Args:
+            table: The table to maintain.
+            registry: The served resources.
+            objects: Objects over storage.
+            owners: Field managers of objects.
+            changes: The watch cache.
+            clock: The clock of the server.
+            backends: Returns the connections to extension servers.
+        """
         self._table = table
         self._registry = registry
         self._objects = objects
@@ -118,28 +129,28 @@ class ApiServiceController:
     async def _changed(self, kv: KeyValue) -> None:
         resource = self._resource(API_SERVICES)
         obj = self._objects.tree(resource, kv)
-        found = registered(obj)
-        self._revisions[found.name] = kv.mod_revision
-        before = self._table.services.get(found.name)
-        if before != found:
-            self._table.services[found.name] = found
+        result = parse_api_service(obj)
+        self._revisions[result.name] = kv.mod_revision
+        before = self._table.services.get(result.name)
+        if before != result:
+            self._table.services[result.name] = result
             self._table.changed()
-        if not is_remote(found):
-            await self._end_probe(found.name)
+        if not is_remote(result):
+            await self._end_probe(result.name)
             if with_available_condition(obj, LOCAL, "") != obj:
-                await self._write_status(found, LOCAL)
+                await self._write_status(result, LOCAL)
             return
         self._follow_services()
-        probe = self._probes.get(found.name)
-        said = (obj["metadata"].get("labels"), obj["metadata"].get("annotations"))
-        if probe is not None and _same(probe.service, found):
-            if self._metadata.get(found.name) != said:  # a user who changes labels or annotations expects a new probe
-                self._metadata[found.name] = said
+        probe = self._probes.get(result.name)
+        reported = (obj["metadata"].get("labels"), obj["metadata"].get("annotations"))
+        if probe is not None and _same(probe.service, result):
+            if self._metadata.get(result.name) != reported:  # a user who changes labels or annotations expects a new probe
+                self._metadata[result.name] = reported
                 probe.refresh()
             return
-        self._metadata[found.name] = said
-        await self._end_probe(found.name)
-        self._probes[found.name] = self._probe(found)
+        self._metadata[result.name] = reported
+        await self._end_probe(result.name)
+        self._probes[result.name] = self._probe(result)
 
     def _probe(self, service: RegisteredService) -> Probe:
         """Create the probe of an extension server. Its modules are imported here because most servers have no extension server."""
@@ -180,15 +191,15 @@ class ApiServiceController:
         try:
             for probe in self._probes.values():
                 probe.check_now()  # changes from before the subscription were not seen
-            while events := await subscription.take():
+            while events := await subscription.receive():
                 for event in events:
                     obj = self._objects.tree(resource, event.current())
                     metadata = obj["metadata"]
                     labelled = (metadata.get("labels") or {}).get(_OWNER, "")
                     name = metadata["name"] if resource.gvr == _SERVICES else labelled
                     for probe in self._probes.values():
-                        wanted = probe.service.service
-                        if wanted is not None and (wanted.namespace, wanted.name) == (metadata.get("namespace", ""), name):
+                        desired = probe.service.service
+                        if desired is not None and (desired.namespace, desired.name) == (metadata.get("namespace", ""), name):
                             probe.check_now()
             raise WatchEnded(f"the watch of {resource.storage_prefix} ended")
         finally:
@@ -198,7 +209,7 @@ class ApiServiceController:
         """Write the condition Available, unless it is unchanged or the APIService meanwhile names another server."""
         resource = self._resource(API_SERVICES)
         while (stored := await self._objects.get(resource, "", service.name)) is not None:
-            if not _same(registered(stored.obj), service):
+            if not _same(parse_api_service(stored.obj), service):
                 return
             obj = with_available_condition(stored.obj, availability, timestamp(self._clock.wall()))
             if obj == stored.obj:
@@ -211,10 +222,10 @@ class ApiServiceController:
             return
 
     def _resource(self, gvr: GroupVersionResource) -> ServedResource:
-        found = self._registry.get(gvr)
-        if found is None:
+        result = self._registry.get(gvr)
+        if result is None:
             raise LookupError(f"the registry does not serve {gvr}")
-        return found
+        return result
 
 
 def _same(one: RegisteredService, other: RegisteredService) -> bool:

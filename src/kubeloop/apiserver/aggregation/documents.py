@@ -39,13 +39,13 @@ def convert_legacy_list(tree: JSONObject, version: str) -> JSONObject:
         )
         if parent["scope"] != _scope(one):
             raise ValueError(f"the scopes of {name} and its subresource {sub} do not match")
-        shown = {"subresource": sub, "responseKind": _legacy_kind(one), "verbs": list(one.get("verbs") or ())}
-        parent.setdefault("subresources", []).append(shown)
+        document = {"subresource": sub, "responseKind": _legacy_kind(one), "verbs": list(one.get("verbs") or ())}
+        parent.setdefault("subresources", []).append(document)
     return {"version": version, **({"resources": list(resources.values())} if resources else {})}
 
 
 def _legacy_resource(one: JSONObject) -> JSONObject:
-    shown: JSONObject = {
+    document: JSONObject = {
         "resource": one["name"],
         "responseKind": _legacy_kind(one),
         "scope": _scope(one),
@@ -54,8 +54,8 @@ def _legacy_resource(one: JSONObject) -> JSONObject:
     }
     for name in ("shortNames", "categories"):
         if one.get(name):
-            shown[name] = list(one[name])
-    return shown
+            document[name] = list(one[name])
+    return document
 
 
 def _legacy_kind(one: JSONObject) -> JSONObject:
@@ -93,8 +93,8 @@ class DocumentFetcher:
         if availability.passed:
             try:
                 version = {**await self._version(service), "freshness": "Current"}
-            except (_DocumentError, CallFailed, ExtensionServerUnreachable) as fault:
-                _LOG.warning("discovery of APIService %s: %s", service.name, fault)
+            except (_DocumentError, CallFailed, ExtensionServerUnreachable) as error:
+                _LOG.warning("discovery of APIService %s: %s", service.name, error)
         if self._table.discovered.get(service.name) != version:
             self._table.discovered[service.name] = version
             self._table.changed()
@@ -115,8 +115,8 @@ class DocumentFetcher:
             raise _DocumentError(f"failed to download legacy discovery for {service.document}: {status}")
         try:
             return convert_legacy_list(_tree(body), service.version)
-        except (KeyError, TypeError, ValueError) as fault:
-            raise _DocumentError(f"legacy discovery at {service.document}: {fault}") from None
+        except (KeyError, TypeError, ValueError) as error:
+            raise _DocumentError(f"legacy discovery at {service.document}: {error}") from None
 
     async def _read_openapi(self, service: RegisteredService) -> None:
         """Read the OpenAPI documents. A server without them is not an error."""
@@ -125,15 +125,15 @@ class DocumentFetcher:
             index = await self._json(service, "/openapi/v3")
             entry = (index.get("paths") or {}).get(service.path.removeprefix("/"))
             swagger = await self._json(service, "/openapi/v2")
-        except (_DocumentError, CallFailed, ExtensionServerUnreachable, AttributeError) as fault:
-            _LOG.info("OpenAPI of APIService %s: %s", service.name, fault)
-        for kept, found in ((self._table.openapi, entry), (self._table.swagger, swagger)):
-            before = kept.get(service.name)
-            if isinstance(found, dict):
-                kept[service.name] = found
+        except (_DocumentError, CallFailed, ExtensionServerUnreachable, AttributeError) as error:
+            _LOG.info("OpenAPI of APIService %s: %s", service.name, error)
+        for stored, result in ((self._table.openapi, entry), (self._table.swagger, swagger)):
+            before = stored.get(service.name)
+            if isinstance(result, dict):
+                stored[service.name] = result
             else:
-                kept.pop(service.name, None)
-            if kept.get(service.name) != before:
+                stored.pop(service.name, None)
+            if stored.get(service.name) != before:
                 self._table.changed()
 
     async def _json(self, service: RegisteredService, path: str) -> JSONObject:
@@ -151,15 +151,15 @@ def _is_aggregated(headers: Headers) -> bool:
 def _tree(body: bytes) -> JSONObject:
     """Parse a JSON object. Raises _DocumentError."""
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError) as fault:
-        raise _DocumentError(f"no JSON: {fault}") from None
-    if not isinstance(found, dict):
+        result = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _DocumentError(f"no JSON: {error}") from None
+    if not isinstance(result, dict):
         raise _DocumentError("no JSON object")
-    return found
+    return result
 
 
-def _found(tree: JSONObject, wanted: GroupVersion) -> JSONObject:
+def _found(tree: JSONObject, desired: GroupVersion) -> JSONObject:
     """Return the APIVersionDiscovery of a version from an APIGroupDiscoveryList; one without resources if the list lacks the version.
 
     Raises:
@@ -167,14 +167,14 @@ def _found(tree: JSONObject, wanted: GroupVersion) -> JSONObject:
     """
     try:
         for group in tree.get("items") or ():
-            if (group.get("metadata") or {}).get("name", "") != wanted.group:
+            if (group.get("metadata") or {}).get("name", "") != desired.group:
                 continue
             for version in group.get("versions") or ():
-                if version.get("version") == wanted.version:
+                if version.get("version") == desired.version:
                     return _checked(version)
-    except (AttributeError, TypeError, KeyError) as fault:
-        raise _DocumentError(f"an APIGroupDiscoveryList of another form: {fault}") from None
-    return {"version": wanted.version}
+    except (AttributeError, TypeError, KeyError) as error:
+        raise _DocumentError(f"an APIGroupDiscoveryList of another form: {error}") from None
+    return {"version": desired.version}
 
 
 def _checked(version: JSONObject) -> JSONObject:
@@ -184,7 +184,7 @@ def _checked(version: JSONObject) -> JSONObject:
 
 
 def _resource(one: JSONObject) -> JSONObject:
-    shown: JSONObject = {
+    document: JSONObject = {
         "resource": str(one["resource"]),
         "responseKind": _kind(one),
         "scope": str(one.get("scope", "")),
@@ -193,14 +193,14 @@ def _resource(one: JSONObject) -> JSONObject:
     }
     for name in ("shortNames", "categories"):
         if one.get(name):
-            shown[name] = _texts(one, name)
+            document[name] = _texts(one, name)
     subresources = [
         {"subresource": str(sub["subresource"]), "responseKind": _kind(sub), "verbs": _texts(sub, "verbs")}
         for sub in one.get("subresources") or ()
     ]
     if subresources:
-        shown["subresources"] = subresources
-    return shown
+        document["subresources"] = subresources
+    return document
 
 
 def _kind(one: JSONObject) -> JSONObject:

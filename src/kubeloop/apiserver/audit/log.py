@@ -76,9 +76,9 @@ class AuditLog:
             return
         try:
             self._open(self._path)
-        except OSError as fault:
+        except OSError as error:
             raise ConfigError(
-                f"cannot write the audit log {self._path}: {fault.strerror or fault}; name a file in a folder that you may write"
+                f"cannot write the audit log {self._path}: {error.strerror or error}; name a file in a folder that you may write"
             ) from None
 
     def add(self, event: bytes) -> None:
@@ -143,9 +143,9 @@ class AuditLog:
                 written = os.write(self._handle, view)
                 self._size += written
                 view = view[written:]
-        except (OSError, ValueError) as fault:
+        except (OSError, ValueError) as error:
             self.failed += len(lines)
-            _LOG.error("%d events could not be written to the audit log: %s", len(lines), fault)
+            _LOG.error("%d events could not be written to the audit log: %s", len(lines), error)
 
     def _open(self, path: Path) -> None:
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -158,9 +158,9 @@ class AuditLog:
         path.rename(aside)
         os.close(self._handle)
         self._open(path)
-        kept = sorted(path.parent.glob(f"{_escaped(path.stem)}-????-??-??T??-??-??.*{_escaped(path.suffix)}"), reverse=True)
+        stored = sorted(path.parent.glob(f"{_escaped(path.stem)}-????-??-??T??-??-??.*{_escaped(path.suffix)}"), reverse=True)
         oldest = f"{path.stem}-{now - timedelta(days=self._rotation.days):%Y-%m-%dT%H-%M-%S.%f}{path.suffix}"
-        for at, one in enumerate(kept):
+        for at, one in enumerate(stored):
             if (self._rotation.backups and at >= self._rotation.backups) or (self._rotation.days and one.name < oldest):
                 one.unlink(missing_ok=True)
 

@@ -107,7 +107,7 @@ class AuditPolicy:
     rules: tuple[AuditRule, ...]
     otherwise: AuditDecision = field(default_factory=lambda: AuditDecision(0))
 
-    def of(self, user: User | None, info: RequestInfo) -> AuditDecision:
+    def decide(self, user: User | None, info: RequestInfo) -> AuditDecision:
         """Return how to log a request."""
         for rule in self.rules:
             if rule.match(user, info):
@@ -123,10 +123,10 @@ class AuditPolicy:
         """
         try:
             documents = read_yaml(path.read_bytes(), name=str(path))
-        except OSError as fault:
-            raise ConfigError(f"cannot read audit policy {path}: {fault.strerror or fault}") from None
-        except DecodeError as fault:
-            raise ConfigError(f"audit policy: {fault}") from None
+        except OSError as error:
+            raise ConfigError(f"cannot read audit policy {path}: {error.strerror or error}") from None
+        except DecodeError as error:
+            raise ConfigError(f"audit policy: {error}") from None
         tree = documents[0] if documents else None
         if not isinstance(tree, dict) or (tree.get("apiVersion"), tree.get("kind")) != ("audit.k8s.io/v1", "Policy"):
             raise ConfigError(f"audit policy {path}: wanted apiVersion audit.k8s.io/v1, kind Policy")
@@ -152,38 +152,38 @@ class _Reading:
         if not isinstance(rules, list) or not rules:
             self.faults.append("rules: a policy needs at least one")
             return AuditPolicy(())
-        found = tuple(self._rule(rule, f"rules[{at}]", omit, managed=managed) for at, rule in enumerate(rules))
-        return AuditPolicy(found, AuditDecision(0, omit, managed))
+        result = tuple(self._rule(rule, f"rules[{at}]", omit, managed=managed) for at, rule in enumerate(rules))
+        return AuditPolicy(result, AuditDecision(0, omit, managed))
 
-    def _rule(self, rule: Any, where: str, omit: frozenset[str], *, managed: bool) -> AuditRule:
+    def _rule(self, rule: Any, path: str, omit: frozenset[str], *, managed: bool) -> AuditRule:
         if not isinstance(rule, dict):
-            self.faults.append(f"{where}: is no object")
+            self.faults.append(f"{path}: is no object")
             return AuditRule(AuditDecision(0))
-        self._known(rule, _RULE_FIELDS, where)
+        self._known(rule, _RULE_FIELDS, path)
         level = rule.get("level")
         if level not in LEVELS:
-            wanted = f"wanted one of {', '.join(LEVELS)}"
-            self.faults.append(f"{where}.level: {f'unknown {level!r}, ' if level else ''}{wanted}")
+            desired = f"wanted one of {', '.join(LEVELS)}"
+            self.faults.append(f"{path}.level: {f'unknown {level!r}, ' if level else ''}{desired}")
             level = NONE
-        omitted = omit | self._stages(rule, f"{where}.omitStages")
-        logged = AuditDecision(LEVELS.index(level), omitted, self._flag(rule, f"{where}.omitManagedFields", default=managed))
-        paths = self._texts(rule, f"{where}.nonResourceURLs")
+        omitted = omit | self._stages(rule, f"{path}.omitStages")
+        logged = AuditDecision(LEVELS.index(level), omitted, self._flag(rule, f"{path}.omitManagedFields", default=managed))
+        paths = self._texts(rule, f"{path}.nonResourceURLs")
         for at, one in enumerate(paths):
-            self._check_path(one, f"{where}.nonResourceURLs[{at}]")
-        resources = self._resources(rule.get("resources") or [], f"{where}.resources")
-        namespaces = self._texts(rule, f"{where}.namespaces")
+            self._check_path(one, f"{path}.nonResourceURLs[{at}]")
+        resources = self._resources(rule.get("resources") or [], f"{path}.resources")
+        namespaces = self._texts(rule, f"{path}.namespaces")
         if paths and (resources or namespaces):
-            self.faults.append(f"{where}.nonResourceURLs: rules cannot apply to both regular resources and non-resource URLs")
-        users, groups, verbs = (frozenset(self._texts(rule, f"{where}.{name}")) for name in ("users", "userGroups", "verbs"))
+            self.faults.append(f"{path}.nonResourceURLs: rules cannot apply to both regular resources and non-resource URLs")
+        users, groups, verbs = (frozenset(self._texts(rule, f"{path}.{name}")) for name in ("users", "userGroups", "verbs"))
         return AuditRule(logged, users, groups, verbs, resources, frozenset(namespaces), paths)
 
-    def _resources(self, given: Any, where: str) -> tuple[GroupResources, ...]:
-        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-            self.faults.append(f"{where}: is no list of objects")
+    def _resources(self, requested: Any, path: str) -> tuple[GroupResources, ...]:
+        if not isinstance(requested, list) or not all(isinstance(one, dict) for one in requested):
+            self.faults.append(f"{path}: is no list of objects")
             return ()
-        found = []
-        for at, one in enumerate(given):
-            here = f"{where}[{at}]"
+        result = []
+        for at, one in enumerate(requested):
+            here = f"{path}[{at}]"
             self._known(one, _RESOURCE_FIELDS, here)
             group = one.get("group") or ""
             if group not in ("", "*") and (not isinstance(group, str) or dns1123_subdomain(group)):
@@ -191,43 +191,43 @@ class _Reading:
             resources, names = self._texts(one, f"{here}.resources"), self._texts(one, f"{here}.resourceNames")
             if names and not resources:
                 self.faults.append(f"{here}.resourceNames: using resourceNames requires at least one resource")
-            found.append(GroupResources(group, resources, names))
-        return tuple(found)
+            result.append(GroupResources(group, resources, names))
+        return tuple(result)
 
-    def _check_path(self, path: str, where: str) -> None:
+    def _check_path(self, path: str, place: str) -> None:
         if path != "*" and not path.startswith("/"):
-            self.faults.append(f"{where}: non-resource URL rules must begin with a '/' character")
+            self.faults.append(f"{place}: non-resource URL rules must begin with a '/' character")
         elif "*" in path[:-1]:
-            self.faults.append(f"{where}: non-resource URL wildcards '*' must be the final character of the rule")
+            self.faults.append(f"{place}: non-resource URL wildcards '*' must be the final character of the rule")
 
-    def _stages(self, tree: dict[str, Any], where: str) -> frozenset[str]:
-        stages = self._texts(tree, where)
+    def _stages(self, tree: dict[str, Any], path: str) -> frozenset[str]:
+        stages = self._texts(tree, path)
         for at, one in enumerate(stages):
             if one not in STAGES:
-                self.faults.append(f"{where}[{at}]: {one!r}: allowed stages are {', '.join(STAGES)}")
+                self.faults.append(f"{path}[{at}]: {one!r}: allowed stages are {', '.join(STAGES)}")
         return frozenset(stages)
 
-    def _texts(self, tree: dict[str, Any], where: str) -> tuple[str, ...]:
-        given = tree.get(where.rpartition(".")[2])
-        if given is None:
+    def _texts(self, tree: dict[str, Any], path: str) -> tuple[str, ...]:
+        requested = tree.get(path.rpartition(".")[2])
+        if requested is None:
             return ()
-        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-            self.faults.append(f"{where}: is no list of texts")
+        if not isinstance(requested, list) or not all(isinstance(one, str) for one in requested):
+            self.faults.append(f"{path}: is no list of texts")
             return ()
-        return tuple(given)
+        return tuple(requested)
 
-    def _flag(self, tree: dict[str, Any], where: str, *, default: bool) -> bool:
-        given = tree.get(where.rpartition(".")[2])
-        if given is None:
+    def _flag(self, tree: dict[str, Any], path: str, *, default: bool) -> bool:
+        requested = tree.get(path.rpartition(".")[2])
+        if requested is None:
             return default
-        if not isinstance(given, bool):
-            self.faults.append(f"{where}: is neither true nor false")
+        if not isinstance(requested, bool):
+            self.faults.append(f"{path}: is neither true nor false")
             return default
-        return given
+        return requested
 
-    def _known(self, tree: dict[str, Any], fields: frozenset[str], where: str) -> None:
+    def _known(self, tree: dict[str, Any], fields: frozenset[str], path: str) -> None:
         for name in tree.keys() - fields:
-            _LOG.warning("audit policy %s: unknown field %s", self._path, f"{where}.{name}" if where else name)
+            _LOG.warning("audit policy %s: unknown field %s", self._path, f"{path}.{name}" if path else name)
 
 
 def _path_matches(path: str, pattern: str) -> bool:

@@ -95,6 +95,14 @@ class AuditRecord:
     """Collects the data of a request, and creates an event at each stage that its rule does not omit."""
 
     def __init__(self, scope: RequestScope, logged: AuditDecision, sink: Sink, received: datetime) -> None:
+        """Create the record of a request.
+
+        Args:
+            scope: The request.
+            logged: How to log it.
+            sink: Receives the events.
+            received: Time at which the request came.
+        """
         self._scope = scope
         self._logged = logged
         self._sink = sink
@@ -133,8 +141,8 @@ class AuditRecord:
         tree: Any = answer.object
         is_status = tree is not None and tree.get("kind") == "Status" and tree.get("apiVersion") == "v1"
         if is_status and tree is not None:
-            shown = ("status", "message", "reason", "details")
-            self._status = {"metadata": {}} | {name: tree[name] for name in shown if tree.get(name) is not None}
+            fields = ("status", "message", "reason", "details")
+            self._status = {"metadata": {}} | {name: tree[name] for name in fields if tree.get(name) is not None}
         self._status["code"] = answer.status
         if self._logged.level < _REQUEST_RESPONSE:
             return
@@ -222,9 +230,9 @@ def _reference(scope: RequestScope) -> JSONObject:
 def _user(user: User | None) -> JSONObject:
     if user is None:
         return {}
-    shown: JSONObject = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
-    shown["extra"] = {name: list(values) for name, values in user.extra.items()}
-    return {name: value for name, value in shown.items() if value}
+    attributes: JSONObject = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
+    attributes["extra"] = {name: list(values) for name, values in user.extra.items()}
+    return {name: value for name, value in attributes.items() if value}
 
 
 def micro_time(moment: datetime) -> str:
@@ -234,7 +242,7 @@ def micro_time(moment: datetime) -> str:
 
 def _visible(line: bytes) -> bytes:
     """Escape characters in JSON that a terminal would interpret."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0].decode()):04x}".encode(), line)
+    return _UNSEEN.sub(lambda result: f"\\u{ord(result[0].decode()):04x}".encode(), line)
 
 
 def request_uri(request: Request) -> str:
@@ -258,14 +266,14 @@ def _escaped(path: str) -> str:
 
 def source_ips(request: Request) -> list[str]:
     """Return the addresses of a request: first as proxies report them, then the peer (k8s.io/apimachinery pkg/util/net SourceIPs)."""
-    found = [ip for part in request.header("X-Forwarded-For").split(",") if (ip := _ip(part.strip()))]
+    result = [ip for part in request.header("X-Forwarded-For").split(",") if (ip := _ip(part.strip()))]
     real = _ip(request.header("X-Real-Ip"))
-    if real and real not in found:
-        found.append(real)
+    if real and real not in result:
+        result.append(real)
     remote = _ip(request.remote)
-    if remote and found[-1:] != [remote]:
-        found.append(remote)
-    return found
+    if remote and result[-1:] != [remote]:
+        result.append(remote)
+    return result
 
 
 def _ip(text: str) -> str:

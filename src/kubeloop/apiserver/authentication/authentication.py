@@ -59,8 +59,8 @@ def trust_data(clients: bytes, proxies: bytes, headers: RequestHeaders, names: t
 def with_conventional_headers(headers: RequestHeaders) -> RequestHeaders:
     """Return ``headers`` with the conventional ones added, which this server sends as a front proxy."""
 
-    def both(given: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*given, *own)))
+    def both(requested: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*requested, *own)))
 
     return RequestHeaders(
         both(headers.names, CONVENTIONAL.names),
@@ -85,8 +85,8 @@ async def publish(registry: Registry, writer: Writer, data: dict[str, str]) -> N
     if resource is None:
         return
     new = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": _NAMESPACE}, "data": data}
-    found = await writer.objects.get(resource, _NAMESPACE, NAME)
-    if found is not None and found.obj.get("data") == data:
+    result = await writer.objects.get(resource, _NAMESPACE, NAME)
+    if result is not None and result.obj.get("data") == data:
         return
 
     async def replaced(old: JSONObject) -> JSONObject:
@@ -115,6 +115,16 @@ class Authentication:
         own: bytes,
         tokens: Mapping[str, User],
     ) -> None:
+        """Build the authenticators.
+
+        Args:
+            options: Files and settings.
+            registry: The served resources.
+            writer: Writes the ConfigMap of ``publish``.
+            clock: The clock of the server.
+            own: The authority of the server, PEM.
+            tokens: Static tokens besides those of the token file.
+        """
         self.options = options
         self.accounts = options.accounts or TokenSettings()
         self.authorities = ClientAuthorities(own, options.client_ca, options.proxy_ca)
@@ -157,10 +167,10 @@ class Authentication:
 
     async def _publish(self, own_proxy: bytes, own_name: str) -> None:
         headers = self.options.proxies
-        given = self.authorities.proxies_pem
+        requested = self.authorities.proxies_pem
         # An empty list allows any name, so the own name is not added to it.
-        names = () if given and not headers.allowed_names else tuple(dict.fromkeys((*headers.allowed_names, own_name)))
-        proxies = given.rstrip() + b"\n" + own_proxy if given else own_proxy
+        names = () if requested and not headers.allowed_names else tuple(dict.fromkeys((*headers.allowed_names, own_name)))
+        proxies = requested.rstrip() + b"\n" + own_proxy if requested else own_proxy
         data = trust_data(self.authorities.clients_pem, proxies, with_conventional_headers(headers), names)
         await publish(self._registry, self._writer, data)
 

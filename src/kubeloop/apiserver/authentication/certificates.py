@@ -55,7 +55,7 @@ class PresentedCertificate:
 
 
 @lru_cache(maxsize=1024)
-def presented(der: bytes) -> PresentedCertificate:
+def parse_certificate(der: bytes) -> PresentedCertificate:
     """Parse a certificate. The result is cached, because all requests of a connection have the same certificate."""
     certificate = x509.load_der_x509_certificate(der)
     name, uids, groups = "", [], []
@@ -67,17 +67,17 @@ def presented(der: bytes) -> PresentedCertificate:
             groups.append(value)
         elif attribute.oid == _UID:
             uids.append(value)
-    fault = ""
+    error = ""
     if len(uids) > 1:
-        fault = f"expected 1 UID, but found multiple: [{' '.join(uids)}]"
+        error = f"expected 1 UID, but found multiple: [{' '.join(uids)}]"
     elif uids == [""]:
-        fault = "UID cannot be an empty string"
+        error = "UID cannot be an empty string"
     begins, ends = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     fingerprint = hashlib.sha256(der).hexdigest()
-    return PresentedCertificate(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, fault)
+    return PresentedCertificate(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, error)
 
 
-def named(certificate: Mapping[str, Any]) -> User:
+def user_of_certificate(certificate: Mapping[str, Any]) -> User:
     """Return the user of a certificate in the form of ``ssl``, for requests within the process, which have no connection."""
     parts = [part for relative in certificate.get("subject", ()) for part in relative]
     groups = tuple(value for kind, value in parts if kind == "organizationName")
@@ -146,8 +146,8 @@ class _File:
         try:
             pem = self._file.read()
             bundle = _bundle(pem, f"{self._file.flag} {self._file.path}")
-        except ConfigError as fault:
-            _LOG.warning("%s; what was read before stays in force", fault)
+        except ConfigError as error:
+            _LOG.warning("%s; what was read before stays in force", error)
             return False
         _LOG.info("%s %s was read again", self._file.flag, self._file.path)
         self.pem, self.bundle = pem, bundle
@@ -210,8 +210,8 @@ class ClientAuthorities:
         return self._proxies is not None and self._proxies.bundle.has_issued(chain)
 
 
-def _bundle(pem: bytes, what: str) -> Bundle:
+def _bundle(pem: bytes, description: str) -> Bundle:
     try:
         return Bundle(pem)
     except ValueError:
-        raise ConfigError(f"{what}: no certificates in it that can be read; PEM is wanted") from None
+        raise ConfigError(f"{description}: no certificates in it that can be read; PEM is wanted") from None

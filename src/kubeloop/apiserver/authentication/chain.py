@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from multidict import CIMultiDict
 
-from kubeloop.apiserver.authentication.certificates import ClientAuthorities, named, presented
+from kubeloop.apiserver.authentication.certificates import ClientAuthorities, parse_certificate, user_of_certificate
 from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
 from kubeloop.apiserver.authentication.token_claims import TokenRefused
 from kubeloop.endpoints import api_errors
@@ -63,8 +63,8 @@ class StaticTokens:
         self._mark = mark
         try:
             self._tokens = {**self._given, **read_tokens(file.path)}
-        except ConfigError as fault:
-            _LOG.warning("%s; what was read before stays in force", fault)
+        except ConfigError as error:
+            _LOG.warning("%s; what was read before stays in force", error)
         else:
             _LOG.info("%s %s was read again", file.flag, file.path)
 
@@ -78,12 +78,12 @@ def read_tokens(path: Path) -> dict[str, User]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             return _tokens(csv.reader(file, skipinitialspace=True), path)
-    except (OSError, UnicodeDecodeError, csv.Error) as fault:
-        raise ConfigError(f"cannot read token file {path}: {fault}") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"cannot read token file {path}: {error}") from None
 
 
 def _tokens(rows: Iterable[list[str]], path: Path) -> dict[str, User]:
-    found = {}
+    result = {}
     for number, row in enumerate(rows, 1):
         if not row:
             continue
@@ -91,8 +91,8 @@ def _tokens(rows: Iterable[list[str]], path: Path) -> dict[str, User]:
             raise ConfigError(f'token file {path}, line {number}: wanted token,user,uid[,"groups"]')
         token, name, uid = (one.strip() for one in row[:3])
         groups = tuple(one.strip() for one in row[3].split(",") if one.strip()) if len(row) > 3 else ()
-        found[token] = User(name, (*groups, AUTHENTICATED), uid)
-    return found
+        result[token] = User(name, (*groups, AUTHENTICATED), uid)
+    return result
 
 
 # Browsers cannot set headers of a WebSocket, so they send a bearer token as one of the offered subprotocols.
@@ -187,6 +187,15 @@ class Authenticator:
         proxies: RequestHeaders = CONVENTIONAL,
         anonymous: bool = True,
     ) -> None:
+        """Create the chain.
+
+        Args:
+            tokens: Authenticators of bearer tokens, in order.
+            audiences: Audiences of the server.
+            authorities: Authorities of client certificates and front proxies; None: no client certificates.
+            proxies: Headers of front proxies.
+            anonymous: Serve requests without credentials.
+        """
         self._tokens = tokens
         self.audiences = audiences
         self._authorities = authorities
@@ -227,14 +236,14 @@ class Authenticator:
         Raises:
             NotAuthenticated: The token is invalid.
         """
-        asked = audiences or self.audiences
+        requested = audiences or self.audiences
         bare = bearer_token(f"Bearer {token}")
         if bare:
-            proof = await self._of_token(bare, asked)
+            proof = await self._of_token(bare, requested)
             return Proof(authenticated(proof.user), proof.audiences, proof.annotations, proof.warnings)
         if not self._anonymous:
             raise NotAuthenticated
-        return Proof(ANONYMOUS, asked)
+        return Proof(ANONYMOUS, requested)
 
     async def _proof(self, request: Request, warnings: list[str]) -> Proof | None:
         """Return the user that the credentials prove; None: there are no credentials.
@@ -248,25 +257,25 @@ class Authenticator:
             if user is not None:
                 return Proof(user)
         elif request.peer_certificate:
-            return Proof(named(request.peer_certificate))
+            return Proof(user_of_certificate(request.peer_certificate))
         token = bearer_token(request.header("Authorization"))
         if token is None:
             warnings.append(_EXTRA_SPACE)
         elif token:
             try:
                 return await self._of_token(token, self.audiences)
-            except NotAuthenticated as fault:
-                faults += fault.faults
+            except NotAuthenticated as error:
+                faults += error.faults
         try:
             in_protocol = websocket_token(request)
             if in_protocol:
                 proof = await self._of_token(in_protocol, self.audiences)
                 remove_websocket_token(request)
                 return proof
-        except BadProtocol as fault:
-            faults.append(str(fault))
-        except NotAuthenticated as fault:
-            faults += fault.faults
+        except BadProtocol as error:
+            faults.append(str(error))
+        except NotAuthenticated as error:
+            faults += error.faults
         if faults:
             raise NotAuthenticated(*faults)
         return None
@@ -274,27 +283,27 @@ class Authenticator:
     def _of_certificate(self, request: Request, faults: list[str]) -> User | None:
         """Return the user of the client certificate, or None; its errors are appended to ``faults``."""
         chain = request.peer_chain
-        shown = presented(chain[0])
-        if not shown.is_valid_at(time.time()):  # the system time, because tests may set the server's clock to any time
+        certificate = parse_certificate(chain[0])
+        if not certificate.is_valid_at(time.time()):  # the system time, because tests may set the server's clock to any time
             faults.append("x509: certificate has expired or is not yet valid")
             return None
         authorities = self._authorities
         if authorities is not None:
             authorities.refresh()
             if authorities.is_proxy(chain):
-                if self._proxies.allows(shown.name):
+                if self._proxies.allows(certificate.name):
                     user = self._proxies.user(request)
                     if user is not None:
                         return user
                 else:
-                    faults.append(f"x509: subject with cn={shown.name} is not in the allowed list")
+                    faults.append(f"x509: subject with cn={certificate.name} is not in the allowed list")
             if not authorities.is_client(chain):
                 faults.append("x509: certificate signed by unknown authority")
                 return None
-        if shown.fault:
-            faults.append(shown.fault)
+        if certificate.fault:
+            faults.append(certificate.fault)
             return None
-        return shown.user
+        return certificate.user
 
     async def _of_token(self, token: str, audiences: tuple[str, ...]) -> Proof:
         """Return the user of a bearer token. Raises NotAuthenticated."""
@@ -302,8 +311,8 @@ class Authenticator:
         for one in self._tokens:
             try:
                 proof = await one.authenticate(token, audiences)
-            except TokenRefused as fault:
-                faults.append(str(fault))
+            except TokenRefused as error:
+                faults.append(str(error))
             else:
                 if proof is not None:
                     return proof

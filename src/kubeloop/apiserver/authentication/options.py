@@ -112,10 +112,10 @@ def _check_issuers(issuers: tuple[str, ...]) -> None:
 
 def _keys_in(file: Path) -> list[VerifyingKey]:
     flag = "--service-account-key-file"
-    found = verifying_keys(_read(file, flag))
-    if not found:
+    result = verifying_keys(_read(file, flag))
+    if not result:
         raise ConfigError(f"{flag} {file}: no RSA or EC key in it that can be read; PEM is wanted")
-    return found
+    return result
 
 
 def _signing(file: Path, keys: Sequence[VerifyingKey]) -> SigningKey:
@@ -132,8 +132,8 @@ def _signing(file: Path, keys: Sequence[VerifyingKey]) -> SigningKey:
 def _read(file: Path, flag: str) -> bytes:
     try:
         return file.read_bytes()
-    except OSError as fault:
-        raise ConfigError(f"{flag} {file}: {fault.strerror}") from None
+    except OSError as error:
+        raise ConfigError(f"{flag} {file}: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ class RequestHeaders:
             return None
         groups: list[str] = []
         extra: dict[str, tuple[str, ...]] = {}
-        for wanted in self.groups:
-            groups += [value for header, value in request.headers.items() if header.lower() == wanted.lower() and value]
+        for desired in self.groups:
+            groups += [value for header, value in request.headers.items() if header.lower() == desired.lower() and value]
         for prefix in self.extra_prefixes:
             for header, value in request.headers.items():
                 if header.lower().startswith(prefix.lower()):
@@ -106,8 +106,8 @@ def requested_impersonation(request: Request) -> User | None:
             extra.setdefault(unescaped(lower.removeprefix("impersonate-extra-")), []).append(value)
     if not name:
         if groups or extra or uid:
-            asked = f'&user.DefaultInfo{{Name:"", UID:{_go(uid)}, Groups:{_go_list(groups)}, Extra:{_go_map(extra)}}}'
-            raise api_errors.bad_request(f"requested {asked} without impersonating a user name")
+            requested = f'&user.DefaultInfo{{Name:"", UID:{_go(uid)}, Groups:{_go_list(groups)}, Extra:{_go_map(extra)}}}'
+            raise api_errors.bad_request(f"requested {requested} without impersonating a user name")
         return None
     return User(name, tuple(groups), uid, {key: tuple(values) for key, values in extra.items()})
 

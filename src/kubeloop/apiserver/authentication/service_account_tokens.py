@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver.authentication import token_claims as claims_of
+from kubeloop.apiserver.authentication import token_claims
 from kubeloop.apiserver.authentication.options import TokenSettings
 from kubeloop.apiserver.authentication.token_claims import (
     ACCOUNTS,
@@ -81,7 +81,7 @@ class LegacyTokens:
         Raises:
             TokenRefused: The token is not valid.
         """
-        namespace, secret_name, name, uid = _told(claims)
+        namespace, secret_name, name, uid = _secret_claims(claims)
         secret = await self._objects.get(SECRETS, namespace, secret_name, seen)
         if secret is None or "deletionTimestamp" in secret["metadata"]:
             raise TokenRefused("Token has been invalidated")
@@ -120,13 +120,13 @@ class LegacyTokens:
             return
         try:
             await self._note_use(metadata["namespace"], metadata["name"], metadata["uid"], today)
-        except KubeloopError as fault:  # a failed label write must not fail a valid token
+        except KubeloopError as error:  # a failed label write must not fail a valid token
             _LOG.warning(
-                "cannot label Secret %s/%s with the day of its token's last use: %s", metadata["namespace"], metadata["name"], fault
+                "cannot label Secret %s/%s with the day of its token's last use: %s", metadata["namespace"], metadata["name"], error
             )
 
 
-def _told(claims: Claims) -> tuple[str, str, str, str]:
+def _secret_claims(claims: Claims) -> tuple[str, str, str, str]:
     """Return namespace and name of the Secret, and name and uid of the account.
 
     Raises:
@@ -135,11 +135,11 @@ def _told(claims: Claims) -> tuple[str, str, str, str]:
     if not claims.subject:
         raise TokenRefused("sub claim is missing")
     values = []
-    wanted = ("namespace", "namespace"), ("secret.name", "secretName"), ("service-account.name", "serviceAccountName")
-    for claim, shown in (*wanted, ("service-account.uid", "serviceAccountUID")):
+    desired = ("namespace", "namespace"), ("secret.name", "secretName"), ("service-account.name", "serviceAccountName")
+    for claim, name in (*desired, ("service-account.uid", "serviceAccountUID")):
         value = claims.rest.get(_CLAIM + claim)
         if not isinstance(value, str) or not value:
-            raise TokenRefused(f"{shown} claim is missing")
+            raise TokenRefused(f"{name} claim is missing")
         values.append(value)
     namespace, secret_name, name, uid = values
     if claims.subject != f"system:serviceaccount:{namespace}:{name}":
@@ -185,6 +185,14 @@ class AccountTokens:
     """
 
     def __init__(self, settings: TokenSettings, objects: BoundObjects, clock: Clock, legacy: LegacyTokens) -> None:
+        """Create the authenticator.
+
+        Args:
+            settings: Issuers, keys and audiences.
+            objects: Reads accounts and bound objects.
+            clock: The clock of the server.
+            legacy: Verifies legacy tokens.
+        """
         self._settings = settings
         self._objects = objects
         self._clock = clock
@@ -239,10 +247,10 @@ class AccountTokens:
         if len(parts) != 3:
             return ""
         try:
-            told = msgspec.json.decode(_unbase64(parts[1]), type=_Issued)
+            data = msgspec.json.decode(_unbase64(parts[1]), type=_Issued)
         except (ValueError, RecursionError):
             return ""
-        return told.iss
+        return data.iss
 
     def _candidates(self, token: str) -> tuple[VerifyingKey, ...] | None:
         """Return the keys that may have signed a token; None: it is no token.
@@ -267,11 +275,11 @@ class AccountTokens:
     def _verified(self, token: str, keys: tuple[VerifyingKey, ...]) -> Claims:
         for key in keys:
             try:
-                claims = claims_of.read(key.verify(token))
+                claims = token_claims.parse_claims(key.verify(token))
             except SignatureInvalid:
                 continue
-            except (ValueError, RecursionError) as fault:
-                raise TokenRefused(str(fault)) from None
+            except (ValueError, RecursionError) as error:
+                raise TokenRefused(str(error)) from None
             if claims.issuer not in self._issuers:
                 raise TokenRefused(f"token issuer {go_quoted(claims.issuer)} is invalid")
             return claims
@@ -289,8 +297,8 @@ class AccountTokens:
         annotations = proof.annotations
         warn_after = claims.kubernetes.get("warnafter")
         if isinstance(warn_after, int) and warn_after and now > warn_after:
-            told = f"subject: {claims.subject}, seconds after warning threshold: {int(now) - warn_after}"
-            annotations = {**annotations, "authentication.k8s.io/stale-token": told}
+            data = f"subject: {claims.subject}, seconds after warning threshold: {int(now) - warn_after}"
+            annotations = {**annotations, "authentication.k8s.io/stale-token": data}
         return Proof(proof.user, both, annotations, proof.warnings)
 
     async def _proof(self, claims: Claims, seen: ReadObjects, now: float) -> Proof:
@@ -299,19 +307,19 @@ class AccountTokens:
         Raises:
             TokenRefused: The token is not valid.
         """
-        fault = claims.fault(now)
-        if fault:
-            raise TokenRefused(fault)
+        error = claims.fault(now)
+        if error:
+            raise TokenRefused(error)
         namespace = str(claims.kubernetes.get("namespace") or "")
         account = claims.reference("serviceaccount") or ObjectReference("")
-        found = await self._objects.get(ACCOUNTS, namespace, account.name, seen)
-        if found is None:
+        result = await self._objects.get(ACCOUNTS, namespace, account.name, seen)
+        if result is None:
             raise TokenRefused(f"serviceaccounts {go_quoted(account.name)} not found")
-        uid = found["metadata"]["uid"]
+        uid = result["metadata"]["uid"]
         if uid != account.uid:
             raise TokenRefused(f"service account UID ({uid}) does not match claim ({account.uid})")
         before = now - LEEWAY
-        if deleted_before(found, before):
+        if deleted_before(result, before):
             raise TokenRefused(f"service account {namespace}/{account.name} has been deleted")
         secret, pod, node = (claims.reference(kind) for kind in ("secret", "pod", "node"))
         if secret is not None:
@@ -333,12 +341,12 @@ class AccountTokens:
         return Proof(service_account(namespace, account.name, account.uid, extra))
 
     async def _check_bound(
-        self, gvr: GroupVersionResource, kind: str, namespace: str, wanted: ObjectReference, seen: ReadObjects, before: float
+        self, gvr: GroupVersionResource, kind: str, namespace: str, desired: ObjectReference, seen: ReadObjects, before: float
     ) -> None:
-        found = await self._objects.get(gvr, namespace, wanted.name, seen)
-        if found is not None and found["metadata"]["uid"] != wanted.uid:
-            raise TokenRefused(f"{kind} UID ({found['metadata']['uid']}) does not match service account {kind} ref claim ({wanted.uid})")
-        if found is None or deleted_before(found, before):
+        result = await self._objects.get(gvr, namespace, desired.name, seen)
+        if result is not None and result["metadata"]["uid"] != desired.uid:
+            raise TokenRefused(f"{kind} UID ({result['metadata']['uid']}) does not match service account {kind} ref claim ({desired.uid})")
+        if result is None or deleted_before(result, before):
             raise TokenRefused("service account token has been invalidated")
 
 
@@ -356,8 +364,8 @@ def _unbase64(text: str) -> bytes:
         raise ValueError("padding")
     try:
         return base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, UnicodeEncodeError) as fault:
-        raise ValueError(str(fault)) from None
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise ValueError(str(error)) from None
 
 
 def _go_list(texts: Iterable[str]) -> str:

@@ -60,20 +60,20 @@ class BoundObjects:
         resource = self._registry.get(gvr)
         if resource is None or not name:
             return None
-        found = await self._objects.get(resource, namespace, name)
-        if found is None:
+        result = await self._objects.get(resource, namespace, name)
+        if result is None:
             return None
         if seen is not None:
-            seen.revisions.append((found.kv.key, found.revision))
-            seen.ending = seen.ending or "deletionTimestamp" in found.obj["metadata"]
-        return found.obj
+            seen.revisions.append((result.kv.key, result.revision))
+            seen.ending = seen.ending or "deletionTimestamp" in result.obj["metadata"]
+        return result.obj
 
     async def unchanged(self, revisions: tuple[tuple[str, int], ...]) -> bool:
         """Return whether the objects still have these revisions."""
         storage = self._objects.storage
         for key, revision in revisions:
-            found, _ = await storage.get(key)
-            if found is None or found.mod_revision != revision:
+            result, _ = await storage.get(key)
+            if result is None or result.mod_revision != revision:
                 return False
         return True
 
@@ -119,7 +119,7 @@ class TokenBinding:
     node: ObjectReference | None = None
 
 
-def written(
+def build_claims(
     issuer: str, account: JSONObject, bound: TokenBinding, audiences: Sequence[str], now: datetime, lasts: int, warn_after: int = 0
 ) -> JSONObject:
     """Return the claims of a new token.
@@ -138,10 +138,10 @@ def written(
     """
     start = int(now.timestamp())
     metadata = account["metadata"]
-    told: JSONObject = {"namespace": metadata["namespace"], "serviceaccount": ObjectReference.to(account).tree()}
-    told |= {kind: one.tree() for kind, one in (("pod", bound.pod), ("secret", bound.secret), ("node", bound.node)) if one is not None}
+    data: JSONObject = {"namespace": metadata["namespace"], "serviceaccount": ObjectReference.to(account).tree()}
+    data |= {kind: one.tree() for kind, one in (("pod", bound.pod), ("secret", bound.secret), ("node", bound.node)) if one is not None}
     if warn_after:
-        told["warnafter"] = start + warn_after
+        data["warnafter"] = start + warn_after
     return {
         "iss": issuer,
         "sub": f"system:serviceaccount:{metadata['namespace']}:{metadata['name']}",
@@ -150,7 +150,7 @@ def written(
         "iat": start,
         "nbf": start,
         "jti": str(uuid.uuid4()),
-        _KUBERNETES: told,
+        _KUBERNETES: data,
     }
 
 
@@ -180,18 +180,18 @@ class Claims:
     @property
     def kubernetes(self) -> JSONObject:
         """The claim ``kubernetes.io``."""
-        told = self.rest.get(_KUBERNETES)
-        return told if isinstance(told, dict) else {}
+        data = self.rest.get(_KUBERNETES)
+        return data if isinstance(data, dict) else {}
 
     def reference(self, kind: str) -> ObjectReference | None:
         """Return the reference of a kind: ``serviceaccount``, ``pod``, ``secret`` or ``node``."""
-        told = self.kubernetes.get(kind)
-        if not isinstance(told, dict):
+        data = self.kubernetes.get(kind)
+        if not isinstance(data, dict):
             return None
-        return ObjectReference(_text(told.get("name")), _text(told.get("uid")))
+        return ObjectReference(_text(data.get("name")), _text(data.get("uid")))
 
 
-def read(payload: bytes) -> Claims:
+def parse_claims(payload: bytes) -> Claims:
     """Parse the claims of a token whose signature was verified.
 
     Raises:

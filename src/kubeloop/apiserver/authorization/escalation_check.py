@@ -30,13 +30,20 @@ _BINDING = "changing status.allocation or status.reservedFor"
 
 
 def status_faults(authorizer: Authorizer, write: WriteRequest, obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    """Return errors for changes of a claim's status that the user has no right to make."""
+    """Return errors for changes of a claim's status that the user has no right to make.
+
+    Args:
+        authorizer: Decides about the additional rights.
+        write: The write of the status.
+        obj: The new claim.
+        old: The stored claim.
+    """
     new, before = obj.get("status") or {}, old.get("status") or {}
     if any((new.get(name) or None) != (before.get(name) or None) for name in ("allocation", "reservedFor")):
-        why = _refused(authorizer, write, write.verb, "binding", "", "")
-        if why:
+        reason = _refused(authorizer, write, write.verb, "binding", "", "")
+        if reason:
             yield forbidden(
-                "status.allocation", f'{_BINDING} requires resource="resourceclaims/binding", verb="{write.verb}" permission: {why}'
+                "status.allocation", f'{_BINDING} requires resource="resourceclaims/binding", verb="{write.verb}" permission: {reason}'
             )
     allocation = new.get("allocation")
     if allocation is None:
@@ -47,8 +54,8 @@ def status_faults(authorizer: Authorizer, write: WriteRequest, obj: JSONObject, 
     for driver in _drivers(new, before):
         refused = [_refused(authorizer, write, verb, "driver", write.namespace, driver) for verb in verbs]
         if all(refused):
-            said = f'changing status.devices requires resource="resourceclaims/driver", verb="[{" ".join(verbs)}]" permission'
-            yield forbidden("status.devices", f"{said}: {refused[0]}")
+            reported = f'changing status.devices requires resource="resourceclaims/driver", verb="[{" ".join(verbs)}]" permission'
+            yield forbidden("status.devices", f"{reported}: {refused[0]}")
 
 
 def _refused(authorizer: Authorizer, write: WriteRequest, verb: str, subresource: str, namespace: str, name: str) -> str:
@@ -62,8 +69,8 @@ def _refused(authorizer: Authorizer, write: WriteRequest, verb: str, subresource
 
 def _drivers(new: JSONObject, old: JSONObject) -> list[str]:
     """Return the drivers of devices that were added, changed or removed, sorted."""
-    shown, before = ({_device(one): one for one in status.get("devices") or ()} for status in (new, old))
-    return sorted({key[0] for key in {*shown, *before} if shown.get(key) != before.get(key)})
+    current, before = ({_device(one): one for one in status.get("devices") or ()} for status in (new, old))
+    return sorted({key[0] for key in {*current, *before} if current.get(key) != before.get(key)})
 
 
 def _device(one: JSONObject) -> tuple[str, ...]:
@@ -119,8 +126,8 @@ class EscalationCheck:
     def check_creation(self, write: WriteRequest) -> None:
         """Raises Forbidden if an update creates an object and the user has no right to create it."""
         gvr = write.resource.gvr
-        where = gvr.group, gvr.version, gvr.resource, write.subresource, write.namespace, write.name
-        require(self._authorizer, Access(write.user, "create", *where))
+        attributes = gvr.group, gvr.version, gvr.resource, write.subresource, write.namespace, write.name
+        require(self._authorizer, Access(write.user, "create", *attributes))
 
     def _check_role(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
         gvr = write.resource.gvr
@@ -129,8 +136,8 @@ class EscalationCheck:
             return
         self._check_held(write, obj.get("rules") or [])
         if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(write, _EVERYTHING):
-            why = "must have cluster-admin privileges to use the aggregationRule"
-            raise api_errors.forbidden(gvr.group_resource, write.name, why)
+            reason = "must have cluster-admin privileges to use the aggregationRule"
+            raise api_errors.forbidden(gvr.group_resource, write.name, reason)
 
     def _check_binding(self, write: WriteRequest, obj: JSONObject) -> None:
         role = obj.get("roleRef") or {}
@@ -156,13 +163,13 @@ class EscalationCheck:
         return role.source
 
     def _check_held(self, write: WriteRequest, rules: list[JSONObject]) -> None:
-        why = self._lacks(write, rules)
-        if why:
-            raise api_errors.forbidden(write.resource.gvr.group_resource, write.name, why)
+        reason = self._lacks(write, rules)
+        if reason:
+            raise api_errors.forbidden(write.resource.gvr.group_resource, write.name, reason)
 
     def _lacks(self, write: WriteRequest, rules: list[JSONObject]) -> str:
         """Return a text about the rules that the user lacks where the write takes place; "" if the user has them all."""
-        held, lost = self._roles.held(write.user, write.namespace)
+        held, lost = self._roles.resolve_rules(write.user, write.namespace)
         lacks = missing_rules(held, rules)
         if not lacks:
             return ""

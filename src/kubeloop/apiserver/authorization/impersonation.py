@@ -51,12 +51,12 @@ class Impersonation:
         self._authorizer = authorizer
         self._last: dict[str, Mode] = {}
 
-    def judge(self, access: Access, wanted: User) -> tuple[User, str]:
+    def authorize(self, access: Access, impersonated: User) -> tuple[User, str]:
         """Authorize an impersonation.
 
         Args:
             access: The request of the real user.
-            wanted: The user in the impersonation headers.
+            impersonated: The user in the impersonation headers.
 
         Returns:
             The impersonated user with the groups that such a user always has, and the verb of the mode for the audit log ("" for the
@@ -68,12 +68,12 @@ class Impersonation:
         refused: ApiError | None = None
         last = self._last.get(access.user.name)
         for mode in _MODES if last is None else (last, *(one for one in _MODES if one is not last)):
-            if not mode.fits(access.user, wanted):
+            if not mode.fits(access.user, impersonated):
                 continue
             try:
-                user = self._judge(mode, access, wanted)
-            except ApiError as fault:
-                refused = refused or fault
+                user = self._judge(mode, access, impersonated)
+            except ApiError as error:
+                refused = refused or error
                 continue
             self._remember(access.user.name, mode)
             return user, mode.verb if mode.name else ""
@@ -90,14 +90,14 @@ class Impersonation:
         if len(self._last) > _MOST_REMEMBERED:
             del self._last[next(iter(self._last))]
 
-    def _judge(self, mode: Mode, access: Access, wanted: User) -> User:
+    def _judge(self, mode: Mode, access: Access, impersonated: User) -> User:
         requester, node_name = access.user, ""
         if mode is _ASSOCIATED:
             requester = replace(requester, extra={_EXTRA_KEYS: tuple(sorted(requester.extra))})
             node_name = "*"  # the token names the node, so the requester needs the right for any such node
         if mode.name:
             require(self._authorizer, structs.replace(access, user=requester, verb=f"impersonate-on:{mode.name}:{access.verb}"))
-        for question in _questions(mode, requester, wanted, node_name):
+        for question in _questions(mode, requester, impersonated, node_name):
             if isinstance(question, tuple):
                 many, single = question
                 if self._authorizer.authorize(many).allowed:
@@ -106,41 +106,41 @@ class Impersonation:
                     require(self._authorizer, one)
             else:
                 require(self._authorizer, question)
-        return _completed(mode, wanted)
+        return _completed(mode, impersonated)
 
 
 #: A required right; or a right that makes the list of rights unnecessary.
 _Question = Access | tuple[Access, list[Access]]
 
 
-def _questions(mode: Mode, requester: User, wanted: User, node_name: str) -> Iterator[_Question]:
+def _questions(mode: Mode, requester: User, impersonated: User, node_name: str) -> Iterator[_Question]:
     """Yield the required rights, in the order of upstream. Raises Forbidden for users that no right allows."""
     group = _AUTHENTICATION if mode.name else ""
 
-    def to(what: str, name: str, *, group: str = _AUTHENTICATION, sub: str = "", namespace: str = "") -> Access:
-        return Access(requester, mode.verb, group, "v1", what, sub, namespace, name)
+    def to(description: str, name: str, *, group: str = _AUTHENTICATION, sub: str = "", namespace: str = "") -> Access:
+        return Access(requester, mode.verb, group, "v1", description, sub, namespace, name)
 
-    account = account_of(wanted.name)
-    node = node_of(wanted.name) if mode.name else ""
+    account = account_of(impersonated.name)
+    node = node_of(impersonated.name) if mode.name else ""
     if account is not None:
         yield to("serviceaccounts", account[1], group=group, namespace=account[0])
     elif node:
         yield to("nodes", node_name or node, group=group)
     else:
-        yield to("users", wanted.name, group=group)
-    if wanted.uid:
-        yield to("uids", wanted.uid)
-    if wanted.groups:
-        if mode.name and "" in wanted.groups:
+        yield to("users", impersonated.name, group=group)
+    if impersonated.uid:
+        yield to("uids", impersonated.uid)
+    if impersonated.groups:
+        if mode.name and "" in impersonated.groups:
             raise forbidden(to("groups", "", group=group), "impersonating the empty string group is not allowed")
-        if mode.name and MASTERS in wanted.groups:
+        if mode.name and MASTERS in impersonated.groups:
             raise forbidden(to("groups", MASTERS, group=group), "impersonating the system:masters group is not allowed")
-        yield from _together(mode, [to("groups", one, group=group) for one in wanted.groups], to("groups", "*", group=group))
-    if wanted.extra:
-        fault = _extra_fault(wanted.extra) if mode.name else ""
-        if fault:
-            raise forbidden(to("userextras", ""), fault)
-        each = [to("userextras", value, sub=key) for key, values in sorted(wanted.extra.items()) for value in values]
+        yield from _together(mode, [to("groups", one, group=group) for one in impersonated.groups], to("groups", "*", group=group))
+    if impersonated.extra:
+        error = _extra_fault(impersonated.extra) if mode.name else ""
+        if error:
+            raise forbidden(to("userextras", ""), error)
+        each = [to("userextras", value, sub=key) for key, values in sorted(impersonated.extra.items()) for value in values]
         yield from _together(mode, each, to("userextras", "*", sub="*"))
 
 
@@ -159,8 +159,8 @@ def _extra_fault(extra: Mapping[str, tuple[str, ...]]) -> str:
             return "impersonating the empty string key in extra is not allowed"
         faults = [str(one) for one in domain_prefixed_path("extra.key", key)]
         if faults:
-            shown = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
-            return f"impersonating an invalid key in extra is not allowed: {shown}"
+            text = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+            return f"impersonating an invalid key in extra is not allowed: {text}"
         if key != key.lower():
             return f"impersonating a non-lowercase key in extra is not allowed: {go_quoted(key)}"
         if "" in values:
@@ -168,19 +168,19 @@ def _extra_fault(extra: Mapping[str, tuple[str, ...]]) -> str:
     return ""
 
 
-def _completed(mode: Mode, wanted: User) -> User:
+def _completed(mode: Mode, impersonated: User) -> User:
     """Return the user with the groups that it always has, which need no right."""
-    groups, account = list(wanted.groups), account_of(wanted.name)
+    groups, account = list(impersonated.groups), account_of(impersonated.name)
     if account is not None and not groups:
         groups = [_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}"]
-    elif mode.name and node_of(wanted.name):
+    elif mode.name and node_of(impersonated.name):
         groups = [_NODES]
-    if wanted.name == ANONYMOUS.name:
+    if impersonated.name == ANONYMOUS.name:
         if UNAUTHENTICATED not in groups:
             groups.append(UNAUTHENTICATED)
     elif UNAUTHENTICATED not in groups and AUTHENTICATED not in groups:
         groups.append(AUTHENTICATED)
-    return replace(wanted, groups=tuple(groups))
+    return replace(impersonated, groups=tuple(groups))
 
 
 def node_of(user: str) -> str:
@@ -197,14 +197,14 @@ def account_of(user: str) -> tuple[str, str] | None:
     return parts[0], parts[1]
 
 
-def _only_name(wanted: User) -> bool:
-    return not (wanted.uid or wanted.groups or wanted.extra)
+def _only_name(impersonated: User) -> bool:
+    return not (impersonated.uid or impersonated.groups or impersonated.extra)
 
 
-def _is_its_node(requester: User, wanted: User) -> bool:
+def _is_its_node(requester: User, impersonated: User) -> bool:
     """Return whether a service account impersonates the node to which its token is bound."""
-    node = node_of(wanted.name)
-    return bool(node) and _only_name(wanted) and account_of(requester.name) is not None and requester.extra.get(NODE_NAME) == (node,)
+    node = node_of(impersonated.name)
+    return bool(node) and _only_name(impersonated) and account_of(requester.name) is not None and requester.extra.get(NODE_NAME) == (node,)
 
 
 _ASSOCIATED = Mode("associated-node", _is_its_node)

@@ -42,16 +42,16 @@ class Union:
         return Decision(False, reason="\n".join(reasons)) if reasons else NO_OPINION
 
     def rules(self, user: User, namespace: str) -> Rules:
-        found, errors = Rules(), []
+        result, errors = Rules(), []
         for one in self._authorizers:
             rules = one.rules(user, namespace)
-            found.resources += rules.resources
-            found.paths += rules.paths
-            found.incomplete |= rules.incomplete
+            result.resources += rules.resources
+            result.paths += rules.paths
+            result.incomplete |= rules.incomplete
             if rules.error:
                 errors.append(rules.error)
-        found.error = join_errors(errors)
-        return found
+        result.error = join_errors(errors)
+        return result
 
     async def prepare(self, user: User) -> None:
         for one in self._authorizers:

@@ -39,7 +39,7 @@ _BESIDE_CLAIM = ("cephfs", "flexVolume", "rbd", "scaleIO", "iscsi")
 _MIRROR = "kubernetes.io/config.mirror"
 
 
-def of_pod(pod: JSONObject) -> set[NamedResource]:
+def pod_dependencies(pod: JSONObject) -> set[NamedResource]:
     """Return the objects that the node of ``pod`` must read; an empty set for a mirror pod, which the node itself created."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if _MIRROR in (metadata.get("annotations") or {}):
@@ -47,8 +47,13 @@ def of_pod(pod: JSONObject) -> set[NamedResource]:
     names = [
         ("serviceaccounts", spec.get("serviceAccountName")),
         *(("secrets", one.get("name")) for one in spec.get("imagePullSecrets") or ()),
-        *(found for kind in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(kind) or () for found in _env(one)),
-        *(found for volume in spec.get("volumes") or () for found in _volume(metadata["name"], volume)),
+        *(
+            result
+            for kind in ("initContainers", "containers", "ephemeralContainers")
+            for one in spec.get(kind) or ()
+            for result in _env(one)
+        ),
+        *(result for volume in spec.get("volumes") or () for result in _volume(metadata["name"], volume)),
         *(("resourceclaims", name) for name in _claims(spec, pod.get("status") or {})),
     ]
     return {NamedResource(resource, metadata["namespace"], name) for resource, name in names if name}
@@ -86,23 +91,23 @@ def _claims(spec: JSONObject, status: JSONObject) -> Iterator[str | None]:
     yield (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
 
 
-def of_volume(volume: JSONObject) -> tuple[NamedResource | None, set[NamedResource]]:
+def volume_dependencies(volume: JSONObject) -> tuple[NamedResource | None, set[NamedResource]]:
     """Return the claim that a persistent volume is bound to, and the secrets that a node needs to mount it."""
     spec = volume.get("spec") or {}
     claim = spec.get("claimRef")
     if not claim:
         return None, set()
     beside = claim.get("namespace", "")
-    found = set()
+    result = set()
     azure = spec.get("azureFile") or {}
-    found.add((azure.get("secretNamespace") or beside, azure.get("secretName")))
+    result.add((azure.get("secretNamespace") or beside, azure.get("secretName")))
     for kind in _WITH_SECRET:
         secret = (spec.get(kind) or {}).get("secretRef") or {}
-        found.add((secret.get("namespace") or (beside if kind in _BESIDE_CLAIM else ""), secret.get("name")))
+        result.add((secret.get("namespace") or (beside if kind in _BESIDE_CLAIM else ""), secret.get("name")))
     for kind in ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"):
         secret = (spec.get("csi") or {}).get(kind) or {}
-        found.add((secret.get("namespace", ""), secret.get("name")))
-    secrets = {NamedResource("secrets", namespace, name) for namespace, name in found if name}
+        result.add((secret.get("namespace", ""), secret.get("name")))
+    secrets = {NamedResource("secrets", namespace, name) for namespace, name in result if name}
     return NamedResource("persistentvolumeclaims", beside, claim.get("name", "")), secrets
 
 
@@ -133,7 +138,7 @@ class NodeGraph:
                 del self._needed[one]
         node = "" if pod is None else (pod.get("spec") or {}).get("nodeName") or ""
         if pod is not None and node:
-            needs = of_pod(pod) | {NamedResource("pods", namespace, name)}
+            needs = pod_dependencies(pod) | {NamedResource("pods", namespace, name)}
             self._pods[namespace, name] = node, needs
             for one in needs:
                 self._needed.setdefault(one, Counter())[node] += 1
@@ -144,7 +149,7 @@ class NodeGraph:
             self._volumes_by_secret[secret].discard(name)
             if not self._volumes_by_secret[secret]:
                 del self._volumes_by_secret[secret]
-        claim, secrets = (None, set()) if volume is None else of_volume(volume)
+        claim, secrets = (None, set()) if volume is None else volume_dependencies(volume)
         if claim is not None:
             self._volumes[name] = claim, secrets
             for secret in secrets:
@@ -175,8 +180,8 @@ class NodeGraph:
         return to.resource == "secrets" and any(self._uses(node, volume) for volume in self._volumes_by_secret.get(to, ()))
 
     def _uses(self, node: str, volume: str) -> bool:
-        found = self._volumes.get(volume)
-        return found is not None and node in self._needed.get(found[0], ())
+        result = self._volumes.get(volume)
+        return result is not None and node in self._needed.get(result[0], ())
 
 
 _GROUP, _PREFIX = "system:nodes", "system:node:"
@@ -217,7 +222,7 @@ class NodeAuthorizer:
                 ):
                     await follow_objects(f"{ROOT}{resource}/", put, self._objects, self._cache, wait=False)
                 self._graph = graph
-        await self._cache.reached(await self._objects.storage.revision())
+        await self._cache.wait_until(await self._objects.storage.revision())
 
     def rules(self, user: User, namespace: str) -> Rules:
         if node_identity(user) is None:
@@ -303,8 +308,8 @@ class NodeAuthorizer:
             case "get" | "update" | "patch" | "delete":
                 return self.related(node, access)
             case "watch" | "list" | "deletecollection":
-                why = "can only list/watch/deletecollection resourceslices with nodeName field selector"
-                return _ALLOWED if _selects(access, node) else _no(why)
+                reason = "can only list/watch/deletecollection resourceslices with nodeName field selector"
+                return _ALLOWED if _selects(access, node) else _no(reason)
         verbs = "get, watch, list, create, update, patch, delete, deletecollection"
         return _no(f"only the following verbs are allowed for a ResourceSlice: {verbs}")
 
@@ -316,8 +321,8 @@ class NodeAuthorizer:
             case "", "get" | "list" | "watch":
                 if access.name == node:
                     return _ALLOWED
-                what = f"'{access.name}'" if access.name else "all nodes"
-                return _no(f"node '{node}' cannot read {what}, only its own Node object")
+                description = f"'{access.name}'" if access.name else "all nodes"
+                return _no(f"node '{node}' cannot read {description}, only its own Node object")
         return NO_OPINION
 
     def pod(self, node: str, access: Access) -> Decision:
@@ -358,8 +363,8 @@ def _selects(access: Access, node: str) -> bool:
     return any(one.field == "spec.nodeName" and one.operator is FieldOperator.EQUALS and one.value == node for one in access.fields)
 
 
-def _no(why: str) -> Decision:
-    return Decision(False, reason=why)
+def _no(reason: str) -> Decision:
+    return Decision(False, reason=reason)
 
 
 def _unrelated(node: str) -> Decision:

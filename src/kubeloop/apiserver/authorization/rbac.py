@@ -43,9 +43,9 @@ class SubjectBinding:
         self.role_kind: str = role.get("kind", "")
         self.role_name: str = role.get("name", "")
         self.subjects = [one for one in (_subject(subject, namespace) for subject in obj.get("subjects") or ()) if one is not None]
-        shown = f"{self.name}/{namespace}" if namespace else self.name
+        qualified = f"{self.name}/{namespace}" if namespace else self.name
         kind = "RoleBinding" if namespace else "ClusterRoleBinding"
-        self._reason = f"RBAC: allowed by {kind} {go_quoted(shown)} of {self.role_kind} {go_quoted(self.role_name)} to "
+        self._reason = f"RBAC: allowed by {kind} {go_quoted(qualified)} of {self.role_kind} {go_quoted(self.role_name)} to "
 
     def allows(self, user: User) -> Decision:
         """Return the decision for an access that the role of the binding allows."""
@@ -71,15 +71,15 @@ class _Bindings:
     def put(self, name: str, binding: SubjectBinding | None) -> None:
         before = self.named.pop(name, None)
         if before is not None:
-            for where, key in self._places(before):
-                where[key].remove(before)
-                if not where[key]:
-                    del where[key]
+            for index, key in self._places(before):
+                index[key].remove(before)
+                if not index[key]:
+                    del index[key]
         if binding is not None:
             self.named[name] = binding
-            for where, key in self._places(binding):
-                where.setdefault(key, []).append(binding)
-                where[key].sort(key=lambda one: one.name)
+            for index, key in self._places(binding):
+                index.setdefault(key, []).append(binding)
+                index[key].sort(key=lambda one: one.name)
 
     def _places(self, binding: SubjectBinding) -> list[tuple[dict[str, list[SubjectBinding]], str]]:
         different = dict.fromkeys((one.name, one.is_group) for one in binding.subjects)
@@ -193,29 +193,29 @@ class UserRules:
     def decide(self, access: Access) -> tuple[Decision, list[str]]:
         """Return the decision, and if nothing allows the access, error texts about missing roles."""
         everywhere = self._of(access.user, "")
-        found = everywhere.decide(access)
-        if found is not None:
-            return found, []
+        result = everywhere.decide(access)
+        if result is not None:
+            return result, []
         if not access.namespace or not self._index.has_bindings(access.namespace):
             return NO_OPINION, everywhere.faults
         there = self._of(access.user, access.namespace)
-        found = there.decide(access)
-        return (found, []) if found is not None else (NO_OPINION, everywhere.faults + there.faults)
+        result = there.decide(access)
+        return (result, []) if result is not None else (NO_OPINION, everywhere.faults + there.faults)
 
     def _of(self, user: User, namespace: str) -> _Held:
-        kept = self._kept
+        stored = self._kept
         if self._revision != self._index.revision:
-            kept.clear()
+            stored.clear()
             self._revision = self._index.revision
         key = (user.name, user.groups, namespace)
-        held = kept.pop(key, None)
+        held = stored.pop(key, None)
         if held is None:
             held = _Held(user, self._index, self._index.bindings_in(user, namespace))
             if len(user.name) + sum(map(len, user.groups)) + _OF_A_GROUP * len(user.groups) > _LONGEST:
                 return held
-            if len(kept) >= _MOST:
-                del kept[next(iter(kept))]
-        kept[key] = held
+            if len(stored) >= _MOST:
+                del stored[next(iter(stored))]
+        stored[key] = held
         return held
 
 
@@ -231,17 +231,17 @@ class RoleAuthorizer:
         return Decision(False, reason=f"RBAC: {join_errors(faults)}") if faults else decision
 
     def rules(self, user: User, namespace: str) -> Rules:
-        rules, lost = self.held(user, namespace)
-        found = Rules(error=join_errors([missing(one.role_kind, one.role_name) for one in lost]))
+        rules, lost = self.resolve_rules(user, namespace)
+        result = Rules(error=join_errors([missing(one.role_kind, one.role_name) for one in lost]))
         for rule in rules:
             if rule.get("resources"):
                 names = ("verbs", "apiGroups", "resources", "resourceNames")
-                found.resources.append({name: rule[name] for name in names if rule.get(name)})
+                result.resources.append({name: rule[name] for name in names if rule.get(name)})
             if rule.get("nonResourceURLs"):
-                found.paths.append({name: rule[name] for name in ("verbs", "nonResourceURLs") if rule.get(name)})
-        return found
+                result.paths.append({name: rule[name] for name in ("verbs", "nonResourceURLs") if rule.get(name)})
+        return result
 
-    def held(self, user: User, namespace: str) -> tuple[list[JSONObject], list[SubjectBinding]]:
+    def resolve_rules(self, user: User, namespace: str) -> tuple[list[JSONObject], list[SubjectBinding]]:
         """Return the rules of all roles that ``user`` has in ``namespace``, ordered by binding, and the bindings whose role is missing."""
         rules: list[JSONObject] = []
         lost: list[SubjectBinding] = []

@@ -53,8 +53,8 @@ def _names(rule: JSONObject, attribute: str, value: str) -> bool:
     return "*" in values or value in values
 
 
-def _covers(path: str, wanted: str) -> bool:
-    return path == wanted or (path.endswith("*") and wanted.startswith(path.rstrip("*")))
+def _covers(path: str, desired: str) -> bool:
+    return path == desired or (path.endswith("*") and desired.startswith(path.rstrip("*")))
 
 
 def split_rules(rules: Sequence[JSONObject]) -> Iterator[SingleRule]:
@@ -71,9 +71,9 @@ def split_rules(rules: Sequence[JSONObject]) -> Iterator[SingleRule]:
                 yield SingleRule(verb, path=path)
 
 
-def missing_rules(held: Sequence[JSONObject], wanted: Sequence[JSONObject]) -> list[SingleRule]:
-    """Return the parts of ``wanted`` that no rule of ``held`` covers."""
-    return [right for right in split_rules(wanted) if not any(right.is_in(rule) for rule in held)]
+def missing_rules(held: Sequence[JSONObject], desired: Sequence[JSONObject]) -> list[SingleRule]:
+    """Return the parts of ``desired`` that no rule of ``held`` covers."""
+    return [right for right in split_rules(desired) if not any(right.is_in(rule) for rule in held)]
 
 
 def describe_rules(rights: Sequence[SingleRule]) -> str:

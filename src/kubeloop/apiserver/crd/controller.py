@@ -187,7 +187,7 @@ class DefinitionKeeper:
                 self._registry.remove(gvr)
         for one in served:
             self._registry.replace(one)
-        self._objects.forget_decoded()
+        self._objects.clear_cache()
         self._registered[key] = (copy.deepcopy(mark), [one.gvr for one in served])
 
     def _free(self, gvr: GroupVersionResource) -> bool:
@@ -233,7 +233,7 @@ class DefinitionKeeper:
                 left = found.items
                 if not left:
                     # Watches end when the definition is removed, so they must have sent the deletions of the instances by then.
-                    await self._changes.reached(found.revision)
+                    await self._changes.wait_until(found.revision)
                     return
                 for kv in left:
                     if kv.key not in asked:
@@ -241,7 +241,7 @@ class DefinitionKeeper:
                         metadata = decode(kv.value)["metadata"]
                         await self._delete(resource, metadata.get("namespace", ""), metadata["name"])
                 if (await self._objects.storage.range(prefix, prefix_end(prefix), limit=1)).items:
-                    await subscription.take()
+                    await subscription.receive()
         finally:
             subscription.close()
 

@@ -93,14 +93,14 @@ class Order:
 
     def groups(self) -> list[str]:
         """Return the groups as in ``/apis``: by priority, then by the name of their APIService, which begins with the version."""
-        found = ((group, version) for group in self._groups() for version in self.versions(group))
-        ordered = sorted(found, key=lambda one: (-self._priorities(*one)[0], f"{one[1]}.{one[0]}"))
+        result = ((group, version) for group in self._groups() for version in self.versions(group))
+        ordered = sorted(result, key=lambda one: (-self._priorities(*one)[0], f"{one[1]}.{one[0]}"))
         return list(dict.fromkeys(group for group, _ in ordered))
 
     def aggregated_groups(self) -> list[str]:
         """Return the groups as in the aggregated document: by the highest priority of their versions, then by name."""
-        found = [group for group in self._groups() if self.aggregated_versions(group)]
-        return sorted(found, key=lambda group: (-max(self._priorities(group, one)[0] for one in self.aggregated_versions(group)), group))
+        result = [group for group in self._groups() if self.aggregated_versions(group)]
+        return sorted(result, key=lambda group: (-max(self._priorities(group, one)[0] for one in self.aggregated_versions(group)), group))
 
     def versions(self, group: str) -> list[str]:
         """Return the versions of a group, the preferred one first."""
@@ -117,8 +117,8 @@ class Order:
 
     def remote(self, group: str, version: str) -> RegisteredService | None:
         """Return the APIService of a version that an extension server serves, or None."""
-        found = self.table.of(group, version)
-        return found if found is not None and is_remote(found) else None
+        result = self.table.get(group, version)
+        return result if result is not None and is_remote(result) else None
 
     def _groups(self) -> set[str]:
         return {
@@ -129,9 +129,9 @@ class Order:
         """Return the priority of the group in this version, and the priority of the version."""
         if group == OWN_GROUP:
             return _FIRST, 0
-        found = self.table.of(group, version)
-        if found is not None:
-            return found.group_priority, found.version_priority
+        result = self.table.get(group, version)
+        if result is not None:
+            return result.group_priority, result.version_priority
         known = group_priority(group)
         return _CUSTOM if known is None else (known, version_priority(group, version))
 
@@ -201,7 +201,7 @@ def api_resource_list(registry: Registry, group_version: GroupVersion) -> JSONOb
 
 
 def _resource(resource: ServedResource) -> JSONObject:
-    shown: JSONObject = {
+    document: JSONObject = {
         "name": resource.gvr.resource,
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
@@ -209,13 +209,13 @@ def _resource(resource: ServedResource) -> JSONObject:
         "verbs": list(resource.verbs),
     }
     if resource.short_names:
-        shown["shortNames"] = list(resource.short_names)
+        document["shortNames"] = list(resource.short_names)
     if resource.categories:
-        shown["categories"] = list(resource.categories)
+        document["categories"] = list(resource.categories)
     stored = storage_version_hash(resource)
     if stored:
-        shown["storageVersionHash"] = stored
-    return shown
+        document["storageVersionHash"] = stored
+    return document
 
 
 def storage_version_hash(resource: ServedResource) -> str:
@@ -227,10 +227,10 @@ def storage_version_hash(resource: ServedResource) -> str:
 
 
 def _subresource(resource: ServedResource, sub: SubresourceInfo) -> JSONObject:
-    shown: JSONObject = {"name": f"{resource.gvr.resource}/{sub.name}", "singularName": "", "namespaced": resource.namespaced}
+    document: JSONObject = {"name": f"{resource.gvr.resource}/{sub.name}", "singularName": "", "namespaced": resource.namespaced}
     if sub.kind.group_version != resource.gvr.group_version:
-        shown |= {"group": sub.kind.group, "version": sub.kind.version}
-    return {**shown, "kind": sub.kind.kind, "verbs": list(sub.verbs)}
+        document |= {"group": sub.kind.group, "version": sub.kind.version}
+    return {**document, "kind": sub.kind.kind, "verbs": list(sub.verbs)}
 
 
 def aggregated(registry: Registry, order: Order, *, core: bool) -> JSONObject:
@@ -254,7 +254,7 @@ def _version_discovery(registry: Registry, order: Order, group_version: GroupVer
 
 
 def _resource_discovery(resource: ServedResource) -> JSONObject:
-    shown: JSONObject = {
+    document: JSONObject = {
         "resource": resource.gvr.resource,
         "responseKind": _response_kind(resource, SubresourceInfo(name="", kind=resource.gvk, verbs=())),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
@@ -262,16 +262,16 @@ def _resource_discovery(resource: ServedResource) -> JSONObject:
         "verbs": list(resource.verbs),
     }
     if resource.short_names:
-        shown["shortNames"] = list(resource.short_names)
+        document["shortNames"] = list(resource.short_names)
     if resource.categories:
-        shown["categories"] = list(resource.categories)
+        document["categories"] = list(resource.categories)
     subresources = [
         {"subresource": sub.name, "responseKind": _response_kind(resource, sub), "verbs": list(sub.verbs)}
         for sub in subresources_of(resource)
     ]
     if subresources:
-        shown["subresources"] = subresources
-    return shown
+        document["subresources"] = subresources
+    return document
 
 
 def _response_kind(resource: ServedResource, sub: SubresourceInfo) -> JSONObject:

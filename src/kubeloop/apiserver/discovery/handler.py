@@ -142,9 +142,9 @@ class Discovery:
 def _aggregated_form(accept: str) -> str:
     """Return the first media type that requests the aggregated document, even after plain ones; "" if there is none."""
     for clause in parse_accept(accept):
-        asked = (clause.parameter("as"), clause.parameter("g"), clause.parameter("v"))
-        if asked == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):
-            found = next((media_type for media_type in MEDIA_TYPES if clause.accepts(media_type)), "")
-            if found:
-                return found
+        requested = (clause.parameter("as"), clause.parameter("g"), clause.parameter("v"))
+        if requested == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):
+            result = next((media_type for media_type in MEDIA_TYPES if clause.accepts(media_type)), "")
+            if result:
+                return result
     return ""

@@ -53,12 +53,12 @@ class PriorityLevel:
         spec = obj.get("spec") or {}
         self.uid = obj["metadata"].get("uid") or ""
         self.exempt = spec.get("type") == "Exempt"
-        how = spec.get("exempt" if self.exempt else "limited") or {}
-        shares = how.get("nominalConcurrencyShares")
+        options = spec.get("exempt" if self.exempt else "limited") or {}
+        shares = options.get("nominalConcurrencyShares")
         self.shares = shares if shares is not None else 0 if self.exempt else 30
-        self.lendable_percent = how.get("lendablePercent") or 0
-        self.borrowing_percent = how.get("borrowingLimitPercent")
-        response = how.get("limitResponse") or {}
+        self.lendable_percent = options.get("lendablePercent") or 0
+        self.borrowing_percent = options.get("borrowingLimitPercent")
+        response = options.get("limitResponse") or {}
         self.reject = not self.exempt and response.get("type") != "Queue"
         queuing = response.get("queuing") or {}
         self.queue_length = queuing.get("queueLengthLimit") or 50
@@ -67,12 +67,12 @@ class PriorityLevel:
             self.queues, self._shape = FairQueues(*shape), shape
 
     @property
-    def lendable(self) -> int:
+    def lendable_seats(self) -> int:
         """Number of seats that other levels may borrow."""
         return round(self.nominal * self.lendable_percent / 100)
 
     @property
-    def most(self) -> float:
+    def max_seats(self) -> float:
         """Maximum number of seats, with borrowed ones."""
         if self.exempt:
             return math.inf
@@ -82,9 +82,9 @@ class PriorityLevel:
         """Return whether a request can start on a seat of the level, or on an unused seat that another level lends."""
         if self.exempt or self.executing < max(1, self.nominal):  # at least one seat, however small the share
             return True
-        if self.executing >= self.most:
+        if self.executing >= self.max_seats:
             return False
-        lent = sum(min(one.lendable, max(0, one.nominal - one.executing)) for one in levels if not one.exempt and one is not self)
+        lent = sum(min(one.lendable_seats, max(0, one.nominal - one.executing)) for one in levels if not one.exempt and one is not self)
         borrowed = sum(max(0, one.executing - one.nominal) for one in levels if not one.exempt)
         return borrowed < lent
 
@@ -212,7 +212,7 @@ class FlowControl:
         if obj is None:
             self._schemas.pop(name, None)
         else:
-            self._schemas[name] = FlowSchema.of(obj)
+            self._schemas[name] = FlowSchema.parse(obj)
         self._ordered = sorted(self._schemas.values(), key=lambda schema: (schema.precedence, schema.name))
         self._flows.clear()
 
@@ -220,15 +220,15 @@ class FlowControl:
         """Return the flow of a request; None while the server has no schemas, at its start."""
         path = "" if info.is_resource else info.path
         key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource, info.namespace, path)
-        found = self._flows.get(key)
-        if found is None:
-            found = self._classify(user, info)
-            if found is not None:
+        result = self._flows.get(key)
+        if result is None:
+            result = self._classify(user, info)
+            if result is not None:
                 if len(self._flows) >= _REMEMBERED:
                     self._flows.clear()
                 if len(info.path) <= _LONGEST:
-                    self._flows[key] = found
-        return found
+                    self._flows[key] = result
+        return result
 
     async def admit(self, flow: Flow) -> Seat:
         """Wait until a request may be executed.
@@ -268,7 +268,7 @@ class FlowControl:
             and self._waiting
             and not flow.waiting
             and level.has_seat(self.levels.values())
-            and level.queues.overtake(queue)
+            and level.queues.try_admit(queue)
         ):
             self._overtaking -= 1
             level.executing += 1
@@ -295,9 +295,9 @@ class FlowControl:
         finally:
             flow.waiting -= 1
             waiter.timer.cancel()
-        where = level.name, flow.schema.name
-        self.waits.count[where] += 1
-        self.waits.seconds[where] += self._clock.now() - since
+        labels = level.name, flow.schema.name
+        self.waits.count[labels] += 1
+        self.waits.seconds[labels] += self._clock.now() - since
         if not admitted:
             level.rejected[flow.schema.name, "time-out"] += 1
             raise RejectedByFlowControl
@@ -411,6 +411,6 @@ class InFlight:
         Raises:
             RejectedByFlowControl: The limit is reached, and the user is no administrator.
         """
-        now, most = (self.mutating, self._limits.mutating) if is_mutating(verb) else (self.reading, self._limits.reading)
-        if most and now >= most and MASTERS not in user.groups:
+        now, maximum = (self.mutating, self._limits.mutating) if is_mutating(verb) else (self.reading, self._limits.reading)
+        if maximum and now >= maximum and MASTERS not in user.groups:
             raise RejectedByFlowControl

@@ -57,7 +57,7 @@ class FairQueues:
         """Return the queue that a request of this flow would join."""
         if not self._count:
             return self._queue(f"{schema}\0{flow}")
-        hand = deal(f"{schema}\0{flow}", self._count, self._hand)
+        hand = shuffle_shard(f"{schema}\0{flow}", self._count, self._hand)
         return min((self._queue(card) for card in hand), key=lambda queue: len(queue.waiting))
 
     def add(self, waiter: Waiter, queue: FlowQueue) -> None:
@@ -69,7 +69,7 @@ class FairQueues:
         self._queues[queue.key] = queue
         self.length += 1
 
-    def overtake(self, queue: FlowQueue) -> bool:
+    def try_admit(self, queue: FlowQueue) -> bool:
         """Return whether a new request would be the next of all and need not wait; if so, charge it."""
         if queue.waiting or queue.start > self._virtual:
             return False
@@ -105,7 +105,7 @@ class FairQueues:
         return self._queues.get(key) or FlowQueue(key)
 
 
-def deal(flow: str, deck: int, hand: int) -> tuple[int, ...]:
+def shuffle_shard(flow: str, deck: int, hand: int) -> tuple[int, ...]:
     """Return ``hand`` different numbers below ``deck``, always the same ones for a flow (k8s.io/apiserver pkg/util/shufflesharding)."""
     digest = hashlib.sha256(flow.encode(errors="surrogateescape")).digest()  # a namespace in a path may have any bytes
     return _dealt(int.from_bytes(digest[:8], "little"), deck, hand)

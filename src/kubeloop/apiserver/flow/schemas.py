@@ -38,6 +38,15 @@ class SchemaStatus:
     """
 
     def __init__(self, registry: Registry, objects: Objects, owners: Owners, cache: WatchCache, clock: Clock) -> None:
+        """Create the controller. It does nothing before ``start``.
+
+        Args:
+            registry: The served resources.
+            objects: Objects over storage.
+            owners: Field managers of objects.
+            cache: The watch cache.
+            clock: The clock of the server.
+        """
         self._registry = registry
         self._objects = objects
         self._owners = owners
@@ -75,8 +84,8 @@ class SchemaStatus:
 
     async def _all(self, gvr: GroupVersionResource) -> list[JSONObject]:
         resource = self._resource(gvr)
-        found = await self._objects.storage.range(resource.storage_prefix, prefix_end(resource.storage_prefix))
-        return [self._objects.tree(resource, kv) for kv in found.items]
+        result = await self._objects.storage.range(resource.storage_prefix, prefix_end(resource.storage_prefix))
+        return [self._objects.tree(resource, kv) for kv in result.items]
 
     async def _write(self, name: str, levels: set[str]) -> None:
         resource = self._resource(SCHEMAS)
@@ -104,10 +113,10 @@ class SchemaStatus:
             return
 
     def _resource(self, gvr: GroupVersionResource) -> ServedResource:
-        found = self._registry.get(gvr)
-        if found is None:
+        result = self._registry.get(gvr)
+        if result is None:
             raise LookupError(f"the registry does not serve {gvr}")
-        return found
+        return result
 
 
 _ACCOUNT = "system:serviceaccount:"
@@ -125,7 +134,7 @@ class FlowSchema:
     rules: tuple[JSONObject, ...]
 
     @classmethod
-    def of(cls, obj: JSONObject) -> FlowSchema:
+    def parse(cls, obj: JSONObject) -> FlowSchema:
         """Parse a stored FlowSchema."""
         spec, metadata = obj.get("spec") or {}, obj["metadata"]
         return cls(
@@ -189,5 +198,5 @@ def _is_path(patterns: Sequence[str], path: str) -> bool:
     return False
 
 
-def _contains(found: Sequence[str], wanted: str) -> bool:
-    return wanted in found or "*" in found
+def _contains(result: Sequence[str], desired: str) -> bool:
+    return desired in result or "*" in result

@@ -31,14 +31,14 @@ async def list_(scope: RequestScope) -> Answer:
     """Return all ComponentStatuses. Paging and resourceVersion are ignored: there is one page, without a version."""
     options = list_options(scope.request, watch=False)
     selection = Selection(scope.resource, options.label_selector, options.field_selector)
-    found = [one for one in await _components(scope) if selection.matches(one)]
+    result = [one for one in await _components(scope) if selection.matches(one)]
     match scope.accepted.form:
         case "Table":
             include, now = scope.request.parameter("includeObject"), scope.services.clock.wall().timestamp()
-            return Answer(object=table(scope.resource.gvr.group_resource, found, {}, now=now, include=include))
+            return Answer(object=table(scope.resource.gvr.group_resource, result, {}, now=now, include=include))
         case "PartialObjectMetadataList":
-            return Answer(object=partial_list(found, {}))
-    items = [{name: value for name, value in one.items() if name not in ("kind", "apiVersion")} for one in found]
+            return Answer(object=partial_list(result, {}))
+    items = [{name: value for name, value in one.items() if name not in ("kind", "apiVersion")} for one in result]
     return Answer(object={"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items})
 
 
@@ -54,11 +54,11 @@ async def get(scope: RequestScope) -> Answer:
 async def _components(scope: RequestScope) -> list[JSONObject]:
     await scope.services.objects.storage.get("/registry/health")
     faults = await asyncio.gather(*(_fault(scope, name, port) for name, port in _PORTS.items()))
-    return [*(_status(name, fault) for name, fault in zip(_PORTS, faults, strict=True)), _status(_STORAGE, "")]
+    return [*(_status(name, error) for name, error in zip(_PORTS, faults, strict=True)), _status(_STORAGE, "")]
 
 
-def _status(name: str, fault: str) -> JSONObject:
-    condition = {"type": "Healthy", "status": "False" if fault else "True", "message": fault or "ok"}
+def _status(name: str, error: str) -> JSONObject:
+    condition = {"type": "Healthy", "status": "False" if error else "True", "message": error or "ok"}
     return {"kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": name}, "conditions": [condition]}
 
 
@@ -77,8 +77,8 @@ async def _fault(scope: RequestScope, name: str, port: int) -> str:
             body = b""
             while len(body) < _SHOWN and (part := await wire.chunk()):
                 body += part
-    except BACKEND_ERRORS as fault:
-        return f'Get "{place.url}": {error_text(fault, place)}'
+    except BACKEND_ERRORS as error:
+        return f'Get "{place.url}": {error_text(error, place)}'
     finally:
         if wire is not None:
             wire.abort()

@@ -71,13 +71,13 @@ class Configuration:
 
         try:
             tree = plain(parse_yaml(self._data))
-        except DecodeError as fault:
-            raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {fault}") from None
+        except DecodeError as error:
+            raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
         if tree is None:
             return {}
         if not isinstance(tree, dict):
-            why = f"json: cannot unmarshal {_json_type(tree)} into Go value of type map[string]interface {{}}"
-            raise api_errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
+            reason = f"json: cannot unmarshal {_json_type(tree)} into Go value of type map[string]interface {{}}"
+            raise api_errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {reason}")
         return tree
 
     def check_repeated(self) -> None:
@@ -95,9 +95,9 @@ class Configuration:
             return
         faults = [f"line {line}: key {name} already set in map" for line, name in repeated]
         if self.options.field_validation == "Strict":
-            shown = "".join(f"\n  {fault}" for fault in faults)
-            raise api_errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{shown}")
-        self._warnings.extend(fault for fault in faults if fault not in self._warnings)
+            view = "".join(f"\n  {error}" for error in faults)
+            raise api_errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{view}")
+        self._warnings.extend(error for error in faults if error not in self._warnings)
 
 
 def _plain_json(data: bytes) -> JSONObject | None:
@@ -118,10 +118,10 @@ _DOUBTFUL = re.compile(rb"[0-9]{18}|\\u[dD]")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> JSONObject:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return result
 
 
 def _refused(text: str) -> Any:
@@ -151,7 +151,7 @@ async def apply(scope: RequestScope, *, status: bool) -> WriteResult:
         tree = owners.applied(field_scope, live, config, options.field_manager, force=options.force)
         configuration.check_repeated()
         write.sent = tree
-        return conform(tree, field_scope.gvk, field_scope.gvk, resource, unconvertible(config, field_scope), applied=True).obj
+        return conform(tree, field_scope.gvk, field_scope.gvk, resource, conversion_error(config, field_scope), applied=True).obj
 
     async def change(live: JSONObject) -> JSONObject:
         obj = merged(live)
@@ -162,8 +162,8 @@ async def apply(scope: RequestScope, *, status: bool) -> WriteResult:
         obj = merged(field_scope.empty)
         metadata = metadata_of(obj)
         if uid := metadata.get("uid"):
-            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            raise api_errors.conflict(resource.gvr.group_resource, name, why)
+            reason = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise api_errors.conflict(resource.gvr.group_resource, name, reason)
         _check_place(obj, scope)
         return obj
 
@@ -172,14 +172,14 @@ async def apply(scope: RequestScope, *, status: bool) -> WriteResult:
     return await scope.services.writer.update(write, change, status=status, retry=True, create=create, create_always=create_always)
 
 
-def unconvertible(config: JSONObject, field_scope: Scope) -> Callable[[str], ApiError]:
+def conversion_error(config: JSONObject, field_scope: Scope) -> Callable[[str], ApiError]:
     """Return a function that creates the error for an object that fits the schema, but not the Go type."""
     metadata = config.get("metadata") or {}
     kind = f"{field_scope.gvk.group}/{field_scope.gvk.version}, Kind={field_scope.gvk.kind}"
     named = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind}"
 
-    def refuse(why: str) -> ApiError:
-        converting = f"unable to convert unstructured object to {kind}: {why}"
+    def refuse(reason: str) -> ApiError:
+        converting = f"unable to convert unstructured object to {kind}: {reason}"
         return api_errors.internal(f"failed to convert new object ({named}) to proper version: {converting}")
 
     return refuse
@@ -251,20 +251,20 @@ class Patch:
             else:
                 self.left = copy_tree(self.tree)
                 patched = merge_in(obj, self.left, schema, schemas)
-        except PatchError as fault:
-            if fault.code == 422:
+        except PatchError as error:
+            if error.code == 422:
                 raise api_errors.unprocessable() from None
-            answer = f"Request entity too large: {fault.answer}" if fault.code == 413 else fault.answer
-            raise api_errors.refusal(fault.code, fault.reason, answer) from None
+            answer = f"Request entity too large: {error.answer}" if error.code == 413 else error.answer
+            raise api_errors.refusal(error.code, error.reason, answer) from None
         if not isinstance(patched, dict):
             raise api_errors.unprocessable()
         return patched
 
-    def refused(self, patched: JSONObject, why: str) -> ApiError:
+    def refused(self, patched: JSONObject, reason: str) -> ApiError:
         """Return the error for a patch whose result does not fit its kind. As upstream it shows the result, not kind and name."""
         # Upstream does not encode the result of a strategic merge, and quotes the rest of the patch instead.
-        shown = go_text(self.left) if self.media_type == STRATEGIC_PATCH else self.text_of(patched)
-        return api_errors.invalid(GroupKind("", ""), "", [invalid("patch", shown, why)])
+        view = go_text(self.left) if self.media_type == STRATEGIC_PATCH else self.text_of(patched)
+        return api_errors.invalid(GroupKind("", ""), "", [invalid("patch", view, reason)])
 
     def text_of(self, patched: JSONObject) -> str:
         """Return the result as JSON in the field order of upstream."""
@@ -273,7 +273,7 @@ class Patch:
         ordered = patched if self.sorted else _upstream_order(declared, self._touched())
         return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False, sort_keys=self.sorted)
 
-    def judge(self, patched: JSONObject, decoded: Decoded, field_validation: str) -> list[str]:
+    def check_fields(self, patched: JSONObject, decoded: Decoded, field_validation: str) -> list[str]:
         """Return warnings about unknown and repeated fields of the patch and its result.
 
         Args:
@@ -292,12 +292,12 @@ class Patch:
         return problems
 
     def _problems(self) -> list[str]:
-        found = repeated_fields(self.tree, "")
+        result = repeated_fields(self.tree, "")
         if self.media_type != JSON_PATCH:
-            return found
+            return result
         for at, operation in enumerate(self.tree):
-            found += [f"unknown field {go_quoted(f'[{at}].{name}')}" for name in operation if name not in _OPERATION_MEMBERS]
-        return [f"json patch {problem}" for problem in found]
+            result += [f"unknown field {go_quoted(f'[{at}].{name}')}" for name in operation if name not in _OPERATION_MEMBERS]
+        return [f"json patch {problem}" for problem in result]
 
     def _touched(self) -> JSONObject:
         """Return the maps that the patch changes, as a tree of names."""
@@ -365,22 +365,22 @@ def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk
         Invalid: The result does not fit the kind. As upstream, the field is ``patch`` and the value the whole document.
     """
 
-    def refuse(why: str) -> ApiError:
-        return sent.refused(tree, why)
+    def refuse(reason: str) -> ApiError:
+        return sent.refused(tree, reason)
 
     if sent.media_type == STRATEGIC_PATCH:
         # Upstream decodes into an existing object, so kind and apiVersion are ordinary fields.
         decoded = conform(tree, gvk, gvk, resource, refuse, merged=True)
         return replace(decoded, problems=sorted(decoded.problems))
     try:
-        met = kind_of(tree, gvk)
-    except DecodeError as fault:
-        raise refuse(str(fault)) from None
+        actual = kind_of(tree, gvk)
+    except DecodeError as error:
+        raise refuse(str(error)) from None
     if not resource.custom or gvk != resource.gvk:
-        return conform(tree, met, gvk, resource, refuse)
+        return conform(tree, actual, gvk, resource, refuse)
     if not tree.get("kind"):
         raise refuse(kind_missing(sent.text_of(tree)))
-    decoded = conform(tree, met, gvk, resource, refuse)
+    decoded = conform(tree, actual, gvk, resource, refuse)
     if not tree.get("apiVersion"):
         raise api_errors.internal_error("Object 'apiVersion' is missing in 'object has no apiVersion field'")
     return decoded

@@ -37,7 +37,14 @@ class ProtobufForms:
             return None
 
     def page(self, resource: ServedResource, list_kind: str, metadata: JSONObject, items: list[KeyValue]) -> bytes | None:
-        """Return a list with ``metadata``, or None."""
+        """Return a list as protobuf, or None if the kind has no protobuf form.
+
+        Args:
+            resource: The resource.
+            list_kind: Kind of the list.
+            metadata: Metadata of the list.
+            items: The objects.
+        """
         gvk = GroupVersionKind(*resource.gvk.group_version, list_kind)
         try:
             return protobuf.encode_list(gvk, metadata, [self._message(resource, kv) for kv in items])

@@ -46,7 +46,23 @@ class Renderer:
         stored: StoredObject | None = None,
         status: int = 200,
     ) -> Answer:
-        """One object; ``stored`` saves encoding it again."""
+        """Return an object as an answer.
+
+        Args:
+            resource: The resource.
+            accepted: Media type and form that the request accepts.
+            request: The request.
+            obj: The object.
+            stored: Its stored form, whose bytes need no encoding; None: encode ``obj``.
+            status: Status code.
+
+        Returns:
+            The answer.
+
+        Raises:
+            BadRequest: A parameter of the form is invalid.
+            NotAcceptable: The form is one of lists.
+        """
         match accepted.form:
             case "Table":
                 return Answer(status, object=self._table(resource, accepted, _include(request), [obj], obj["metadata"]))
@@ -67,6 +83,21 @@ class Renderer:
         return Answer(status, object=obj)
 
     def page(self, resource: ServedResource, accepted: Accepted, request: Request, page: Page) -> Answer:
+        """Return a page of a list as an answer.
+
+        Args:
+            resource: The resource.
+            accepted: Media type and form that the request accepts.
+            request: The request.
+            page: The page.
+
+        Returns:
+            The answer.
+
+        Raises:
+            BadRequest: A parameter of the form is invalid.
+            NotAcceptable: The form is one of single objects.
+        """
         metadata: JSONObject = {"resourceVersion": str(page.revision)}
         if page.continue_token:
             metadata["continue"] = page.continue_token
@@ -164,8 +195,8 @@ def _include(request: Request) -> str:
     include = request.parameter("includeObject")
     if include not in INCLUDE_OBJECT:
         quoted = encode(include).decode()
-        why = f"Invalid value: {quoted}: must be 'Metadata', 'Object', 'None', or empty"
-        raise api_errors.bad_request(f"Unable to convert to Table as requested: includeObject: {why}")
+        reason = f"Invalid value: {quoted}: must be 'Metadata', 'Object', 'None', or empty"
+        raise api_errors.bad_request(f"Unable to convert to Table as requested: includeObject: {reason}")
     return include
 
 

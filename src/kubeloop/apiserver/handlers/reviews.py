@@ -142,12 +142,12 @@ def field_terms(selector: JSONObject) -> tuple[tuple[FieldTerm, ...], str | None
             return parse_field_selector(selector["rawSelector"]).terms, None
         except ValueError:
             return (), ""
-    terms, wanted = [], selector.get("requirements") or ()
-    for one in wanted:
+    terms, desired = [], selector.get("requirements") or ()
+    for one in desired:
         operator, values = _FIELD_OPERATORS.get(one.get("operator", "")), one.get("values") or []
         if operator is not None and len(values) == 1:
             terms.append(FieldTerm(one.get("key", ""), operator, values[0]))
-    return tuple(terms), _partly(len(terms), len(wanted))
+    return tuple(terms), _partly(len(terms), len(desired))
 
 
 def label_fault(selector: JSONObject) -> str | None:
@@ -158,12 +158,12 @@ def label_fault(selector: JSONObject) -> str | None:
         except ValueError:
             return ""
         return None
-    wanted = selector.get("requirements") or ()
-    return _partly(sum(one.get("operator") in _LABEL_OPERATORS for one in wanted), len(wanted))
+    desired = selector.get("requirements") or ()
+    return _partly(sum(one.get("operator") in _LABEL_OPERATORS for one in desired), len(desired))
 
 
-def _partly(read: int, wanted: int) -> str | None:
-    return None if read == wanted else "partially " if read else ""
+def _partly(read: int, desired: int) -> str | None:
+    return None if read == desired else "partially " if read else ""
 
 
 # Reviews of authorization.k8s.io: SubjectAccessReview and SelfSubjectRulesReview.
@@ -201,10 +201,10 @@ async def _rules(scope: RequestScope) -> Answer:
     namespace = (obj.get("spec") or {}).get("namespace", "")
     if not namespace:
         raise api_errors.bad_request("no namespace on request")
-    found = scope.services.authorizer.rules(scope.user, namespace)
-    status: JSONObject = {"resourceRules": found.resources, "nonResourceRules": found.paths, "incomplete": found.incomplete}
-    if found.error:
-        status["evaluationError"] = found.error
+    result = scope.services.authorizer.rules(scope.user, namespace)
+    status: JSONObject = {"resourceRules": result.resources, "nonResourceRules": result.paths, "incomplete": result.incomplete}
+    if result.error:
+        status["evaluationError"] = result.error
     # Upstream answers with a new review without the sent fields.
     answer = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": {}, "spec": {}, "status": status}
     return answer_review(scope, answer)
@@ -226,20 +226,20 @@ def _asked(user: User, spec: JSONObject) -> tuple[Access, list[str]]:
     partly = label_fault(attributes.get("labelSelector") or {})
     if partly is not None:
         faults.append(f"spec.resourceAttributes.labelSelector {partly}ignored due to parse error")
-    where = {name: attributes.get(name, "") for name in _NAMES}
-    where["version"] = where["version"] or "*"
-    return Access(user, attributes.get("verb", ""), **where, fields=terms), faults
+    target = {name: attributes.get(name, "") for name in _NAMES}
+    target["version"] = target["version"] or "*"
+    return Access(user, attributes.get("verb", ""), **target, fields=terms), faults
 
 
 def _errors(spec: JSONObject, kind: str, metadata: JSONObject) -> list[FieldError]:
     errors = []
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
-        why = "cannot be specified in combination with resourceAttributes"
-        errors.append(invalid("spec.nonResourceAttributes", _go_names(path), why))
+        reason = "cannot be specified in combination with resourceAttributes"
+        errors.append(invalid("spec.nonResourceAttributes", _go_names(path), reason))
     if resource is None and path is None:
-        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        errors.append(invalid("spec.resourceAttributes", None, why))
+        reason = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.append(invalid("spec.resourceAttributes", None, reason))
     if kind != _SELF and not spec.get("user") and not spec.get("groups"):
         errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
     errors += selector_errors(resource or {})

@@ -137,8 +137,8 @@ def check_name_in_path(info: RequestInfo) -> None:
     name = info.name
     if not info.name_in_path or not (name in (".", "..") or "%" in name or "/" in name):
         return
-    why = f"may not be '{name}'" if name in (".", "..") else ";".join(f"may not contain '{one}'" for one in "/%" if one in name)
-    raise api_errors.bad_request(f"Name parameter invalid: {go_quoted(name)}: {why}")
+    reason = f"may not be '{name}'" if name in (".", "..") else ";".join(f"may not contain '{one}'" for one in "/%" if one in name)
+    raise api_errors.bad_request(f"Name parameter invalid: {go_quoted(name)}: {reason}")
 
 
 def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) -> Handler:

@@ -84,7 +84,14 @@ class AuditEvents(Protocol):
         """Record the answer before it is encoded."""
 
     def event(self, stage: str, at: datetime | None = None, *, code: int = 0, message: str = "") -> None:
-        """Log the event of a stage. ``at`` None: the time at which the request came."""
+        """Log the event of a stage.
+
+        Args:
+            stage: The stage.
+            at: Time of the stage; None: the arrival of the request.
+            code: Status code of a stream, which has no recorded answer.
+            message: Message if there is no answer.
+        """
 
 
 @dataclass(slots=True)
@@ -158,8 +165,8 @@ class RequestScope:
         """
         try:
             return await self.request.read_body(BODY_LIMIT)
-        except BodyTooLarge as fault:
-            raise too_large(fault.limit) from None
+        except BodyTooLarge as error:
+            raise too_large(error.limit) from None
 
     def manager(self, options: WriteParameters) -> str:
         """Return the field manager of what the request writes."""
@@ -238,9 +245,9 @@ class RequestScope:
 
 def audit_id_of(request: Request) -> str:
     """Return the audit ID that the client sent, else a new random UUID."""
-    given = request.headers.get(AUDIT_ID)
-    if given:
-        return given
+    requested = request.headers.get(AUDIT_ID)
+    if requested:
+        return requested
     digits = os.urandom(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{'89ab'[int(digits[16], 16) & 3]}{digits[17:20]}-{digits[20:]}"
 

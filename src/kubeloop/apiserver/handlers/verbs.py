@@ -113,7 +113,7 @@ async def patch(scope: RequestScope, *, status: bool = False) -> Answer:
         decoded = conform_patched(sent, patched, resource, resource.gvk)
         write.sent = patched
         if not warned:
-            scope.warnings += sent.judge(patched, decoded, options.field_validation)
+            scope.warnings += sent.check_fields(patched, decoded, options.field_validation)
             warned = True
         check_name(metadata_of(decoded.obj), name)
         return decoded.obj
@@ -131,8 +131,8 @@ async def delete(scope: RequestScope) -> Answer:
         scope.audit_sent({"kind": "DeleteOptions", "apiVersion": "v1", **options.tree()})
     _warn_of_deletion(scope, options)
     resource = scope.resource
-    if fault := resource.strategy.deletion_fault(scope.info.name):
-        raise api_errors.forbidden(resource.gvr.group_resource, scope.info.name, fault)
+    if error := resource.strategy.deletion_fault(scope.info.name):
+        raise api_errors.forbidden(resource.gvr.group_resource, scope.info.name, error)
     deleted = await scope.services.deleter.delete(scope.write(dry_run=options.dry_run), options)
     if deleted.gone and not resource.strategy.returns_deleted:
         gvr, metadata = resource.gvr, deleted.obj["metadata"]
@@ -147,16 +147,16 @@ async def delete_collection(scope: RequestScope) -> Answer:
     options = _of_pages(list_options(scope.request, watch=False))
     selection = Selection(scope.resource, options.label_selector, options.field_selector)
     body = await scope.body()
-    how = delete_options(scope.request, body)
+    method = delete_options(scope.request, body)
     if body:
-        scope.audit_sent({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal", **how.tree()})
-    _warn_of_deletion(scope, how)
+        scope.audit_sent({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal", **method.tree()})
+    _warn_of_deletion(scope, method)
     page = await scope.services.reader.page(scope.resource, scope.namespace, options, selection)
     for kv in page.items:
         metadata = scope.services.objects.tree(scope.resource, kv)["metadata"]
-        write = scope.write(name=metadata["name"], namespace=metadata.get("namespace", ""), dry_run=how.dry_run, of_collection=True)
+        write = scope.write(name=metadata["name"], namespace=metadata.get("namespace", ""), dry_run=method.dry_run, of_collection=True)
         try:
-            await scope.services.deleter.delete(write, how)
+            await scope.services.deleter.delete(write, method)
         except NotFound:
             continue  # a concurrent deletion was first
     return scope.services.renderer.page(scope.resource, scope.accepted, scope.request, page)

@@ -70,6 +70,16 @@ class Watcher:
         form: WatchForm,
         parts: WatchDependencies,
     ) -> None:
+        """Create the watch. It begins with the iteration over ``frames``.
+
+        Args:
+            resource: The resource.
+            namespace: Namespace; empty: all namespaces.
+            options: Options of the request.
+            selection: Label and field selectors.
+            form: Form of the events.
+            parts: Parts of the server that all watches share.
+        """
         self._resource = resource
         self._options = options
         self._selection = selection
@@ -122,14 +132,14 @@ class Watcher:
 
     def _wants_state(self, start: int) -> bool:
         """Return whether the watch begins with the current objects: without a version, with "0", or on request."""
-        asked = self._options.send_initial_events
-        return start == 0 if asked is None else asked
+        requested = self._options.send_initial_events
+        return start == 0 if requested is None else requested
 
     async def _state(self) -> AsyncIterator[bytes]:
         storage = self._parts.objects.storage
-        found = await storage.range(self._prefix, prefix_end(self._prefix))
-        self._sent = self._told = found.revision
-        for kv in await self._parts.objects.to_requested_version(self._resource, found.items):
+        result = await storage.range(self._prefix, prefix_end(self._prefix))
+        self._sent = self._told = result.revision
+        for kv in await self._parts.objects.to_requested_version(self._resource, result.items):
             if self._selection.everything or self._selection.matches(self._parts.objects.tree(self._resource, kv)):
                 first, self._first = self._first, False
                 self._parts.cache.events_sent[self._resource.gvr] += 1
@@ -144,7 +154,7 @@ class Watcher:
         timer = clock.call_later(max(min(bookmark, end) - clock.now(), 0), subscription.wake)
         try:
             while True:
-                events = await subscription.take()
+                events = await subscription.receive()
                 if events:
                     frame = self._pass(await self._presented(events))
                     if frame:
@@ -176,13 +186,13 @@ class Watcher:
             return events
         raw = [event.event for event in events if event.revision > self._sent]
         states = [kv for one in raw for kv in (_state_after(one), one.previous) if kv is not None]
-        shown = iter(await self._parts.objects.to_requested_version(self._resource, states))
-        found = []
+        view = iter(await self._parts.objects.to_requested_version(self._resource, states))
+        result = []
         for one in raw:
-            after = None if one.value is None else next(shown).value
-            before = None if one.previous is None else next(shown)
-            found.append(WatchEvent(replace(one, value=after, previous=before)))
-        return found
+            after = None if one.value is None else next(view).value
+            before = None if one.previous is None else next(view)
+            result.append(WatchEvent(replace(one, value=after, previous=before)))
+        return result
 
     def _pass(self, events: list[WatchEvent]) -> bytes:
         """Return the joined frames of changes that the watch has not sent yet."""
@@ -216,7 +226,7 @@ class Watcher:
             kv = replace(raw.previous, mod_revision=raw.revision)
         first, self._first = self._first, False
         key = (type_, self._resource.gvr, self._form.name, kv.value is raw.value, first and self._form.render is not None)
-        return event.memo(key, lambda: self._frame(type_, kv, first=first))
+        return event.cached(key, lambda: self._frame(type_, kv, first=first))
 
     def _tree(self, event: WatchEvent) -> JSONObject:
         return self._parts.objects.tree(self._resource, event.current())

@@ -46,7 +46,7 @@ class Policies:
         for name in _NAMES:
             resource = registry.get(_resource(name))
             if resource is not None:
-                objects.on_write(resource.storage_prefix, cache.reached)
+                objects.on_write(resource.storage_prefix, cache.wait_until)
 
     def bindings(self, name: str) -> CachedList:
         """Return a local copy of the bindings of one kind."""

@@ -95,37 +95,37 @@ def decode_object(
         BadRequest: The body is malformed, of another kind or version, or a field has the wrong type.
         UnsupportedMediaType: A custom resource in protobuf.
     """
-    wanted = gvk or resource.gvk
+    desired = gvk or resource.gvk
     try:
         if media_type == PROTOBUF:
-            if resource.custom and wanted == resource.gvk:
+            if resource.custom and desired == resource.gvk:
                 raise _unsupported(JSON, YAML)
-            tree, met = _read_protobuf(data, wanted)
+            tree, actual = _read_protobuf(data, desired)
         else:
             tree = _read(data, media_type)
-            met = _met(tree, wanted)
-            if resource.custom and wanted == resource.gvk:
-                met = _said(tree, met, data, strict=field_validation != "Ignore")
-    except _Unreadable as fault:
+            actual = _met(tree, desired)
+            if resource.custom and desired == resource.gvk:
+                actual = _said(tree, actual, data, strict=field_validation != "Ignore")
+    except _Unreadable as error:
         summary = _summary(data)
-        raise api_errors.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {fault} ({summary})") from None
-    if met.api_version in also and met.kind == wanted.kind:
-        met = wanted
-    decoded = conform(tree, met, wanted, resource, lambda why: api_errors.bad_request(_unhandled(met, wanted, why)))
+        raise api_errors.bad_request(f"the object provided is unrecognized (must be of type {desired.kind}): {error} ({summary})") from None
+    if actual.api_version in also and actual.kind == desired.kind:
+        actual = desired
+    decoded = conform(tree, actual, desired, resource, lambda reason: api_errors.bad_request(_unhandled(actual, desired, reason)))
     # A custom object is decoded by the kind that it names, not by the path.
-    return replace(decoded, refused=_other_version(met, wanted)) if met.group_version != wanted.group_version else decoded
+    return replace(decoded, refused=_other_version(actual, desired)) if actual.group_version != desired.group_version else decoded
 
 
-def _other_version(met: GroupVersionKind, wanted: GroupVersionKind) -> ApiError:
+def _other_version(actual: GroupVersionKind, desired: GroupVersionKind) -> ApiError:
     return api_errors.bad_request(
-        f"the API version in the data ({met.api_version}) does not match the expected API version ({wanted.api_version})"
+        f"the API version in the data ({actual.api_version}) does not match the expected API version ({desired.api_version})"
     )
 
 
 def conform(
     tree: JSONObject,
-    met: GroupVersionKind,
-    wanted: GroupVersionKind,
+    actual: GroupVersionKind,
+    desired: GroupVersionKind,
     resource: ServedResource,
     refuse: Any,
     *,
@@ -136,8 +136,8 @@ def conform(
 
     Args:
         tree: The decoded body.
-        met: The kind that the body names.
-        wanted: The expected kind.
+        actual: The kind that the body names.
+        desired: The expected kind.
         resource: The resource.
         refuse: Creates the error for a tree that does not fit, from its text.
         merged: The tree is the result of a patch, not of text; upstream converts these two differently (``schema.converted``).
@@ -149,11 +149,11 @@ def conform(
     Raises:
         ApiError: The error of ``refuse``; BadRequest for another version of the kind.
     """
-    decoded = _conform(tree, met, wanted, resource, refuse, applied, merged or applied)
+    decoded = _conform(tree, actual, desired, resource, refuse, applied, merged or applied)
     if _nests_deeper(decoded.obj, DEEPEST):
         raise refuse(f"exceeded max depth of {DEEPEST}")
     metadata = tree.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("managedFields") == [] and not (resource.custom and wanted == resource.gvk):
+    if isinstance(metadata, dict) and metadata.get("managedFields") == [] and not (resource.custom and desired == resource.gvk):
         # An empty list of managedFields is a reset, a missing list is not. For custom objects upstream loses this difference.
         decoded.obj["metadata"]["managedFields"] = []
     return decoded
@@ -175,21 +175,27 @@ def _nests_deeper(tree: JSONObject, levels: int) -> bool:
 
 
 def _conform(
-    tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource, refuse: Any, applied: bool, merged: bool
+    tree: JSONObject,
+    actual: GroupVersionKind,
+    desired: GroupVersionKind,
+    resource: ServedResource,
+    refuse: Any,
+    applied: bool,
+    merged: bool,
 ) -> Decoded:
-    foreign = _foreign(met, wanted, resource)
+    foreign = _foreign(actual, desired, resource)
     if foreign:
         raise refuse(foreign)
     try:
-        if resource.custom and wanted == resource.gvk:
-            return _conform_custom(tree, met, resource, applied)
-        if met.group_version != wanted.group_version:
-            raise _other_version(met, wanted)
-        conformed = strict.conform(converted(tree, wanted) if merged else tree, wanted)
-    except DecodeError as fault:
-        raise refuse(str(fault)) from None
+        if resource.custom and desired == resource.gvk:
+            return _conform_custom(tree, actual, resource, applied)
+        if actual.group_version != desired.group_version:
+            raise _other_version(actual, desired)
+        conformed = strict.conform(converted(tree, desired) if merged else tree, desired)
+    except DecodeError as error:
+        raise refuse(str(error)) from None
     obj = conformed.obj
-    obj["apiVersion"], obj["kind"] = wanted.api_version, wanted.kind
+    obj["apiVersion"], obj["kind"] = desired.api_version, desired.kind
     return Decoded(obj, conformed.problems, tree)
 
 
@@ -197,12 +203,12 @@ def _conform(
 DEEPEST = 256
 
 
-def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedResource, applied: bool) -> Decoded:
+def _conform_custom(tree: JSONObject, actual: GroupVersionKind, resource: ServedResource, applied: bool) -> Decoded:
     """Convert a custom object: metadata by its Go type, the rest by the structural schema."""
     if "apiVersion" in tree and tree["apiVersion"] is None:
         raise DecodeError(".apiVersion accessor error: <nil> is of the type <nil>, expected string")
     conformed = conform_metadata(tree.get("metadata"), drop_malformed=applied)
-    obj: JSONObject = {"apiVersion": met.api_version, "kind": met.kind, "metadata": conformed.metadata}
+    obj: JSONObject = {"apiVersion": actual.api_version, "kind": actual.kind, "metadata": conformed.metadata}
     unknown = list(conformed.unknown)
     for name, value in tree.items():
         if name not in obj:
@@ -214,15 +220,15 @@ def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedRes
 
 def repeated_fields(value: Any, path: str) -> list[str]:
     """Return the messages of strict decoding about repeated keys of an untyped tree."""
-    found: list[str] = []
+    result: list[str] = []
     if isinstance(value, dict):
-        found += [f"duplicate field {go_quoted(f'{path}.{name}' if path else name)}" for name in getattr(value, "repeated", ())]
+        result += [f"duplicate field {go_quoted(f'{path}.{name}' if path else name)}" for name in getattr(value, "repeated", ())]
         for name, one in value.items():
-            found += repeated_fields(one, f"{path}.{name}" if path else name)
+            result += repeated_fields(one, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         for at, one in enumerate(value):
-            found += repeated_fields(one, f"{path}[{at}]")
-    return found
+            result += repeated_fields(one, f"{path}[{at}]")
+    return result
 
 
 def plain(value: Any) -> Any:
@@ -248,46 +254,46 @@ def _beyond_int64(value: int) -> float:
         raise DecodeError(f"json: cannot unmarshal number {value} into Go value of type float64") from None
 
 
-def kind_of(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
-    """Return the kind that a tree names; missing parts are those of ``wanted``.
+def kind_of(tree: JSONObject, desired: GroupVersionKind) -> GroupVersionKind:
+    """Return the kind that a tree names; missing parts are those of ``desired``.
 
     Raises:
         DecodeError: apiVersion or kind is malformed. The text is that of Go.
     """
     try:
-        return _met(tree, wanted)
-    except _Unreadable as fault:
-        raise DecodeError(str(fault)) from None
+        return _met(tree, desired)
+    except _Unreadable as error:
+        raise DecodeError(str(error)) from None
 
 
-def _read_protobuf(data: bytes, wanted: GroupVersionKind) -> tuple[JSONObject, GroupVersionKind]:
+def _read_protobuf(data: bytes, desired: GroupVersionKind) -> tuple[JSONObject, GroupVersionKind]:
     from kubeloop.codec import protobuf
 
     try:
         envelope = protobuf.open_envelope(data)
-    except DecodeError as fault:
-        raise _Unreadable(str(fault)) from None
-    met = protobuf.kind_of(envelope, wanted)
-    if not protobuf.has_protobuf(met):
-        return {}, met  # which is rejected later as an unknown kind
+    except DecodeError as error:
+        raise _Unreadable(str(error)) from None
+    actual = protobuf.kind_of(envelope, desired)
+    if not protobuf.has_protobuf(actual):
+        return {}, actual  # which is rejected later as an unknown kind
     try:
-        return protobuf.decode_message(met, envelope.raw), met
-    except DecodeError as fault:
-        raise api_errors.bad_request(_unhandled(met, wanted, str(fault))) from None
+        return protobuf.decode_message(actual, envelope.raw), actual
+    except DecodeError as error:
+        raise api_errors.bad_request(_unhandled(actual, desired, str(error))) from None
 
 
 def _read(data: bytes, media_type: str) -> JSONObject:
     if media_type == YAML:
         try:
             tree = read_yaml(data)
-        except DecodeError as fault:
-            raise _Unreadable(str(fault)) from None
+        except DecodeError as error:
+            raise _Unreadable(str(error)) from None
     else:
         try:
             tree = strict.parse_json(data)
         except (ValueError, RecursionError):
-            why = json_fault(data) or "invalid UTF-8"
-            raise _Unreadable(f"couldn't get version/kind; json parse error: {why}") from None
+            reason = json_fault(data) or "invalid UTF-8"
+            raise _Unreadable(f"couldn't get version/kind; json parse error: {reason}") from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -308,8 +314,8 @@ def read_yaml(data: bytes) -> Any:
     return parse_yaml(data)
 
 
-def read_protobuf(data: bytes, wanted: GroupVersionKind) -> JSONObject:
-    """Decode options in Kubernetes protobuf, of any group version. A missing kind is ``wanted``.
+def read_protobuf(data: bytes, desired: GroupVersionKind) -> JSONObject:
+    """Decode options in Kubernetes protobuf, of any group version. A missing kind is ``desired``.
 
     Raises:
         DecodeError: The message is malformed or has another kind.
@@ -317,56 +323,56 @@ def read_protobuf(data: bytes, wanted: GroupVersionKind) -> JSONObject:
     from kubeloop.codec import protobuf
 
     envelope = protobuf.open_envelope(data)
-    met = protobuf.kind_of(envelope, wanted)
-    if met.kind != wanted.kind:
-        raise DecodeError(f'no kind "{met.kind}" is registered for version "{met.api_version}" in {SCHEME}')
-    return protobuf.decode_message(met, envelope.raw)
+    actual = protobuf.kind_of(envelope, desired)
+    if actual.kind != desired.kind:
+        raise DecodeError(f'no kind "{actual.kind}" is registered for version "{actual.api_version}" in {SCHEME}')
+    return protobuf.decode_message(actual, envelope.raw)
 
 
-def _met(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
+def _met(tree: JSONObject, desired: GroupVersionKind) -> GroupVersionKind:
     for name in ("apiVersion", "kind"):
         value = tree.get(name)
         if value is not None and not isinstance(value, str):
-            why = f"json: cannot unmarshal {_type(value)} into Go struct field .{name} of type string"
-            raise _Unreadable(f"couldn't get version/kind; json parse error: {why}")
+            reason = f"json: cannot unmarshal {_type(value)} into Go struct field .{name} of type string"
+            raise _Unreadable(f"couldn't get version/kind; json parse error: {reason}")
     api_version, kind = tree.get("apiVersion") or "", tree.get("kind") or ""
     if not api_version:
-        return wanted._replace(kind=kind or wanted.kind)
+        return desired._replace(kind=kind or desired.kind)
     if api_version.count("/") > 1:
         raise _Unreadable(f"unexpected GroupVersion string: {api_version}")
     group, _, version = api_version.rpartition("/")
-    return GroupVersionKind(group, version, kind or wanted.kind)
+    return GroupVersionKind(group, version, kind or desired.kind)
 
 
-def _said(tree: JSONObject, met: GroupVersionKind, data: bytes, *, strict: bool) -> GroupVersionKind:
+def _said(tree: JSONObject, actual: GroupVersionKind, data: bytes, *, strict: bool) -> GroupVersionKind:
     """Return the kind of a body. A custom object must name its kind, because no Go type implies it."""
-    said = met if tree.get("apiVersion") else GroupVersionKind("", "", met.kind)
+    reported = actual if tree.get("apiVersion") else GroupVersionKind("", "", actual.kind)
     if not tree.get("kind"):
-        why = kind_missing(data.decode("utf-8", "replace"))
-        raise _Unreadable(why) if strict else api_errors.bad_request(_unhandled(said, met, why))
-    return said
+        reason = kind_missing(data.decode("utf-8", "replace"))
+        raise _Unreadable(reason) if strict else api_errors.bad_request(_unhandled(reported, actual, reason))
+    return reported
 
 
-def kind_missing(shown: str) -> str:
+def kind_missing(view: str) -> str:
     """Return the error text for an object without a kind."""
-    return f"Object 'Kind' is missing in '{shown}'"
+    return f"Object 'Kind' is missing in '{view}'"
 
 
-def _foreign(met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource) -> str:
+def _foreign(actual: GroupVersionKind, desired: GroupVersionKind, resource: ServedResource) -> str:
     """Return why a body of another kind is rejected; "" if it is the expected kind in any existing version."""
-    if resource.custom and wanted == resource.gvk:
+    if resource.custom and desired == resource.gvk:
         return ""  # any kind and version is decoded; validation follows
-    if met == wanted:
+    if actual == desired:
         return ""
     if resource.custom:
         # The scheme of custom resources has only Scale, in all its versions.
-        if met.kind == wanted.kind and met.api_version in _SCALES:
-            return f"converting ({met.version}.{met.kind}) to (v1.{wanted.kind}): unknown conversion"
-        return f'no kind "{met.kind}" is registered for version "{met.api_version}" in {SCHEME}'
-    if not strict.is_builtin(met):
-        return f'no kind "{met.kind}" is registered for version "{met.api_version}" in {SCHEME}'
-    if met.group_kind != wanted.group_kind:
-        return f"converting ({met.version}.{met.kind}) to ({_package(wanted)}.{wanted.kind}): unknown conversion"
+        if actual.kind == desired.kind and actual.api_version in _SCALES:
+            return f"converting ({actual.version}.{actual.kind}) to (v1.{desired.kind}): unknown conversion"
+        return f'no kind "{actual.kind}" is registered for version "{actual.api_version}" in {SCHEME}'
+    if not strict.is_builtin(actual):
+        return f'no kind "{actual.kind}" is registered for version "{actual.api_version}" in {SCHEME}'
+    if actual.group_kind != desired.group_kind:
+        return f"converting ({actual.version}.{actual.kind}) to ({_package(desired)}.{desired.kind}): unknown conversion"
     return ""
 
 
@@ -374,15 +380,15 @@ def _package(gvk: GroupVersionKind) -> str:
     return gvk.group.partition(".")[0] or "core"
 
 
-def _unhandled(met: GroupVersionKind, wanted: GroupVersionKind, why: str) -> str:
-    return f'{met.kind} in version "{met.version}" cannot be handled as a {wanted.kind}: {why}'
+def _unhandled(actual: GroupVersionKind, desired: GroupVersionKind, reason: str) -> str:
+    return f'{actual.kind} in version "{actual.version}" cannot be handled as a {desired.kind}: {reason}'
 
 
 def _summary(data: bytes) -> str:
     if not data:
         return "<empty>"
-    shown = data[:30].decode("utf-8", "replace") if data.startswith(b"{") else data[:30].hex()
-    return f"{shown} ..." if len(data) > 30 else shown
+    view = data[:30].decode("utf-8", "replace") if data.startswith(b"{") else data[:30].hex()
+    return f"{view} ..." if len(data) > 30 else view
 
 
 def _type(value: Any) -> str:

@@ -34,18 +34,18 @@ def drop_repeated(metadata: JSONObject, warnings: list[str], *, after_admission:
     references = metadata.get("ownerReferences")
     if not references or len(references) == 1:
         return
-    kept: list[JSONObject] = []
+    stored: list[JSONObject] = []
     repeated: list[str] = []
     for reference in references:
-        if reference in kept:
+        if reference in stored:
             repeated.append(reference.get("uid", ""))
         else:
-            kept.append(reference)
+            stored.append(reference)
     if not repeated:
         return
     when = " after mutating admission happens" if after_admission else ""
     warnings.append(f".metadata.ownerReferences contains duplicate entries{when}; {_ADVICE}{', '.join(repeated)}")
-    metadata["ownerReferences"] = kept
+    metadata["ownerReferences"] = stored
 
 
 #: Letters of generated names: no vowels and no similar letters.
@@ -78,8 +78,8 @@ def set_namespace(metadata: JSONObject, namespace: str) -> None:
     Raises:
         BadRequest: The object names another namespace.
     """
-    given = metadata.get("namespace") or ""
-    if given and namespace and given != namespace:
+    requested = metadata.get("namespace") or ""
+    if requested and namespace and requested != namespace:
         raise api_errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
     if namespace:
         metadata["namespace"] = namespace
@@ -89,11 +89,11 @@ def set_namespace(metadata: JSONObject, namespace: str) -> None:
 
 def check_name(metadata: JSONObject, name: str) -> None:
     """Raises BadRequest if the object has no name, or another name than the path."""
-    given = metadata.get("name") or ""
-    if not given:
+    requested = metadata.get("name") or ""
+    if not requested:
         raise api_errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
-    if given != name:
-        raise api_errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+    if requested != name:
+        raise api_errors.bad_request(f"the name of the object ({requested}) does not match the name on the URL ({name})")
 
 
 def fill_new(metadata: JSONObject, now: datetime) -> None:

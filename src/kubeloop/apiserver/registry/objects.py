@@ -106,34 +106,34 @@ class Objects:
             return None
         if resource.converter is None:
             return StoredObject(kv, self.tree(resource, kv))
-        (shown,) = await self.to_requested_version(resource, [kv])
-        return StoredObject(shown, self.tree(resource, shown), kv)
+        (converted_kv,) = await self.to_requested_version(resource, [kv])
+        return StoredObject(converted_kv, self.tree(resource, converted_kv), kv)
 
     async def all(self, resource: ServedResource) -> list[JSONObject]:
         """Return the shared trees of all objects of a resource. For resources with few objects."""
         prefix = self.prefix(resource, "")
-        found = await self.storage.range(prefix, prefix_end(prefix))
-        return [self.tree(resource, kv) for kv in await self.to_requested_version(resource, found.items)]
+        result = await self.storage.range(prefix, prefix_end(prefix))
+        return [self.tree(resource, kv) for kv in await self.to_requested_version(resource, result.items)]
 
-    async def to_requested_version(self, resource: ServedResource, found: list[KeyValue]) -> list[KeyValue]:
+    async def to_requested_version(self, resource: ServedResource, result: list[KeyValue]) -> list[KeyValue]:
         """Return stored values ready for ``tree`` and ``wire``. A webhook converts them if necessary.
 
         Raises:
             ApiError: The webhook failed.
         """
         if resource.converter is None:
-            return found
+            return result
         api_version = resource.gvk.api_version
         head = stored_head(resource.kind, api_version)
-        foreign = [place for place, kv in enumerate(found) if not kv.value.startswith(head)]
+        foreign = [place for place, kv in enumerate(result) if not kv.value.startswith(head)]
         if not foreign:
-            return found
-        trees = await resource.converter.convert([decode(found[place].value) for place in foreign], api_version, stored=True)
-        shown = list(found)
+            return result
+        trees = await resource.converter.convert([decode(result[place].value) for place in foreign], api_version, stored=True)
+        values = list(result)
         for place, tree in zip(foreign, trees, strict=True):
             value = Converted(stored_form(tree, api_version, resource.kind))
-            shown[place] = replace(shown[place], value=value)
-        return shown
+            values[place] = replace(values[place], value=value)
+        return values
 
     async def require_defined_versions(self, resource: ServedResource) -> None:
         """Reject reads from upstream's watch cache, which it cannot fill while an object is stored in an undefined version.
@@ -149,8 +149,8 @@ class Objects:
         heads = tuple(stored_head(resource.kind, api_version) for api_version in versions)
         for kv in (await self.storage.range(prefix, prefix_end(prefix))).items:
             if not kv.value.startswith(heads):
-                why = api_errors.undefined_version(decode(kv.value)["apiVersion"]).status.message
-                raise api_errors.storage_initializing(f"failed to list {resource.gvk.api_version}, Kind={resource.kind}: {why}")
+                reason = api_errors.undefined_version(decode(kv.value)["apiVersion"]).status.message
+                raise api_errors.storage_initializing(f"failed to list {resource.gvk.api_version}, Kind={resource.kind}: {reason}")
         self._checked[prefix] = versions
 
     async def write(self, resource: ServedResource, obj: JSONObject, *, expected: int, lease: int = 0) -> StoredObject:
@@ -180,8 +180,8 @@ class Objects:
             await self._followers[resource.storage_prefix](written.revision)
         if not self._is_storage(resource):
             # The object as the next reader gets it: converted to the stored version and back, with its defaults.
-            (shown,) = await self.to_requested_version(resource, [written.current])
-            return StoredObject(shown, self.tree(resource, shown), written.current)
+            (converted_kv,) = await self.to_requested_version(resource, [written.current])
+            return StoredObject(converted_kv, self.tree(resource, converted_kv), written.current)
         if value is not encoded:
             obj.update(decode(value))  # The numbers as the next reader gets them.
         obj["metadata"]["resourceVersion"] = str(written.current.mod_revision)
@@ -189,7 +189,7 @@ class Objects:
         self._keep(resource, written.current, obj)
         return StoredObject(written.current, obj)
 
-    async def rehearse(self, resource: ServedResource, obj: JSONObject) -> JSONObject:
+    async def dry_run(self, resource: ServedResource, obj: JSONObject) -> JSONObject:
         """Return the result of a write for a dry run: the object is converted to its stored version and back, but not stored.
 
         Raises:
@@ -201,8 +201,8 @@ class Objects:
         metadata = obj["metadata"]
         key = self.key(resource, metadata.get("namespace", ""), metadata["name"])
         value = await self.encoded(resource, obj)
-        (shown,) = await self.to_requested_version(resource, [KeyValue(key, value, create_revision=0, mod_revision=0)])
-        made = self.fresh(resource, shown)
+        (converted_kv,) = await self.to_requested_version(resource, [KeyValue(key, value, create_revision=0, mod_revision=0)])
+        made = self.fresh(resource, converted_kv)
         made["metadata"].pop("resourceVersion")
         # Storage removes both; a dry run does not reach storage.
         made["metadata"].update({name: metadata[name] for name in ("resourceVersion", "selfLink") if name in metadata})
@@ -281,14 +281,14 @@ class Objects:
     def tree(self, resource: ServedResource, kv: KeyValue) -> JSONObject:
         """Return the shared object in the resource's version. It must not be changed."""
         key = _decoded_key(resource, kv)
-        found = self._decoded.get(key)
+        result = self._decoded.get(key)
         # A request that began before a definition changed may decode with the old schema after the cache was cleared.
-        if found is None or found[2] is not resource.extra.get("schemas"):
+        if result is None or result[2] is not resource.extra.get("schemas"):
             obj = self.fresh(resource, kv)
             self._keep(resource, kv, obj)
             return obj
         self._decoded.move_to_end(key)
-        return found[0]
+        return result[0]
 
     def fresh(self, resource: ServedResource, kv: KeyValue) -> JSONObject:
         """Return a copy of the object in the resource's version, which the caller may change."""
@@ -320,7 +320,7 @@ class Objects:
         """
         return not resource.custom and (resource.storage is None or resource.storage == resource.gvk)
 
-    def forget_decoded(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the cache of decoded trees, after a change of schemas."""
         self._decoded.clear()
         self._decoded_bytes = 0

@@ -66,15 +66,15 @@ class DeleteParameters:
 
     def tree(self) -> dict[str, Any]:
         """Return the options as JSON for admission webhooks."""
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "gracePeriodSeconds": self.grace_period,
             "preconditions": {"uid": self.uid, "resourceVersion": self.resource_version},
             "orphanDependents": self.orphan_dependents,
             "propagationPolicy": self.propagation_policy,
             "dryRun": ["All"] if self.dry_run else None,
         }
-        found["preconditions"] = {name: value for name, value in found["preconditions"].items() if value is not None} or None
-        return {name: value for name, value in found.items() if value is not None}
+        result["preconditions"] = {name: value for name, value in result["preconditions"].items() if value is not None} or None
+        return {name: value for name, value in result.items() if value is not None}
 
 
 def list_options(request: Request, *, watch: bool) -> ListParameters:
@@ -111,8 +111,8 @@ def _check_grammar(options: ListParameters) -> None:
             parse_label_selector(options.label_selector)
         if options.field_selector:
             parse_field_selector(options.field_selector)
-    except ValueError as fault:
-        raise api_errors.bad_request(str(fault)) from None
+    except ValueError as error:
+        raise api_errors.bad_request(str(error)) from None
 
 
 def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteParameters:
@@ -193,8 +193,8 @@ def resource_version_number(text: str) -> int | None:
 
 def parse_uint_fault(text: str) -> str:
     """Return Go's error text for a text that is no unsigned integer."""
-    why = "value out of range" if is_digits(text) else "invalid syntax"
-    return f"strconv.ParseUint: parsing {json.dumps(text)}: {why}"
+    reason = "value out of range" if is_digits(text) else "invalid syntax"
+    return f"strconv.ParseUint: parsing {json.dumps(text)}: {reason}"
 
 
 def invalid_version(text: str) -> str:
@@ -255,18 +255,18 @@ def _propagation_errors(options: DeleteParameters) -> list[FieldError]:
 
 
 def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
-    wanted = GroupVersionKind("", "v1", "DeleteOptions")
+    desired = GroupVersionKind("", "v1", "DeleteOptions")
     tree: Any
     if media_type == PROTOBUF:
         try:
-            tree = read_protobuf(body, wanted)
-        except DecodeError as fault:
-            raise api_errors.bad_request(str(fault)) from None
+            tree = read_protobuf(body, desired)
+        except DecodeError as error:
+            raise api_errors.bad_request(str(error)) from None
     elif media_type == YAML:
         try:
             tree = read_yaml(body)
-        except DecodeError as fault:
-            raise api_errors.bad_request(str(fault)) from None
+        except DecodeError as error:
+            raise api_errors.bad_request(str(error)) from None
     else:
         try:
             tree = json.loads(body)
@@ -281,12 +281,12 @@ def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
             '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
         )
     try:
-        met = kind_of(tree, wanted)
-    except DecodeError as fault:
-        raise api_errors.bad_request(str(fault)) from None
-    if met.kind != "DeleteOptions":
+        actual = kind_of(tree, desired)
+    except DecodeError as error:
+        raise api_errors.bad_request(str(error)) from None
+    if actual.kind != "DeleteOptions":
         raise api_errors.bad_request(
-            f'no kind "{met.kind}" is registered for version "{met.api_version}" in scheme "pkg/runtime/scheme.go:111"'
+            f'no kind "{actual.kind}" is registered for version "{actual.api_version}" in scheme "pkg/runtime/scheme.go:111"'
         )
     return _checked(tree)
 
@@ -297,8 +297,8 @@ def _checked(tree: dict[str, Any]) -> dict[str, Any]:
 
     try:
         conformed = strict.conform({**tree, "apiVersion": "v1", "kind": "DeleteOptions"}, GroupVersionKind("", "v1", "DeleteOptions")).obj
-    except DecodeError as fault:
-        raise api_errors.bad_request(str(fault)) from None
+    except DecodeError as error:
+        raise api_errors.bad_request(str(error)) from None
     # The schema drops zero values, but a grace period of zero differs from none.
     for name in ("gracePeriodSeconds", "orphanDependents"):
         if tree.get(name) is not None:
@@ -313,8 +313,8 @@ def _integer(request: Request, name: str) -> int | None:
     text = values[0]
     number = decimal(text)
     if number is None:
-        why = "value out of range" if is_digits(text.removeprefix("+").removeprefix("-")) else "invalid syntax"
-        raise api_errors.bad_request(f"strconv.ParseInt: parsing {json.dumps(text)}: {why}")
+        reason = "value out of range" if is_digits(text.removeprefix("+").removeprefix("-")) else "invalid syntax"
+        raise api_errors.bad_request(f"strconv.ParseInt: parsing {json.dumps(text)}: {reason}")
     return number
 
 

@@ -76,8 +76,8 @@ class Registry:
 
     def get(self, gvr: GroupVersionResource) -> ServedResource | None:
         """Return a resource, or None."""
-        found = self._resources.get(gvr)
-        return found if found is not None and found.served else None
+        result = self._resources.get(gvr)
+        return result if result is not None and result.served else None
 
     def kind(self, gvk: GroupVersionKind) -> ServedResource | None:
         """Return the resource of a kind, or None. Kinds of subresources (Scale) have no resource."""
@@ -136,7 +136,7 @@ def by_priority(versions: Iterable[str]) -> list[str]:
 
 
 def _key(version: str) -> tuple[int, int, int, int, str]:
-    found = _KUBE.fullmatch(version)
-    if found is None:
+    result = _KUBE.fullmatch(version)
+    if result is None:
         return 1, 0, 0, 0, version
-    return 0, -_STABILITY[found[2]], -int(found[1]), -int(found[3] or 0), version
+    return 0, -_STABILITY[result[2]], -int(result[1]), -int(result[3] or 0), version

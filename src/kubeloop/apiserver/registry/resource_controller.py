@@ -49,7 +49,7 @@ async def follow_objects(prefix: str, put: Put, objects: Objects, cache: WatchCa
     for event in waiting:
         changed(event)
     if wait:
-        objects.on_write(prefix, cache.reached)
+        objects.on_write(prefix, cache.wait_until)
 
 
 def place(prefix: str, key: str) -> tuple[str, str]:
@@ -137,7 +137,7 @@ class ResourceController:
                 for key, error in await self._resync():
                     self._failed(key, error)
             while True:
-                events = await subscription.take()
+                events = await subscription.receive()
                 for event in events:
                     await self._attempt(event.key, None if event.event.value is None else event.current())
                 await self._sync_due()
@@ -148,9 +148,9 @@ class ResourceController:
             raise
 
     async def _resync(self) -> list[tuple[str, Exception]]:
-        found = await self._storage.range(self._prefix, prefix_end(self._prefix))
+        result = await self._storage.range(self._prefix, prefix_end(self._prefix))
         failures: list[tuple[str, Exception]] = []
-        stored = {kv.key: kv for kv in found.items}
+        stored = {kv.key: kv for kv in result.items}
         for key in [*stored, *sorted(self._known - stored.keys())]:
             try:
                 await self._synced(key, stored.get(key))

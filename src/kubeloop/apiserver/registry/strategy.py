@@ -71,35 +71,49 @@ class Strategy:
 
     def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
         """Return all errors of a new object with its metadata, in upstream's order. The store calls this method."""
-        found = self._object_meta(obj, namespaced) + self.validate_create(context, obj)
-        return found or list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
+        result = self._object_meta(obj, namespaced) + self.validate_create(context, obj)
+        return result or list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
 
     def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """Return all errors of an update with its metadata, in upstream's order. The store calls this method."""
-        found = self._common_update(obj, old, namespaced)
+        """Return all errors of an update with its metadata, in upstream's order. The store calls this method.
+
+        Args:
+            context: The write request.
+            obj: The new object.
+            old: The stored object.
+            namespaced: The resource is namespaced.
+        """
+        result = self._common_update(obj, old, namespaced)
         for check in self.metadata_checks_on_update:
-            found += self._object_meta(obj, namespaced) if check == "create" else self._object_meta_update(obj, old)
-        return found + self.validate_update(context, obj, old)
+            result += self._object_meta(obj, namespaced) if check == "create" else self._object_meta_update(obj, old)
+        return result + self.validate_update(context, obj, old)
 
     def errors_on_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """Return all errors of an update of ``/status``. See ``errors_on_update``."""
-        found = self._common_update(obj, old, namespaced)
+        """Return all errors of an update of ``/status``. See ``errors_on_update``.
+
+        Args:
+            context: The write request.
+            obj: The new object.
+            old: The stored object.
+            namespaced: The resource is namespaced.
+        """
+        result = self._common_update(obj, old, namespaced)
         for check in self.metadata_checks_on_status:
-            found += self._object_meta(obj, namespaced) if check == "create" else self._object_meta_update(obj, old)
-        return found + self.validate_status_update(context, obj, old)
+            result += self._object_meta(obj, namespaced) if check == "create" else self._object_meta_update(obj, old)
+        return result + self.validate_status_update(context, obj, old)
 
     @staticmethod
     def _common_update(obj: JSONObject, old: JSONObject, namespaced: bool) -> list[FieldError]:
-        found = list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
-        return found + list(object_meta_update(obj["metadata"], old["metadata"]))
+        result = list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
+        return result + list(object_meta_update(obj["metadata"], old["metadata"]))
 
     def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
-        found = list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=self.validate_name))
-        return found + list(standard_finalizers(obj["metadata"])) if self.standard_finalizers else found
+        result = list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=self.validate_name))
+        return result + list(standard_finalizers(obj["metadata"])) if self.standard_finalizers else result
 
     def _object_meta_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(object_meta_update(obj["metadata"], old["metadata"]))
-        return found + list(standard_finalizers(obj["metadata"])) if self.standard_finalizers else found
+        result = list(object_meta_update(obj["metadata"], old["metadata"]))
+        return result + list(standard_finalizers(obj["metadata"])) if self.standard_finalizers else result
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         """Return the errors of a new object, except for metadata."""

@@ -21,8 +21,8 @@ class View(Protocol):
     def show(self, obj: JSONObject) -> JSONObject:
         """Return a fresh tree of ``kind``."""
 
-    def keep(self, obj: JSONObject, shown: JSONObject) -> None:
-        """Change ``obj`` as ``shown`` was changed."""
+    def keep(self, obj: JSONObject, view: JSONObject) -> None:
+        """Change ``obj`` as ``view`` was changed."""
 
 
 @dataclass(slots=True)

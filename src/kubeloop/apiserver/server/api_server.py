@@ -33,7 +33,7 @@ from kubeloop.apiserver.registry.options import DeleteParameters
 from kubeloop.apiserver.registry.registry import Change
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.server.bootstrap import bootstrap, builtin_registry, tell_of_tokens
+from kubeloop.apiserver.server.bootstrap import bootstrap, builtin_registry, create_token_tracking
 from kubeloop.apiserver.server.compaction import INTERVAL, Compactor
 from kubeloop.apiserver.server.compaction import PATH as COMPACTION_PATH
 from kubeloop.apiserver.server.credentials import LOOPBACK_NAME, ServingCertificates
@@ -248,8 +248,8 @@ class ApiServer:
             self._stopping = True
             try:
                 await self._close()
-            except Exception as fault:  # noqa: BLE001 - the first error is the cause, and the one to raise
-                error.add_note(f"closing what had been started failed as well: {type(fault).__name__}: {fault}")
+            except Exception as problem:  # noqa: BLE001 - the first error is the cause, and the one to raise
+                error.add_note(f"closing what had been started failed as well: {type(problem).__name__}: {problem}")
             raise
 
     async def _start(self) -> None:
@@ -263,7 +263,7 @@ class ApiServer:
         advertised = self.options.advertise or self.options.host
         await bootstrap(self.registry, self.writer, self.options.services, advertised, self._port, provision=self.options.provision)
         if self.options.provision and self.options.notices:
-            await tell_of_tokens(self.registry, self.writer)
+            await create_token_tracking(self.registry, self.writer)
             await self.authentication.publish(self.tasks, self.front_proxy.authority, PROXY_NAME)
         await self._definitions.start(self.tasks)
         await self._aggregator.start(self.tasks)
@@ -297,11 +297,11 @@ class ApiServer:
         if self._stopped:
             return
         self._stopped = True
-        how = self.options.operation
+        options = self.options.operation
         listener = self._listener
         steps: list[Callable[[], Awaitable[object]]] = []
         if listener is not None:
-            steps.append(lambda: listener.close(grace=how.shutdown_grace, spread=how.watch_grace))
+            steps.append(lambda: listener.close(grace=options.shutdown_grace, spread=options.watch_grace))
         steps += [
             self.authentication.stop,
             self._schema_status.stop,

@@ -109,7 +109,7 @@ def binds_other(existing: JSONObject, default: JSONObject) -> bool:
     return bool(existing.get("roleRef") != default.get("roleRef"))
 
 
-def reconciled(existing: JSONObject, default: JSONObject) -> JSONObject:
+def reconcile_role(existing: JSONObject, default: JSONObject) -> JSONObject:
     """Return a copy of ``existing`` with the parts of ``default`` that it lacks; an equal object if it lacks none."""
     result = copy.deepcopy(existing)
     for name in ("annotations", "labels"):
@@ -148,8 +148,16 @@ _STATUS_MANAGERS = {
 }
 
 
-async def provide(registry: Registry, objects: Objects, owners: Owners, clock: Clock, service_cidr: str) -> None:
-    """Write the objects of Kubernetes' own components. They are valid and complete, so they skip defaulting, admission and validation."""
+async def create_component_objects(registry: Registry, objects: Objects, owners: Owners, clock: Clock, service_cidr: str) -> None:
+    """Write the objects of Kubernetes' own components. They are valid and complete, so they skip defaulting, admission and validation.
+
+    Args:
+        registry: The served resources.
+        objects: Objects over storage.
+        owners: Field managers of objects.
+        clock: The clock of the server.
+        service_cidr: Address range of services.
+    """
     now = timestamp(clock.wall())
     async with asyncio.TaskGroup() as writes:  # storage combines concurrent writes
         for gvr, obj in _objects(registry, now, service_cidr):
@@ -207,7 +215,7 @@ async def _reconcile(objects: Objects, owners: Owners, resource: ServedResource,
         await objects.remove(current)
         await objects.write(resource, _owned(owners, resource, default), expected=0)
         return
-    role = reconciled(current.obj, default)
+    role = reconcile_role(current.obj, default)
     if role != current.obj:
         owners.updated(owners.scope(resource, ""), current.obj, role, SERVER)
         await objects.write(resource, role, expected=current.revision)
@@ -240,16 +248,16 @@ async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, h
         provision: Also create the objects of Kubernetes' own components (``builtin.bootstrap``).
     """
     if provision:
-        await provide(registry, writer.objects, writer.owners, writer.clock, str(ranges.cluster_ips))
+        await create_component_objects(registry, writer.objects, writer.owners, writer.clock, str(ranges.cluster_ips))
     for name in ("kube-system", "kube-public", "kube-node-lease", "default"):
         await _create(registry, writer, _NAMESPACES, "", {"metadata": {"name": name}})
-    for name, value, why in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):
-        await _create(registry, writer, _PRIORITIES, "", {"metadata": {"name": name}, "value": value, "description": why})
+    for name, value, reason in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):
+        await _create(registry, writer, _PRIORITIES, "", {"metadata": {"name": name}, "value": value, "description": reason})
     await _create(registry, writer, _SERVICES, "default", _service(ranges.own_address, port))
     await _publish(registry, writer, host, port)
 
 
-async def tell_of_tokens(registry: Registry, writer: Writer) -> None:
+async def create_token_tracking(registry: Registry, writer: Writer) -> None:
     """Create the ConfigMap with the date since which the use of tokens of Secrets is recorded. An earlier date stays."""
     since = {"metadata": {"name": _LEGACY_TOKENS}, "data": {"since": writer.clock.wall().strftime("%Y-%m-%d")}}
     await _create(registry, writer, _CONFIGMAPS, "kube-system", since)

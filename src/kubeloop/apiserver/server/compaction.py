@@ -35,6 +35,15 @@ class Compactor:
     """
 
     def __init__(self, storage: Storage, cache: WatchCache, clock: Clock, interval: float = INTERVAL, revisions: int = 0) -> None:
+        """Create the compactor. It does nothing before ``start``.
+
+        Args:
+            storage: Storage to compact.
+            cache: The watch cache to trim.
+            clock: The clock of the server.
+            interval: Seconds of history to store.
+            revisions: Number of revisions to store; 0: any number.
+        """
         self._storage = storage
         self._cache = cache
         self._clock = clock
@@ -64,7 +73,7 @@ class Compactor:
         if revision > newest:
             raise FutureRevision(revision, newest)
         # The watch cache reads the history of the storage, which must not lose unread changes.
-        await self._cache.reached(revision)
+        await self._cache.wait_until(revision)
         with contextlib.suppress(Compacted):
             await self._storage.compact(revision)
         self._cache.trim(revision)
@@ -79,14 +88,14 @@ class Compactor:
             raise api_errors.bad_request(f"revision: {text!r} is no revision; write a number, or leave it out for the newest")
         try:
             await self.compact(revision or await self._storage.revision())
-        except FutureRevision as fault:
-            raise api_errors.bad_request(str(fault)) from None
+        except FutureRevision as error:
+            raise api_errors.bad_request(str(error)) from None
         return Answer(object={"compacted": revision or self._cache.oldest})
 
-    async def _by_revisions(self, kept: int) -> None:
+    async def _by_revisions(self, stored: int) -> None:
         while True:
-            await self._cache.reached(self._cache.oldest + kept + max(kept // 2, 1))
-            if not await self._compacted(self._cache.revision - kept):
+            await self._cache.wait_until(self._cache.oldest + stored + max(stored // 2, 1))
+            if not await self._compacted(self._cache.revision - stored):
                 await self._clock.sleep(self._interval)
 
     async def _by_age(self) -> None:
@@ -101,7 +110,7 @@ class Compactor:
     async def _compacted(self, revision: int) -> bool:
         try:
             await self.compact(revision)
-        except StorageFailed as fault:
-            _LOG.warning("could not compact up to revision %d, which is tried again later: %s", revision, fault)
+        except StorageFailed as error:
+            _LOG.warning("could not compact up to revision %d, which is tried again later: %s", revision, error)
             return False
         return True

@@ -33,6 +33,14 @@ class ServingCertificates:
     def __init__(
         self, authority: CertificateAuthority, addresses: Sequence[str], options: AuthenticationOptions, clients: ClientAuthorities
     ) -> None:
+        """Issue the certificate and read the files of the flags.
+
+        Args:
+            authority: Issues the certificate of the server.
+            addresses: Addresses for which the certificate is valid.
+            options: Files with another certificate.
+            clients: Authorities of client certificates.
+        """
         self._authority = authority
         self._addresses = addresses
         self._clients = clients
@@ -60,11 +68,11 @@ class ServingCertificates:
             return {"": made}
         certificate, key = self._pair
         try:
-            given = server_context(certificate.read() + b"\n", key.read(), trusted)
-        except ssl.SSLError as fault:
-            why = fault.reason or str(fault)
-            raise ConfigError(f"{certificate.flag} {certificate.path} and {key.flag} {key.path} are no pair: {why}") from None
-        return {"": given, LOOPBACK_NAME: made}
+            requested = server_context(certificate.read() + b"\n", key.read(), trusted)
+        except ssl.SSLError as error:
+            reason = error.reason or str(error)
+            raise ConfigError(f"{certificate.flag} {certificate.path} and {key.flag} {key.path} are no pair: {reason}") from None
+        return {"": requested, LOOPBACK_NAME: made}
 
 
 _TEMPLATE = """\

@@ -45,6 +45,19 @@ class Metrics:
         objects: Objects,
         cache: WatchCache,
     ) -> None:
+        """Create the handler from the parts of the server whose counters it reads.
+
+        Args:
+            requests: Counters of requests.
+            admission: Counters of admission.
+            flow: Flow control.
+            in_flight: Requests in execution.
+            health: Health checks.
+            tasks: Background tasks.
+            registry: The served resources.
+            objects: Objects over storage.
+            cache: The watch cache.
+        """
         self._requests = requests
         self._admission = admission
         self._flow = flow
@@ -66,7 +79,7 @@ class Metrics:
         out.histogram(
             "apiserver_admission_step_admission_duration_seconds",
             "Time in all admission plug-ins and webhooks of a write.",
-            ((dict(zip(names, key, strict=True)), found) for key, found in steps),
+            ((dict(zip(names, key, strict=True)), result) for key, result in steps),
         )
         self._of_health(out)
         failures = (({"task": name}, count) for name, count in self._tasks.failures.items())
@@ -157,8 +170,8 @@ class Metrics:
             if prefix in seen or "list" not in resource.verbs:
                 continue
             seen.add(prefix)
-            found = await storage.range(prefix, prefix_end(prefix), limit=1)
-            rows.append((resource.gvr.group, resource.gvr.resource, found.total))
+            result = await storage.range(prefix, prefix_end(prefix), limit=1)
+            rows.append((resource.gvr.group, resource.gvr.resource, result.total))
         stored = "Objects that are stored."
         old = (({"resource": f"{resource}.{group}" if group else resource}, total) for group, resource, total in rows)
         out.gauge("apiserver_storage_objects", stored, old)
@@ -186,7 +199,7 @@ def _page(out: Exposition) -> Answer:
 
 
 def _of_process(out: Exposition) -> None:
-    told = version()
+    data = version()
     names = {
         "build_date": "buildDate",
         "compiler": "compiler",
@@ -198,7 +211,7 @@ def _of_process(out: Exposition) -> None:
         "minor": "minor",
         "platform": "platform",
     }
-    build = {label: told[name] for label, name in names.items()}
+    build = {label: data[name] for label, name in names.items()}
     out.gauge("kubernetes_build_info", "What this server is, and which release it behaves like.", [(build, 1)])
     out.counter("process_cpu_seconds_total", "CPU time of the process.", [({}, time.process_time())])
     out.gauge("process_start_time_seconds", "When it began to serve, in seconds since 1970.", [({}, _STARTED)])

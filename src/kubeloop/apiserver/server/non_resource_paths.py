@@ -160,10 +160,10 @@ class IssuerDocuments:
         Raises:
             MethodNotAllowed, NotAcceptable
         """
-        found = self._documents.get(request.path.rstrip("/"))
-        if found is None:
+        result = self._documents.get(request.path.rstrip("/"))
+        if result is None:
             return None
-        body, media_type = found
+        body, media_type = result
         if request.method != "GET":
             raise api_errors.method_not_allowed()
         check_route(request.header("Accept"), (media_type,))

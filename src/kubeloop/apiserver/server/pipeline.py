@@ -58,23 +58,23 @@ _TIMED_OUT = msgspec.json.encode(
 )
 
 
-def allotted(request: Request, limit: float) -> float:
+def time_limit_of(request: Request, limit: float) -> float:
     """Return the time limit of a request in seconds: its ``timeout`` parameter if that is between 0 and ``limit``, else ``limit``.
 
     Raises:
         BadRequest: The parameter is no duration.
     """
-    asked = request.parameter("timeout")
-    if not asked:
+    requested = request.parameter("timeout")
+    if not requested:
         return limit
     try:
-        seconds = parse_duration(asked)
-    except ValueError as fault:
-        raise api_errors.bad_request(f"invalid timeout specified in the request URL - {fault}") from None
+        seconds = parse_duration(requested)
+    except ValueError as error:
+        raise api_errors.bad_request(f"invalid timeout specified in the request URL - {error}") from None
     return seconds if 0 < seconds < limit else limit
 
 
-def timed_out() -> Answer:
+def timeout_answer() -> Answer:
     """Return the answer to a request that exceeded its time limit (504)."""
     return Answer(504, body=_TIMED_OUT + b"\n", content_type="text/plain; charset=utf-8", verbatim=True)
 
@@ -206,12 +206,12 @@ class Pipeline:
         except _NotAllowed as refusal:
             answer = status_answer(refusal.refusal.status)
             answer.headers.append(NO_SNIFFING)
-        except BodyMalformed as fault:
-            answer = status_answer(api_errors.internal(str(fault)).status)
+        except BodyMalformed as error:
+            answer = status_answer(api_errors.internal(str(error)).status)
         except ApiError as refusal:
             answer = status_answer(refusal.status)
-        except StorageFailed as fault:
-            answer = status_answer(api_errors.internal_error(str(fault)).status)
+        except StorageFailed as error:
+            answer = status_answer(api_errors.internal_error(str(error)).status)
         except RecursionError:
             # Stored objects nest less (see ``decoding``): the body of this request is too deep.
             answer = status_answer(api_errors.bad_request("the body of the request exceeded max depth").status)
@@ -233,16 +233,16 @@ class Pipeline:
     async def _in_time(self, scope: RequestScope) -> Reply:
         if scope.long_running:
             return await self._stages(scope)
-        clock, end = self._services.clock, scope.started + allotted(scope.request, self._operation.options.request_timeout)
+        clock, end = self._services.clock, scope.started + time_limit_of(scope.request, self._operation.options.request_timeout)
         left = end - clock.now()
         if left <= 0:
-            return timed_out()
+            return timeout_answer()
         try:
             async with TimeLimit(clock, left) as limit:
                 return await self._stages(scope)
         except TimeoutError:
             if limit.expired:
-                return timed_out()
+                return timeout_answer()
             raise
 
     async def _stages(self, scope: RequestScope) -> Reply:
@@ -284,7 +284,7 @@ class Pipeline:
         impersonation = requested_impersonation(request)
         try:
             if impersonation is not None:
-                user, scope.impersonation_constraint = self._impersonation.judge(access, impersonation)
+                user, scope.impersonation_constraint = self._impersonation.authorize(access, impersonation)
                 scope.impersonated = user
                 await authorizer.prepare(user)
                 access = structs.replace(access, user=user)
@@ -307,8 +307,8 @@ class Pipeline:
 def _unclear(request: Request) -> Answer:
     """Return upstream's answer to a path that ends after ``watch`` or ``proxy``."""
     url = request.path + (f"?{request.query_string}" if request.query_string else "")
-    why = f'Internal Server Error: "{url}": failed to create RequestInfo: unable to determine kind and namespace from url, {url}\n'
-    return text(why.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), 500)
+    reason = f'Internal Server Error: "{url}": failed to create RequestInfo: unable to determine kind and namespace from url, {url}\n'
+    return text(reason.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), 500)
 
 
 def _quoted(text: str) -> str:

@@ -93,9 +93,9 @@ class History:
                     count -= 1
         items: list[KeyValue] = []
         for index in range(first, last):
-            found = self._at(self._keys[index], at)
-            if found is not None:
-                items.append(found)
+            result = self._at(self._keys[index], at)
+            if result is not None:
+                items.append(result)
                 if len(items) == limit:
                     break
         return Range(items, at, count, len(items) < count)
@@ -134,8 +134,8 @@ class History:
         """
         if start_revision <= self.oldest and self.oldest > 1:
             raise Compacted(start_revision, self.oldest)
-        found = [event for event in self._since(max(start_revision - 1, self._log_start)) if event.key.startswith(prefix)]
-        return found, max(self.revision + 1, start_revision)
+        result = [event for event in self._since(max(start_revision - 1, self._log_start)) if event.key.startswith(prefix)]
+        return result, max(self.revision + 1, start_revision)
 
     def check_compaction(self, revision: int) -> None:
         """Raises Compacted or FutureRevision if the history cannot be compacted to this revision."""
@@ -146,12 +146,12 @@ class History:
 
     def superseded(self, revision: int) -> list[int]:
         """Return the revisions of records that a compaction to ``revision`` makes unnecessary."""
-        found: list[int] = []
+        result: list[int] = []
         for key in {event.key for event in self._log[: revision - self._log_start]}:
             versions = self._versions[key]
             if isinstance(versions, list):
-                found += map(_revision_of, versions[: self._worthless(versions, revision)])
-        return found
+                result += map(_revision_of, versions[: self._worthless(versions, revision)])
+        return result
 
     def compact(self, revision: int) -> None:
         """Discard the history before ``revision``. Raises Compacted, FutureRevision."""
@@ -268,9 +268,9 @@ class HistoryStream:
         while not self._ended:
             await self._ready.wait()
             self._ready.clear()
-            found, self._next = self._streams.history.events(self._prefix, self._next)
-            if found:
-                yield found
+            result, self._next = self._streams.history.events(self._prefix, self._next)
+            if result:
+                yield result
 
 
 class Leases:
@@ -347,9 +347,31 @@ class MemoryStorage:
         return self._history.get(key, revision)
 
     async def range(self, start: str, end: str, *, revision: int = 0, limit: int = 0) -> Range:
+        """Read a range of keys. See ``Storage.range``.
+
+        Args:
+            start: First key.
+            end: First key after the range.
+            revision: Revision to read; 0: the current one.
+            limit: Maximum number of keys; 0: all.
+
+        Returns:
+            The keys, sorted.
+        """
         return self._history.range(start, end, revision, limit)
 
     async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> WriteOutcome:
+        """Write or delete a key if its ``mod_revision`` is ``expected``. See ``Storage.write``.
+
+        Args:
+            key: The key.
+            value: The new value; None deletes the key.
+            expected: The revision that the key must have; 0: the key must not exist.
+            lease: A lease whose end deletes the key; 0: none.
+
+        Returns:
+            Whether the write succeeded, the revision, and the current key.
+        """
         history = self._history
         current = history.newest(key)
         if (current.mod_revision if current else 0) != expected:

@@ -28,7 +28,7 @@ ROOT = "/registry/"
 #: Maximum changes, and their bytes, that wait for one watcher. Beyond, it is cut off; its client resumes from the last version that it saw.
 MOST_WAITING = 16384
 MOST_BYTES = 64 << 20
-#: Maximum bytes of changes that ``take`` returns at once; their frames wait until the client reads.
+#: Maximum bytes of changes that ``receive`` returns at once; their frames wait until the client reads.
 _BYTES_AT_ONCE = 1 << 20
 
 #: Number of newest changes whose encoded frames are cached; older changes are encoded again on request.
@@ -45,14 +45,14 @@ class ResourceVersionTooOld(KubeloopError):
 
 
 class WatchEvent:
-    """One change, shared by all watchers. ``size`` is in bytes; ``memo`` caches decoded trees and encoded frames by form."""
+    """One change, shared by all watchers. ``size`` is in bytes; ``cached`` caches decoded trees and encoded frames by form."""
 
-    __slots__ = ("_memo", "event", "size")
+    __slots__ = ("_cache", "event", "size")
 
     def __init__(self, event: StorageEvent) -> None:
         self.event = event
         self.size = 0 if event.value is None else len(event.value)
-        self._memo: dict[Hashable, Any] | None = {}
+        self._cache: dict[Hashable, Any] | None = {}
 
     @property
     def revision(self) -> int:
@@ -73,18 +73,18 @@ class WatchEvent:
         assert event.previous is not None
         return replace(event.previous, mod_revision=event.revision)
 
-    def memo(self, form: Hashable, make: Callable[[], T]) -> T:
+    def cached(self, form: Hashable, make: Callable[[], T]) -> T:
         """Return the cached value for ``form``, computed by ``make`` if necessary. Old events do not cache values."""
-        if self._memo is None:
+        if self._cache is None:
             return make()
-        if form not in self._memo:
-            self._memo[form] = make()
-        made: T = self._memo[form]
+        if form not in self._cache:
+            self._cache[form] = make()
+        made: T = self._cache[form]
         return made
 
     def forget(self) -> None:
         """Drop the cached values and cache none from now on."""
-        self._memo = None
+        self._cache = None
 
 
 class Subscription:
@@ -120,16 +120,16 @@ class Subscription:
         self._ready.set()
 
     def wake(self) -> None:
-        """Let ``take`` return without changes, for example for a bookmark."""
+        """Let ``receive`` return without changes, for example for a bookmark."""
         self._woken = True
         self._ready.set()
 
     @property
     def waiting(self) -> bool:
-        """Whether ``take`` would return changes at once."""
+        """Whether ``receive`` would return changes at once."""
         return bool(self._waiting)
 
-    async def take(self) -> list[WatchEvent]:
+    async def receive(self) -> list[WatchEvent]:
         """Wait for changes and return them, a few MiB at most. An empty list: the subscription ended, or ``wake`` was called."""
         while not self._waiting:
             if self.ended or self._woken:
@@ -189,7 +189,7 @@ class WatchCache:
         if self.oldest == 1:
             self.oldest = 0  # never compacted: the window begins with the first change
         self._task = asyncio.create_task(self._read(), name="watch cache")
-        await self.reached(newest)
+        await self.wait_until(newest)
 
     async def stop(self) -> None:
         """Stop reading and end all subscriptions."""
@@ -255,7 +255,7 @@ class WatchCache:
             if not window:
                 del self._windows[prefix]
 
-    async def reached(self, revision: int) -> None:
+    async def wait_until(self, revision: int) -> None:
         """Wait until changes up to ``revision`` were distributed. It waits forever if this revision never comes.
 
         Raises:
@@ -283,8 +283,8 @@ class WatchCache:
         else:
             self._fail("the storage ended")
 
-    def _fail(self, why: str) -> None:
-        self.fault = f"changes are no longer followed ({why}); the server must be started again"
+    def _fail(self, reason: str) -> None:
+        self.fault = f"changes are no longer followed ({reason}); the server must be started again"
         for prefix in list(self._subscriptions):
             self.end(prefix)
         for _, waiter in self._waiters:

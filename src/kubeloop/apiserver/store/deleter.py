@@ -117,28 +117,28 @@ class Deleter:
         """Raises Conflict if the options name another uid or resourceVersion than the object has."""
         metadata = current.obj["metadata"]
         if write.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
-            for field, given, own in (
+            for field, requested, own in (
                 ("UID", options.uid, metadata["uid"]),
                 ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
             ):
-                if given is not None and given != own:
-                    why = f"Precondition failed: {field} in precondition: {given}, {field} in object meta: {own}"
-                    raise api_errors.conflict(write.resource.gvr.group_resource, write.name, why)
+                if requested is not None and requested != own:
+                    reason = f"Precondition failed: {field} in precondition: {requested}, {field} in object meta: {own}"
+                    raise api_errors.conflict(write.resource.gvr.group_resource, write.name, reason)
             return
-        why = ""
+        reason = ""
         if options.uid is not None and options.uid != metadata["uid"]:
-            why = (
+            reason = (
                 f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
                 "The object might have been deleted and then recreated"
             )
         elif options.resource_version is not None and options.resource_version != metadata["resourceVersion"]:
-            why = (
+            reason = (
                 f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in record "
                 f"({metadata['resourceVersion']}). The object might have been modified"
             )
-        if why:
+        if reason:
             # Upstream names the kind here, not the resource.
-            raise api_errors.conflict(GroupResource(write.resource.stored_group, write.resource.kind), write.name, why)
+            raise api_errors.conflict(GroupResource(write.resource.stored_group, write.resource.kind), write.name, reason)
 
     def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteParameters) -> _Plan:
         obj = copy.deepcopy(old)
@@ -198,7 +198,7 @@ class Deleter:
             return True
         default = resource.strategy.default_grace
         assert default is not None
-        seconds = grace_of(default(obj), grace, obj)
+        seconds = grace_period_of(default(obj), grace, obj)
         metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=seconds))
         metadata["deletionGracePeriodSeconds"] = seconds
         _raise(metadata)
@@ -215,13 +215,13 @@ def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeletePara
     before = metadata.get("deletionGracePeriodSeconds")
     if resource.strategy.default_grace is None or not before:
         return False
-    asked = options.grace_period
-    return asked is None or (1 if asked < 0 else asked) >= before
+    requested = options.grace_period
+    return requested is None or (1 if requested < 0 else requested) >= before
 
 
-def grace_of(default: int, asked: int | None, obj: JSONObject) -> int:
+def grace_period_of(default: int, requested: int | None, obj: JSONObject) -> int:
     """Return the grace in seconds: the requested, else the object's; 0 for pods that never ran or have ended (pod strategy upstream)."""
-    seconds = default if asked is None else asked
+    seconds = default if requested is None else requested
     if seconds < 0:
         seconds = 1
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
@@ -234,12 +234,12 @@ def finalizers_for(resource: ServedResource, present: list[str], options: Delete
     """Return the finalizers of an object with those by which the garbage collector orphans or deletes dependents."""
     orphan = _orphans(resource, present, options)
     foreground = _foreground(present, options)
-    kept = [name for name in present if name not in (ORPHAN, FOREGROUND)]
+    stored = [name for name in present if name not in (ORPHAN, FOREGROUND)]
     if orphan:
-        kept.append(ORPHAN)
+        stored.append(ORPHAN)
     if foreground:
-        kept.append(FOREGROUND)
-    return present if sorted(kept) == sorted(present) else kept
+        stored.append(FOREGROUND)
+    return present if sorted(stored) == sorted(present) else stored
 
 
 def _orphans(resource: ServedResource, present: list[str], options: DeleteParameters) -> bool:

@@ -41,8 +41,8 @@ class Selection:
         try:
             self.labels: Selector = parse_label_selector(label_selector)
             self.fields: FieldSelector = parse_field_selector(field_selector)
-        except ValueError as fault:
-            raise api_errors.bad_request(str(fault)) from None
+        except ValueError as error:
+            raise api_errors.bad_request(str(error)) from None
         aliases = resource.strategy.field_aliases
         if aliases:
             self.fields = self.fields.transformed(lambda name, value: (aliases.get(name, name), value))
@@ -139,8 +139,8 @@ def _decode(text: str) -> dict[str, object]:
     return tree
 
 
-def _refused(why: str) -> Exception:
-    return api_errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+def _refused(reason: str) -> Exception:
+    return api_errors.bad_request(f"invalid continue token: continue key is not valid: {reason}")
 
 
 #: Seconds for which a read waits for a future version, as in upstream's watch cache.
@@ -207,7 +207,7 @@ class Reader:
         if revision <= current:
             return
         try:
-            await within(self._clock, _PATIENCE, self._cache.reached(revision))
+            await within(self._clock, _PATIENCE, self._cache.wait_until(revision))
         except TimeoutError:
             raise api_errors.version_too_large(revision, await self._objects.storage.revision()) from None
 
@@ -278,8 +278,8 @@ class Reader:
             expired = api_errors.gone(_CONTINUE_TOO_OLD)
             expired.status.metadata = {"continue": str(ContinueToken(start[len(prefix) :], ANY_REVISION))}
             raise expired from None
-        except FutureRevision as fault:
-            raise api_errors.version_too_large(revision, fault.current) from None
+        except FutureRevision as error:
+            raise api_errors.version_too_large(revision, error.current) from None
 
     def _selected(self, resource: ServedResource, items: list[KeyValue], selection: Selection) -> list[KeyValue]:
         if selection.everything:

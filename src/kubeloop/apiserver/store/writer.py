@@ -208,14 +208,14 @@ class Writer:
             if write.dry_run:
                 present = await self.objects.get(resource, write.namespace, metadata["name"])
                 if present is None:
-                    return WriteResult(await self.objects.rehearse(resource, obj))
+                    return WriteResult(await self.objects.dry_run(resource, obj))
                 existing = present.obj
             else:
                 try:
                     stored = await self.objects.write(resource, obj, expected=0, lease=await self._event_lease(resource))
                     return WriteResult(stored.obj, stored)
-                except PreconditionFailed as fault:
-                    existing = decode(fault.current.value) if fault.current else {"metadata": {}}
+                except PreconditionFailed as error:
+                    existing = decode(error.current.value) if error.current else {"metadata": {}}
             if not generated:
                 break
         raise self._exists(write, metadata["name"], existing)
@@ -229,23 +229,23 @@ class Writer:
 
     @staticmethod
     def _check_uid(write: WriteRequest, obj: JSONObject, current: StoredObject) -> None:
-        given, uid = metadata_of(obj).get("uid"), current.obj["metadata"]["uid"]
-        if given and given != uid:
+        requested, uid = metadata_of(obj).get("uid"), current.obj["metadata"]["uid"]
+        if requested and requested != uid:
             key = write.resource.upstream_key(write.namespace, write.name, dry_run=write.dry_run)
-            why = (
+            reason = (
                 f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
-                f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
+                f"Precondition failed: UID in precondition: {requested}, UID in object meta: {uid}"
             )
-            raise api_errors.conflict(write.resource.gvr.group_resource, write.name, why)
+            raise api_errors.conflict(write.resource.gvr.group_resource, write.name, reason)
 
     @staticmethod
     def _check_version(write: WriteRequest, obj: JSONObject, current: StoredObject) -> bool:
         """Return whether the update is unconditional; set the version that it replaces."""
         metadata = metadata_of(obj)
-        given = metadata.get("resourceVersion") or "0"
-        number = resource_version_number(given)
+        requested = metadata.get("resourceVersion") or "0"
+        number = resource_version_number(requested)
         if number is None:
-            raise api_errors.internal(parse_uint_fault(given))
+            raise api_errors.internal(parse_uint_fault(requested))
         resource = write.resource
         if number == 0 and not resource.strategy.allow_unconditional_update:
             error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
@@ -329,7 +329,7 @@ class Writer:
             return WriteResult(obj)
         if write.dry_run:
             obj["metadata"]["resourceVersion"] = str(current.revision)
-            return WriteResult(await self.objects.rehearse(resource, obj))
+            return WriteResult(await self.objects.dry_run(resource, obj))
         stored = await self.objects.write(resource, obj, expected=current.revision, lease=await self._event_lease(resource))
         return WriteResult(stored.obj, stored)
 
@@ -379,17 +379,17 @@ def _said_kind(resource: ServedResource, obj: JSONObject) -> GroupKind:
 
 def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:
     """Return an object that an update creates, without its resourceVersion; a dry run leaves it, as upstream."""
-    given = metadata_of(obj).get("resourceVersion") or "0"
-    if resource_version_number(given) is None:
-        raise api_errors.internal(parse_uint_fault(given))
+    requested = metadata_of(obj).get("resourceVersion") or "0"
+    if resource_version_number(requested) is None:
+        raise api_errors.internal(parse_uint_fault(requested))
     if not dry_run:
         obj["metadata"].pop("resourceVersion", None)
     return obj
 
 
-def check_new_version(given: str) -> None:
+def check_new_version(requested: str) -> None:
     """Raise InternalError, as upstream's storage, if a new object names a resourceVersion; upstream ignores a value that is no number."""
-    if given and resource_version_number(given):
+    if requested and resource_version_number(requested):
         raise api_errors.internal("resourceVersion should not be set on objects to be created")
 
 

@@ -93,12 +93,12 @@ class Head(Struct, frozen=True, gc=False, eq=False):
 
     @property
     def stored_bytes(self) -> int:
-        """What its document takes at rest."""
+        """Size of the stored document."""
         return len(self._packed.blob)
 
     @property
     def raw_bytes(self) -> int:
-        """What its document takes unpacked; unpacks nothing."""
+        """Size of the unpacked document; it unpacks nothing."""
         packed = self._packed
         blob = packed.blob  # first, as in ``CompressedObject.document``: it may be packed tighter meanwhile
         return len(blob) if blob[:1] == b"{" else packed.codec.size(blob)
@@ -108,7 +108,7 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         return bool(self._deletion)
 
     def value(self, path: str) -> Any:
-        """What the object has at ``path``: a scalar, list or map, None if absent; for a path with ``[*]`` a tuple.
+        """Return the value at ``path``: a scalar, list or map; None if there is none; a tuple for a path with ``[*]``.
 
         Raises:
             KeyError: the informer was not asked to read this path.
@@ -133,7 +133,7 @@ def _read_owners(raw: bytes) -> tuple[Owner, ...]:
 
 
 class StringInterner:
-    """Values that many objects have in common, kept once: label sets, owner lists, namespaces.
+    """Shares values that many objects have: label sets, owner lists, namespaces.
 
     A value is found by its bytes as the server wrote them, so that equal sets are not even decoded twice. What no object uses any more
     is swept out when the tables have doubled, so that objects with unique labels do not make it grow without bound.
@@ -167,7 +167,7 @@ class StringInterner:
         return len(self._labels) + len(self._owners) + len(self._strings) > self._limit
 
     def sweep(self, heads: list[Head]) -> None:
-        """Forget what none of these uses."""
+        """Forget values that none of these heads uses."""
         labels = {id(head.labels) for head in heads}
         self._labels = {raw: value for raw, value in self._labels.items() if id(value) in labels}
         self._owners = {raw: raw for raw in {head._owners for head in heads}}
@@ -224,7 +224,7 @@ class HeadReader:
         return [share(value) if type(value) is str else value for value in self.projection.values(projected)]
 
     def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
-        """``before`` is the state of the same object that the store has, if any: strings that did not change are taken from it."""
+        """Return the head of a projected object. ``before``: its previous state in the store; unchanged strings are shared with it."""
         stored = self.keeper.document(projected, document)
         if self._transforms:
             projected = self.projection.object(stored)

@@ -49,14 +49,14 @@ class Description:
         self.headings = ("CLUSTER", *_HEADINGS) if several else _HEADINGS
 
     def rows(self) -> list[tuple[str, ...]]:
-        """One for each informer, as text, in the order of ``headings``."""
+        """One row of texts for each informer, in the order of ``headings``."""
         several = len(self.headings) > len(_HEADINGS)
         marks = self._marks()
         cells = [_row(stats, f" [{marks[at]}]" if at in marks else "") for at, stats in enumerate(self.stats)]
         return [(stats.cluster, *row) if several else row for stats, row in zip(self.stats, cells, strict=True)]
 
     def notes(self) -> list[str]:
-        """Below the table: of each informer whose last request failed, why, in full; the STATE column has its number."""
+        """The footnotes: the full error of each informer whose last request failed; the STATE column has its number."""
         several = len(self.headings) > len(_HEADINGS)
         tree = []
         for at, mark in self._marks().items():

@@ -136,7 +136,7 @@ class InformerStats:
 
     @property
     def events(self) -> int:
-        """Changes told since the start."""
+        """Number of reported changes since the start."""
         return sum(self.by_type.values())
 
     @property
@@ -151,7 +151,7 @@ class InformerStats:
 
     @property
     def lists(self) -> Mapping[str, int]:
-        """Lists begun since the start, by reason."""
+        """Number of lists since the start, by reason."""
         return sum((Counter(feed.lists) for feed in self.feeds), Counter[str]())
 
     @property
@@ -192,7 +192,7 @@ class Measured(Protocol):
 
 
 def identity(scope: InformerScope[Any], cluster: str, description: str) -> dict[str, Any]:
-    """The fields of ``InformerStats`` that say whose numbers they are."""
+    """Return the fields of ``InformerStats`` that identify the informer."""
     info = kind_info(scope.kind)
     gvk = info.gvk
     return {

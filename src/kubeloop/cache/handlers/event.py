@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class EventType(StrEnum):
-    """What happened to an object, in the words of a watch; RESYNC repeats the state that the cache holds."""
+    """Type of a change, with the names of watch events; RESYNC repeats the cached state."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"

@@ -42,7 +42,7 @@ class HandlerFailed(KubeloopError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks(Generic[R]):
-    """What ``on_event`` was asked for. See there."""
+    """The arguments of ``Informer.on_event``."""
 
     added: Handler[R] | None = None
     updated: Handler[R] | None = None
@@ -159,7 +159,7 @@ class Registration(Generic[R]):
         return not self._removed
 
     def remove(self) -> None:
-        """No event is delivered any more; what waits is dropped. A callback that runs may still finish. May be called twice."""
+        """Stop the delivery of events and drop the waiting ones. A running call may still finish. Calling it again does nothing."""
         if self._removed:
             return
         self._removed = True
@@ -225,7 +225,7 @@ class Registration(Generic[R]):
             _log.warning("handler %s is slow: %d events wait for it, the oldest for %.0f s", self.name, changes, age)
 
     def deliver(self, *, at_once: bool = False) -> None:
-        """What was offered is to be handled. ``at_once``: one event may be handled here and now, if the handler has nothing else to do.
+        """Handle the offered events. ``at_once``: one event may be handled in this call, if the handler is idle.
 
         That saves a turn of the loop and a change of tasks, which cost as much as all else that is done for such an event.
         """
@@ -241,13 +241,13 @@ class Registration(Generic[R]):
             self._resting = True
 
     def replay(self, replay: Replay[R]) -> None:
-        """Offer every object of one moment. A resync that is due while the last one still waits is left out: it would show the same."""
+        """Offer every object of one moment. A resync is skipped while the previous one still waits."""
         if not self._removed and not (replay.kind is EventType.RESYNC and self._buffer.resyncing):
             self._buffer.replay(replay)
             self._wake.set()
 
     def initial_end(self) -> None:
-        """What was offered up to here is the handler's initial state."""
+        """Mark the end of the handler's initial events."""
         self._initial_mark = self._mark()
 
     async def run(self) -> None:

@@ -101,7 +101,7 @@ class Deletions:
         return uid in self._uids
 
     def listed(self, before: str, version: str) -> None:
-        """A list at ``version`` comes; its watch was at ``before``. The first list, and a list that goes back in time, begin a history."""
+        """Record a list at ``version`` after a watch at ``before``. The first list, and one that goes back in time, begin a new history."""
         old, new = decimal(before), decimal(version)
         if new is None or (old is not None and old <= new):
             return
@@ -113,7 +113,7 @@ class Deletions:
             self._uids.clear()
 
     def since(self, version: str, now: str) -> list[Deletion]:
-        """Those after ``version``; the cache is at ``now``.
+        """Return the deletions after ``version``; the cache is at ``now``.
 
         Raises:
             ChangesForgotten: some of them are not remembered, or it is a version that the cache has not reached.

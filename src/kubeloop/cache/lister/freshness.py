@@ -11,7 +11,7 @@ from kubeloop.meta.strconv import decimal
 
 
 class Reached(Protocol):
-    """One watch, and how far it is."""
+    """One watch and the version that it has reached."""
 
     @property
     def description(self) -> str:
@@ -23,7 +23,7 @@ class Reached(Protocol):
 
     @property
     def version(self) -> str:
-        """What it has shown."""
+        """The version that it has shown."""
 
     @property
     def moved(self) -> float:

@@ -18,7 +18,7 @@ from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import ByLabel
 from kubeloop.cache.store.sorted_index import Bound
-from kubeloop.codec.gc_pause import held_back
+from kubeloop.codec.gc_pause import gc_paused
 from kubeloop.meta import KubeloopError, ObjectKey, Resource, Selector, Unstructured, kind_info
 from kubeloop.meta.type_checks import described, described_word
 
@@ -33,7 +33,7 @@ STRIDE = 64
 
 
 class OutsideScope(KubeloopError):
-    """A question about a namespace that the informer does not watch: the honest answer would not be "nothing"."""
+    """A query about a namespace that the informer does not watch; an empty result would be wrong."""
 
 
 class Lister(Generic[R]):
@@ -93,7 +93,7 @@ class Lister(Generic[R]):
     # ----------------------------------------------------------------------------------------------------------------- objects
 
     def get(self, name: str, namespace: str | None = None) -> R | None:
-        """One object; None if it is not in the cache. Cluster-scoped kinds and informers of one namespace need no ``namespace``.
+        """Return one object; None if it is not cached. Cluster-scoped kinds and informers of one namespace need no ``namespace``.
 
         Raises:
             DecodeError: it does not fit its type.
@@ -125,7 +125,7 @@ class Lister(Generic[R]):
         return self._decoded(self.heads(namespace, label_selector, where))
 
     def each(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> Iterator[R]:
-        """As ``list``, one object at a time: of the moment of the call, decoded when its turn comes."""
+        """Iterate over the objects of ``list``, as of the moment of the call; each is decoded when it is reached."""
         return self._decoding(self.heads(namespace, label_selector, where))
 
     async def stream(
@@ -144,7 +144,7 @@ class Lister(Generic[R]):
     async def stream_heads(
         self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
     ) -> AsyncIterator[Head]:
-        """As ``stream``, decoding nothing."""
+        """Iterate over heads as ``stream`` does over objects, without decoding."""
         candidates, matches = self._candidates(namespace, label_selector, where)
         heads = iter(candidates)
         clock = time.perf_counter
@@ -160,11 +160,11 @@ class Lister(Generic[R]):
                 until = clock() + SLICE
 
     def by_index(self, name: str, value: str | int | bool) -> builtins.list[R]:
-        """The objects that have this value in an index over a path, label or function; "" is that of objects whose path is absent."""
+        """Return the objects with this value in an index over a path, label or function; "" finds objects without a value at the path."""
         return self._decoded(self.heads_by_index(name, value))
 
     def by_field(self, path: str, value: Value, namespace: str | None = None) -> builtins.list[R]:
-        """The objects that have this value at a path that heads carry: ``list(where={path: value})``."""
+        """Return the objects with this value at a path that heads carry: ``list(where={path: value})``."""
         return self.list(namespace, where={path: value})
 
     def range(
@@ -208,7 +208,7 @@ class Lister(Generic[R]):
         return self._view.get(namespace, name)
 
     def heads(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> builtins.list[Head]:
-        """As ``list``, decoding nothing."""
+        """Return heads as ``list`` returns objects, without decoding."""
         if label_selector is None and where is None:
             self._check_text(namespace)
             return self._view.heads(namespace)
@@ -216,7 +216,7 @@ class Lister(Generic[R]):
         return builtins.list(heads if matches is None else filter(matches, heads))
 
     def heads_by_index(self, name: str, value: str | int | bool) -> builtins.list[Head]:
-        """As ``by_index``, decoding nothing."""
+        """Return heads as ``by_index`` returns objects, without decoding."""
         if not isinstance(name, str):
             raise TypeError(f"name={described(name)} is no index; give the name that it has in informers.of(..., indexes=...)")
         if not isinstance(value, str | int | float):
@@ -272,7 +272,7 @@ class Lister(Generic[R]):
 
     @property
     def resource_version(self) -> str:
-        """What the watch has brought the cache to; "" before the first list. Own writes may be shown that are newer."""
+        """The version that the watch has reached; "" before the first list. Own writes may be newer."""
         return self._version()
 
     def changed_since(self, version: str) -> ChangeSet:
@@ -361,7 +361,7 @@ class Lister(Generic[R]):
         return None
 
     def _decoded(self, heads: builtins.list[Head]) -> builtins.list[R]:
-        with held_back():
+        with gc_paused():
             return [obj for obj in map(self._view.decodable, heads) if obj is not None]
 
     def _decoding(self, heads: Iterable[Head]) -> Iterator[R]:

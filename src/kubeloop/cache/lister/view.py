@@ -224,7 +224,7 @@ class CacheView(Generic[R]):
             return None
 
     def unstructured(self, head: Head) -> Unstructured:
-        """The object as the tree that is kept of it, which needs no type to fit."""
+        """Return the stored tree of the object, which need not fit its type."""
         if self._plain is None:
             info = kind_info(self.kind)
             self._plain = Unstructured.of(info.gvk.api_version, info.gvk.kind, plural=info.plural, namespaced=info.namespaced)

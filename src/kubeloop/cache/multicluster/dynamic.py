@@ -53,7 +53,7 @@ class ServedKind:
 
 
 def served_kind(definition: Head) -> ServedKind | None:
-    """What a definition serves now; None: nothing (not established yet, or no version is served).
+    """Return the kind that a definition serves now; None: none (not established yet, or no version is served).
 
     The version is the storage version, which costs the server no conversion, or else the served version of the highest priority.
     """

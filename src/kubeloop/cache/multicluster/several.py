@@ -32,7 +32,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class SerialisedHandler(Generic[R]):
-    """A handler that shares a lock with others: while one of them is awaited, none of them begins.
+    """A handler that shares a lock with others: while one of them is awaited, no other starts.
 
     Waiting handlers run in the order of their arrival, so that informers with many and with few events take turns.
     """
@@ -135,7 +135,7 @@ class MulticlusterInformers:
         self._stack: AsyncExitStack | None = None
 
     def of(self, kind: type[R], **options: Unpack[InformerOptions[R]]) -> MulticlusterInformer[R]:
-        """The informers of a kind in all clusters, as one. Options and errors are those of ``Informers.of``."""
+        """Return the informers of a kind in all clusters, as one. Options and errors are those of ``Informers.of``."""
         return MulticlusterInformer({name: informers.of(kind, **options) for name, informers in self.clusters.items()})
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
@@ -148,7 +148,7 @@ class MulticlusterInformers:
         await all_synced(*(_Named(name, informers) for name, informers in self.clusters.items()), timeout=timeout)
 
     def describe(self) -> Description:
-        """What all of them have and do, as a table. See ``Informers.describe``."""
+        """Return the state of all informers as a table. See ``Informers.describe``."""
         return Description([stats for informers in self.clusters.values() for stats in informers.measure()])
 
     def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None:
@@ -247,7 +247,7 @@ class MulticlusterRegistration(Generic[R]):
 
     @property
     def synced(self) -> bool:
-        """Whether the handler has seen what every cluster had at its beginning."""
+        """Whether the handler has handled the initial objects of every cluster."""
         return all(registration.synced for registration in self.clusters.values())
 
     @property
@@ -291,7 +291,7 @@ class MulticlusterLister(Generic[R]):
         self.clusters: Mapping[str, Lister[R]] = MappingProxyType(dict(listers))
 
     def get(self, cluster: str, name: str, namespace: str | None = None) -> R | None:
-        """One object of one cluster; None if it is not in the cache."""
+        """Return one object of one cluster; None if it is not cached."""
         return self._of(cluster).get(name, namespace)
 
     def by_key(self, key: ObjectKey) -> R | None:
@@ -302,7 +302,7 @@ class MulticlusterLister(Generic[R]):
         return builtins.list(self.each(namespace, label_selector))
 
     def each(self, namespace: str | None = None, label_selector: Labels | None = None) -> Iterator[tuple[str, R]]:
-        """As ``list``, one object at a time; of each cluster the state when its turn comes."""
+        """Iterate over the objects of ``list``; each cluster is read when it is reached."""
         for name, lister in self.clusters.items():
             for obj in lister.each(namespace, label_selector):
                 yield name, obj

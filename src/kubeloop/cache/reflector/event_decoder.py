@@ -18,20 +18,20 @@ from kubeloop.transport import logger_with_context
 
 
 class ReflectorStore(Protocol):
-    """All are called on the loop, and none may block: bytes wait meanwhile."""
+    """Receives the objects of a list and watch. All methods are called on the event loop, and must not block."""
 
     @property
     def reader(self) -> HeadReader:
         """Makes the heads. May be another one each time: indexes are added while events arrive."""
 
     def before(self, namespace: str, name: str) -> Head | None:
-        """The state that the cache has of an object."""
+        """Return the cached state of an object."""
 
     def listing(self) -> None:
         """A list begins."""
 
     def replace(self, heads: list[Head], version: str) -> None:
-        """This is all there is."""
+        """Replace the content with a complete list."""
 
     def change(self, head: Head) -> None:
         """An object was added or modified."""
@@ -46,7 +46,7 @@ class ReflectorStore(Protocol):
         """A batch is complete: apply it."""
 
     def watching(self) -> None:
-        """The server answers a watch. (It may still send an error as its first event.)"""
+        """The server has accepted a watch. (Its first event may still be an error.)"""
 
     def waiting(self, reason: str) -> None:
         """Nothing has failed, but the first state is late; ``reason`` in words for a person."""
@@ -71,7 +71,7 @@ class ErrorEvent(Exception):
 
 
 class EventDecoder:
-    """Reads what belongs into one cache.
+    """Decodes the objects and events for one cache.
 
     Outcomes of bad input
         Another kind (a ``Table`` too), or no name: skipped and logged as an error; the version does not move.
@@ -141,7 +141,7 @@ class EventDecoder:
     # -------------------------------------------------------------------------------------------------------------------- frames
 
     def repaired(self, frame: memoryview, error: Exception) -> memoryview | None:
-        """A frame that raised this, made readable; None: it is skipped."""
+        """Return a readable version of a frame that raised this error; None: the frame is skipped."""
         if isinstance(error, UnicodeDecodeError):
             return memoryview(self._repaired(frame))
         _log.error("%s: skipped an event whose object is nested too deeply (%d bytes)", self._description, len(frame))
@@ -158,7 +158,7 @@ class EventDecoder:
 
 
 def ends_initial_events(document: memoryview) -> bool:
-    """Whether a bookmark says that everything was shown: by the annotation with exactly this value. KEP-3157, behaviour C33."""
+    """Return whether a bookmark ends the initial events: it has the annotation with exactly this value. KEP-3157, behaviour C33."""
     try:
         return _read_bookmark(document).ends_initial_events
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -166,7 +166,7 @@ def ends_initial_events(document: memoryview) -> bool:
 
 
 def error_event(document: memoryview) -> ErrorEvent | DecodeError:
-    """What an ERROR event says."""
+    """Return the error in an ERROR event."""
     try:
         return ErrorEvent(ApiError.of(msgspec.json.decode(document, type=Status), "watch"))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

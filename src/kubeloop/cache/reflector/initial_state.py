@@ -12,7 +12,7 @@ from kubeloop.meta import DecodeError, KubeloopError
 
 
 class InitialState:
-    """What was shown so far, as heads with packed documents: what a state needs while it comes is what it needs at rest.
+    """The objects of a streamed list so far, as heads with packed documents.
 
     Guarantees
         ``heads`` is the net state: an object that was changed or deleted meanwhile is there once, as it was last, or not at all.
@@ -98,7 +98,7 @@ class InconsistentState(KubeloopError):
 
 
 class InitialStateComparison:
-    """Takes the objects of the list and tells how the stream's differ."""
+    """Compares the objects of a list with those of the stream, and reports differences."""
 
     def __init__(self) -> None:
         self._listed: dict[str, tuple[str, str]] = {}

@@ -112,7 +112,8 @@ class ListWatch:
         return self.restarts.total()
 
     async def run(self, store: ReflectorStore, resume_from: str = "") -> None:
-        """``resume_from``: the version of a state that the sink holds: only changes since are asked for, if the server has them.
+        """Run until cancelled. ``resume_from``: version of a state that the store holds: request only changes since then, if the server has
+        them.
 
         If the server no longer has them, it lists everything. A server that accepts the watch may say so in its first event.
         """

@@ -42,7 +42,7 @@ MAX_UNFINISHED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the next decision depends on.
+    """The state on which the next decision depends.
 
     Invariant: ``version`` never goes back to "" or "0" once it was another.
     """
@@ -90,7 +90,7 @@ def begin(page_size: int = 0, *, watch_list: bool = True, resume_from: str = "",
 
 
 def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, Step]:
-    """What to do after the last step came out as it did. ``now`` is in seconds of any clock that does not go back.
+    """Return the next step after the outcome of the last one. ``now`` is in seconds of any clock that does not go back.
 
     ::
 

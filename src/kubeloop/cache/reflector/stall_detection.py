@@ -22,7 +22,7 @@ BURST, SHORTEST = 1.0, 10.0
 
 
 class BookmarkInterval:
-    """How regularly bookmarks come on one stream, and from that, how long it may be silent.
+    """Measures the interval of a stream's bookmarks, and derives how long it may be idle.
 
     The rule: once three bookmarks (or bursts of them) have come, the stream is lost when for three times the longest interval between
     them, plus five seconds, nothing came at all: no event, no bookmark, no byte. An interval counts as ten seconds at least. Before that
@@ -38,7 +38,7 @@ class BookmarkInterval:
         self._longest = SHORTEST
 
     def bookmark(self, now: float) -> None:
-        """One came."""
+        """Record a bookmark."""
         if self._last is not None:
             interval = now - self._last
             if interval < BURST:
@@ -49,12 +49,12 @@ class BookmarkInterval:
 
     @property
     def limit(self) -> float | None:
-        """Seconds of silence after which the stream is lost; None while that cannot be said."""
+        """Seconds without bytes after which the stream counts as lost; None while that is unknown."""
         return None if self._intervals < REGULAR - 1 else MISSED * self._longest + GRACE
 
 
 class WatchStalled(TransportError):
-    """Nothing came from the server for longer than can be; the request was given up."""
+    """The server sent nothing for longer than possible with a working connection; the request was ended."""
 
 
 class Watchdog:

@@ -58,7 +58,7 @@ class WatchPolicy:
 
 
 class FailureClass(Enum):
-    """Why a request failed, as far as it decides what comes next."""
+    """Class of a failed request, as far as it decides the next step."""
 
     EXPIRED = "the server no longer has this resourceVersion or continue token (410)"
     TOO_LARGE = "the server has not seen this resourceVersion yet"
@@ -130,7 +130,7 @@ class _Pausing:
 
 @dataclass(frozen=True, slots=True)
 class WatchList(_Pausing):
-    """Ask for everything, at ``version`` or later ("" is the newest), as a stream that goes on as the watch (KEP-3157)."""
+    """Request everything, at ``version`` or later ("": the newest), as a stream that continues as the watch (KEP-3157)."""
 
     version: str
 
@@ -150,7 +150,7 @@ class ListPage(_Pausing):
 
 @dataclass(frozen=True, slots=True)
 class ReplaceStore(_Pausing):
-    """Everything has come: it takes the place of what the store has. The shell answers with ``StoreReplaced``."""
+    """Replace the content of the store with the complete list. The outcome is ``StoreReplaced``."""
 
     version: str
 
@@ -164,7 +164,7 @@ class ContinueWatch(_Pausing):
 
 @dataclass(frozen=True, slots=True)
 class OpenWatch(_Pausing):
-    """Watch from ``version`` on. ``check``: once it is open, ask the server whether it has got to that version at all."""
+    """Watch from ``version`` on. ``check``: once it is open, verify that the server has reached that version."""
 
     version: str
     check: bool = False
@@ -178,7 +178,7 @@ Step = WatchList | ListPage | ReplaceStore | ContinueWatch | OpenWatch
 
 @dataclass(frozen=True, slots=True)
 class PageListed:
-    """A page came. ``token`` says where the next begins, "" that this was the last."""
+    """A page was read. ``token``: where the next one begins; "": it was the last."""
 
     version: str
     token: str = ""
@@ -186,7 +186,7 @@ class PageListed:
 
 @dataclass(frozen=True, slots=True)
 class ListFailed:
-    """``wait``: seconds that the server asked to wait, here and below."""
+    """A list failed. ``wait``: seconds that the server asked to wait, here and below."""
 
     trouble: FailureClass
     wait: float = 0.0
@@ -194,14 +194,14 @@ class ListFailed:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """The stream has shown everything up to ``version``. It is still open."""
+    """The stream has shown everything up to ``version``, and is still open."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFailed:
-    """The stream could not be opened, or brought an error, or what cannot be read, before it had shown everything. It is closed."""
+    """The stream could not be opened, or failed before it had shown everything. It is closed."""
 
     trouble: FailureClass
     wait: float = 0.0

@@ -62,7 +62,7 @@ IndexSource: TypeAlias = str | Callable[[R], IndexValues] | ByLabel | Sorted[R]
 
 
 def check_sources(indexes: Mapping[str, IndexSource[R]]) -> None:
-    """Refuse what no index can be made of where it is given, not at the first object.
+    """Check the sources of indexes when they are declared, instead of at the first object.
 
     Raises:
         TypeError: a source is of a wrong type; names it and valid sources. ValueError: a ``ByLabel`` of a key that no label has.

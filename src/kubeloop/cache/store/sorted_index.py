@@ -117,7 +117,7 @@ class SortedIndex:
         return list(heads if limit is None else islice(heads, limit))
 
     def sorts(self) -> list[str]:
-        """What sorts of value it has, in words."""
+        """The types of its values, in words."""
         return [sort for sort, run in zip(_SORTS, self._runs, strict=True) if next(run.all_keys(), None) is not None]
 
     def places(self, head: Head, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False) -> list[_Place]:
@@ -150,7 +150,7 @@ class SortedIndex:
 
 
 def sort_by_path(get: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue, ...]]:
-    """Values of what a head carries at a path; what cannot be sorted is no value."""
+    """Return a function that reads the sort values of a head at a path; values that cannot be sorted are left out."""
 
     def read(head: Head) -> tuple[SortValue, ...]:
         value = get(head)
@@ -164,7 +164,9 @@ def sort_by_path(get: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue
 
 
 def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue, ...]]:
-    """Values that a function of the caller's gives: one, several in a list or tuple, or None. If it raises, as ``by_function``."""
+    """Return a function that computes sort values with a user's function: one, several in a list or tuple, or None. Errors as of
+    ``by_function``.
+    """
 
     failures = IndexFailureLog(name)
 

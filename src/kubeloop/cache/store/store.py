@@ -14,7 +14,7 @@ from kubeloop.meta.errors import KubeloopError
 
 
 class UnknownIndex(KubeloopError, LookupError):
-    """A query names an index that is not there, or asks an index for an order that it does not have."""
+    """A query names an index that does not exist, or requires an order of an index that has none."""
 
 
 class Snapshot:
@@ -40,13 +40,13 @@ class Snapshot:
         return sum(map(len, self._parts))
 
     def sample(self, count: int) -> list[Head]:
-        """About so many objects, evenly spread over the namespaces and in them as hashes of names fall; all if there are no more."""
+        """Return about ``count`` objects, spread evenly over the namespaces; all if there are no more."""
         step = max(1, len(self) // count)
         return list(chain.from_iterable(map(dict.values, self._parts[::step])))
 
 
 class Store:
-    """The states that a cache shows.
+    """The cached states of objects by namespace and name, with indexes.
 
     Guarantees
         Every query is answered from one moment: the list it returns never changes and never holds a key twice. The changes inside

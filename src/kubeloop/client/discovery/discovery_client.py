@@ -96,19 +96,19 @@ class _CoreVersions(msgspec.Struct):
 T = TypeVar("T")
 
 
-def _read(answer: Response, kind: type[T]) -> T:
+def _read(response: Response, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(answer.body, type=kind)
+        return msgspec.json.decode(response.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"the answer is no discovery document: {error}; is the server's address that of a Kubernetes API?") from error
 
 
-def kind_of(answer: Response) -> str:
-    return _read(answer, _Kind).kind
+def kind_of(response: Response) -> str:
+    return _read(response, _Kind).kind
 
 
-def read_aggregated(answer: Response, found: list[ApiResource], failed: list[Failure]) -> None:
-    for group in _read(answer, _Aggregated).items:
+def read_aggregated(response: Response, found: list[ApiResource], failed: list[Failure]) -> None:
+    for group in _read(response, _Aggregated).items:
         for version in group.versions or ():
             at = GroupVersion(group.metadata.name, version.version)
             if version.freshness == "Stale":
@@ -136,22 +136,22 @@ def read_aggregated(answer: Response, found: list[ApiResource], failed: list[Fai
                 )
 
 
-def core_versions(answer: Response) -> list[GroupVersion]:
-    return [GroupVersion("", version) for version in _read(answer, _CoreVersions).versions]
+def core_versions(response: Response) -> list[GroupVersion]:
+    return [GroupVersion("", version) for version in _read(response, _CoreVersions).versions]
 
 
-def group_versions(answer: Response) -> list[GroupVersion]:
-    found = []
-    for group in _read(answer, _LegacyGroups).groups:
+def group_versions(response: Response) -> list[GroupVersion]:
+    result = []
+    for group in _read(response, _LegacyGroups).groups:
         versions = [one.group_version for one in group.versions]
         preferred = group.preferred_version.group_version if group.preferred_version else ""
         versions.sort(key=lambda version, first=preferred: version != first)  # type: ignore[misc]  # mypy cannot infer a default's type
-        found += [GroupVersion.parse(version) for version in versions]
-    return found
+        result += [GroupVersion.parse(version) for version in versions]
+    return result
 
 
-def read_version(answer: Response, version: GroupVersion) -> list[ApiResource]:
-    entries = _read(answer, _LegacyResources).resources or []
+def read_version(response: Response, version: GroupVersion) -> list[ApiResource]:
+    entries = _read(response, _LegacyResources).resources or []
     subresources: dict[str, list[str]] = {}
     for entry in entries:
         name, slash, subresource = entry.name.partition("/")
@@ -194,16 +194,16 @@ async def discover(transport: Transport) -> Discovered:
         DecodeError: a response is not a discovery document.
     """
     core, groups = await asyncio.gather(_core(transport), transport.request("GET", "/apis", accept=_AGGREGATED))
-    found: list[ApiResource] = []
+    result: list[ApiResource] = []
     failed: list[Failure] = []
     todo: list[GroupVersion] = []
-    for answer, versions in ((core, core_versions), (groups, group_versions)):
-        if answer is None:
+    for response, versions in ((core, core_versions), (groups, group_versions)):
+        if response is None:
             continue
-        if kind_of(answer) == "APIGroupDiscoveryList":
-            read_aggregated(answer, found, failed)
+        if kind_of(response) == "APIGroupDiscoveryList":
+            read_aggregated(response, result, failed)
         else:
-            todo += versions(answer)
+            todo += versions(response)
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(version: GroupVersion) -> tuple[ApiResource, ...] | Failure:
@@ -215,8 +215,8 @@ async def discover(transport: Transport) -> Discovered:
             # An extension server that is down must not hide all others.
             failed.append(learnt)
         else:
-            found += learnt
-    return Discovered(tuple(found), tuple(failed))
+            result += learnt
+    return Discovered(tuple(result), tuple(failed))
 
 
 async def discover_version(transport: Transport, version: GroupVersion) -> tuple[ApiResource, ...] | Failure:

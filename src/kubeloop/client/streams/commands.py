@@ -33,7 +33,7 @@ MAX_OUTPUT = 16 << 20
 async def exec_session(
     client: Client, target: Target, command: Sequence[str], *, namespace: str | None, container: str | None, stdin: bool, tty: bool
 ) -> AsyncIterator[ExecSession]:
-    """Implement ``PodVerbs.exec_stream``."""
+    """Run a command with open input and output; the implementation of ``PodVerbs.exec_stream``."""
     if isinstance(command, str) or not command:
         raise ValueError(
             f'command is {type(command).__name__}: give a list of words such as ["ls", "-l"]; for a shell\'s line ["sh", "-c", "ls | wc"]'
@@ -49,7 +49,7 @@ async def exec_session(
 async def attach_session(
     client: Client, target: Target, *, namespace: str | None, container: str | None, stdin: bool
 ) -> AsyncIterator[ExecSession]:
-    """Implement ``PodVerbs.attach``."""
+    """Attach to a container's process; the implementation of ``PodVerbs.attach``."""
     pod = (await find_pod(client, target, namespace)).pod
     check_running(pod, "attach")
     wanted = container_of(pod, container)
@@ -72,7 +72,7 @@ async def run(
     max_output: int,
     timeout: float | None,
 ) -> ExecResult:
-    """Implement ``PodVerbs.exec``."""
+    """Run a command and collect its output; the implementation of ``PodVerbs.exec``."""
     try:
         async with (
             TimeLimit(client.clock, timeout),

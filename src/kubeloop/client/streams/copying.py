@@ -82,7 +82,7 @@ async def copy_to(
     preserve: bool,
     progress: OnProgress | None,
 ) -> CopyResult:
-    """Implement ``PodVerbs.copy_to``."""
+    """Copy a local file or folder into a container; the implementation of ``PodVerbs.copy_to``."""
     if not await asyncio.to_thread(os.path.lexists, source):
         raise CopyError(f"{source} is not there")
     if not destination:
@@ -117,7 +117,7 @@ async def copy_from(
     container: str | None,
     progress: OnProgress | None,
 ) -> CopyResult:
-    """Implement ``PodVerbs.copy_from``."""
+    """Copy a file or folder of a container to this machine; the implementation of ``PodVerbs.copy_from``."""
     if not source:
         raise ValueError("the source in the container must not be empty")
     # A name that begins like an option would be one.

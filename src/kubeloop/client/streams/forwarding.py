@@ -223,7 +223,7 @@ class PortForward:
 async def forward_ports(
     client: Client, target: Target, specs: Sequence[PortSpec], *, namespace: str | None, address: str
 ) -> AsyncIterator[PortForward]:
-    """Implement ``PodVerbs.port_forward``."""
+    """Forward ports of a pod; the implementation of ``PodVerbs.port_forward``."""
     wanted = [parse_port(spec) for spec in specs]
     found = await find_pod(client, target, namespace)
     pod = found.pod

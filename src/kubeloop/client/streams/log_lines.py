@@ -109,17 +109,17 @@ _NONE: Counter[int] = Counter()
 
 def line_time(line: bytes) -> Moment | None:
     """Return a line's time, which is its first word; None if that is not a time."""
-    found = _STAMP.match(line)
-    if found is None:
+    match = _STAMP.match(line)
+    if match is None:
         return None
-    second = _second(found[1], found[3])
-    return None if second is None else (second, (found[2] or b"").ljust(9, b"0"))
+    second = _second(match[1], match[3])
+    return None if second is None else (second, (match[2] or b"").ljust(9, b"0"))
 
 
 def without_time(line: bytes) -> bytes:
     """Return the line as the container wrote it."""
-    found = _STAMP.match(line)
-    return line if found is None else line[found.end() :]
+    match = _STAMP.match(line)
+    return line if match is None else line[match.end() :]
 
 
 @lru_cache(maxsize=64)

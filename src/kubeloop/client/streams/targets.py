@@ -104,15 +104,15 @@ async def find_pods(client: Client, targets: Sequence[Target], label_selector: L
 
     if not targets and label_selector is None:
         raise ValueError("give targets, or label_selector; label_selector={} selects all pods of a namespace")
-    found: dict[tuple[str, str], Pod] = {}
+    result: dict[tuple[str, str], Pod] = {}
     for target in targets:
         one = target if isinstance(target, Resource) else await client.get(*named(target), namespace=namespace)
         pods = [one] if isinstance(one, Pod) else await _pods_of(client, one, namespace)
-        found.update({(pod.metadata.namespace, pod.metadata.name): pod for pod in pods})
+        result.update({(pod.metadata.namespace, pod.metadata.name): pod for pod in pods})
     if label_selector is not None:
         async for pod in client.list(Pod, namespace=namespace or client.namespace, label_selector=label_selector):
-            found.setdefault((pod.metadata.namespace, pod.metadata.name), pod)
-    return list(found.values())
+            result.setdefault((pod.metadata.namespace, pod.metadata.name), pod)
+    return list(result.values())
 
 
 def selector_of(found: Resource) -> Labels:

@@ -68,8 +68,8 @@ class Applying(Verbs):
         body = applied(obj)
         path = await self._path(type(obj), obj.metadata.name, namespace or obj.metadata.namespace, subresource)
         query = msgspec.structs.replace(options, field_manager=manager, force=force or options.force or None).query()
-        answer = await self.transport.request("PATCH", path, query=query, body=body, content_type=PATCH_TYPES["apply"])
-        return await self._stored("patch", decode(type(obj), answer.body), options)
+        response = await self.transport.request("PATCH", path, query=query, body=body, content_type=PATCH_TYPES["apply"])
+        return await self._stored("patch", decode(type(obj), response.body), options)
 
     @limited
     async def get_owned(
@@ -146,8 +146,8 @@ class Applying(Verbs):
             if not patch:
                 return found
             body = msgspec.json.encode(patch)
-            answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["json"])
-            return await self._stored("patch", decode(kind, answer.body), options)
+            response = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["json"])
+            return await self._stored("patch", decode(kind, response.body), options)
 
         return await retry_on_conflict(attempt, clock=self.clock)
 

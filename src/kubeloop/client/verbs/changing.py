@@ -50,8 +50,8 @@ class Writing(Verbs):
         mapping = await self.mapping(type(obj))
         path = mapping.path(self._namespace_of(mapping, namespace or obj.metadata.namespace))
         sent = self._writes.now()
-        answer = await self.transport.request("POST", path, query=self._query(options), body=body)
-        return await self._stored("create", decode(type(obj), answer.body), options, sent)
+        response = await self.transport.request("POST", path, query=self._query(options), body=body)
+        return await self._stored("create", decode(type(obj), response.body), options, sent)
 
     @limited
     async def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R:
@@ -97,8 +97,8 @@ class Writing(Verbs):
     async def _put(self, obj: R, namespace: str | None, options: WriteOptions | None, subresource: str | None) -> R:
         body = checked(obj, require_document)  # first, because metadata alone has no kind and so no path
         path = await self._path(type(obj), obj.metadata.name, namespace or obj.metadata.namespace, subresource)
-        answer = await self.transport.request("PUT", path, query=self._query(options), body=body)
-        return await self._stored("update", decode(type(obj), answer.body), options)
+        response = await self.transport.request("PUT", path, query=self._query(options), body=body)
+        return await self._stored("update", decode(type(obj), response.body), options)
 
 
 class OperationResult(StrEnum):
@@ -256,8 +256,8 @@ class Changing(Writing):
     async def _send_patch(self, obj: R, patch: dict[str, Any], subresource: str | None, options: WriteOptions | None) -> R:
         path = await self._path(type(obj), obj.metadata.name, obj.metadata.namespace, subresource)
         body = msgspec.json.encode(patch)
-        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
-        return await self._stored("patch", decode(type(obj), answer.body), options)
+        response = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
+        return await self._stored("patch", decode(type(obj), response.body), options)
 
 
 def _mutate(obj: R, mutate: Callable[[R], object]) -> None:

@@ -104,15 +104,15 @@ class Deleting(Verbs):
         if not name:
             raise ValueError(f"delete needs the name of the {kind.__name__}; delete_collection deletes many")
         path = await self._path(kind, name, namespace)
-        answer = await self.transport.request("DELETE", path, body=options.body())
-        sent = _status(answer) or decode(kind, answer.body)
+        response = await self.transport.request("DELETE", path, body=options.body())
+        sent = _status(response) or decode(kind, response.body)
         if self._writes and not options.dry_run:
             mapping = await self.mapping(kind)
             self._writes.deleted(mapping, self._namespace_of(mapping, namespace) or "", name, options.uid, sent)
         if isinstance(sent, Status):
             return DeleteResult(None, sent, gone=not options.dry_run)
         # A dry run changes nothing.
-        return DeleteResult(sent, None, gone=not options.dry_run and is_gone(kind_info(kind).gvk, answer.body, deleted=True))
+        return DeleteResult(sent, None, gone=not options.dry_run and is_gone(kind_info(kind).gvk, response.body, deleted=True))
 
     @limited
     async def delete_collection(
@@ -153,8 +153,8 @@ class Deleting(Verbs):
         path = mapping.path(self._namespace_of(mapping, namespace))
         query = (selection or ListOptions(label_selector=label_selector, field_selector=field_selector, limit=0)).query()
         body = self._delete_options(options, propagation_policy, grace_period_seconds).body()
-        answer = await self.transport.request("DELETE", path, query=query, body=body)
-        return ObjectList() if _status(answer) is not None else objects_in(kind, answer)
+        response = await self.transport.request("DELETE", path, query=query, body=body)
+        return ObjectList() if _status(response) is not None else objects_in(kind, response)
 
     def _delete_options(
         self, options: DeleteOptions | None, propagation_policy: Propagation | None, grace_period_seconds: int | None
@@ -168,10 +168,10 @@ class Deleting(Verbs):
         )
 
 
-def _status(answer: Response) -> Status | None:
+def _status(response: Response) -> Status | None:
     """Return the Status if the response is one."""
     try:
-        status = msgspec.json.decode(answer.body, type=Status)
+        status = msgspec.json.decode(response.body, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None  # an object whose fields of the same names are of other types
     return status if status.kind == "Status" and status.api_version == "v1" else None

@@ -111,8 +111,8 @@ class Patching(Verbs):
             raise TypeError(f"patch: say which and how, patch({target.__name__}, NAME, PATCH), or give an object that was read and changed")
         path = await self._path(target, name, namespace, subresource)
         body = patch_body(target, patch, type)
-        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type])
-        return await self._stored("patch", decode(target, answer.body), options)
+        response = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type])
+        return await self._stored("patch", decode(target, response.body), options)
 
     @overload
     async def patch_metadata(
@@ -179,10 +179,10 @@ class Patching(Verbs):
                 raise TypeError("patch_metadata: no patch was given")
             name, body = target, patch_body(kind, patch, type)
         path = await self._path(kind, name, namespace)
-        answer = await self.transport.request(
+        response = await self.transport.request(
             "PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type], accept=PARTIAL
         )
-        return decode(PartialObject, answer.body)
+        return decode(PartialObject, response.body)
 
     async def _patch_changes(self, obj: R, optimistic_lock: bool | None, subresource: str | None, options: WriteOptions | None) -> R:
         changes = changes_of(obj, optimistic_lock)
@@ -190,8 +190,8 @@ class Patching(Verbs):
             return obj
         path = await self._path(type(obj), obj.metadata.name, obj.metadata.namespace, subresource)
         body, media_type = msgspec.json.encode(changes.patch), PATCH_TYPES[changes.type]
-        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=media_type, accept=JSON)
-        return await self._stored("patch", decode(type(obj), answer.body), options)
+        response = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=media_type, accept=JSON)
+        return await self._stored("patch", decode(type(obj), response.body), options)
 
 
 class Changes(NamedTuple):

@@ -74,8 +74,8 @@ class Reading(Verbs):
             The metadata.
         """
         path = await self._path(kind, name, namespace)
-        answer = await self.transport.request("GET", path, query={"resourceVersion": resource_version}, accept=PARTIAL)
-        return decode(PartialObject, answer.body)
+        response = await self.transport.request("GET", path, query={"resourceVersion": resource_version}, accept=PARTIAL)
+        return decode(PartialObject, response.body)
 
     def list(
         self,

@@ -66,14 +66,14 @@ class Subresource:
     @limited
     async def create(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S | Status:
         """Send ``obj`` with POST, for evictions, bindings and token requests; return the completed object or a ``Status``."""
-        answer = await self._send("POST", checked(obj, encode), options)
+        response = await self._send("POST", checked(obj, encode), options)
         try:
-            status = msgspec.json.decode(answer.body, type=Status)
+            status = msgspec.json.decode(response.body, type=Status)
         except (msgspec.DecodeError, UnicodeDecodeError):
             status = None
         if status is not None and (status.kind, status.api_version) == ("Status", "v1"):
             return status
-        return decode(type(obj), answer.body)
+        return decode(type(obj), response.body)
 
     @limited
     async def update(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S:
@@ -103,8 +103,8 @@ class Subresource:
         Returns:
             The response as a ``kind``.
         """
-        answer = await self._send("PATCH", patch_body(kind, patch, type), options, PATCH_TYPES[type])
-        return await self._read("patch", kind, answer, options)
+        response = await self._send("PATCH", patch_body(kind, patch, type), options, PATCH_TYPES[type])
+        return await self._read("patch", kind, response, options)
 
     @limited
     async def apply(
@@ -130,8 +130,8 @@ class Subresource:
         if not manager:
             raise ValueError("apply needs a field manager: field_manager=..., the same for all that your program applies")
         asked = msgspec.structs.replace(asked, field_manager=manager, force=force or asked.force or None)
-        answer = await self._send("PATCH", applied(obj), asked, PATCH_TYPES["apply"])
-        return await self._read("patch", type(obj), answer, asked)
+        response = await self._send("PATCH", applied(obj), asked, PATCH_TYPES["apply"])
+        return await self._read("patch", type(obj), response, asked)
 
     async def _path(self) -> str:
         return await self._verbs._path(self._kind, self._name, self._namespace, self._subresource)
@@ -140,8 +140,8 @@ class Subresource:
         query: Query = self._verbs._query(options)
         return await self._verbs.transport.request(method, await self._path(), query=query, body=body, content_type=content_type)
 
-    async def _read(self, verb: Verb, kind: type[S], answer: Response, options: WriteOptions | None) -> S:
-        obj = decode(kind, answer.body)
+    async def _read(self, verb: Verb, kind: type[S], response: Response, options: WriteOptions | None) -> S:
+        obj = decode(kind, response.body)
         # Only the object itself is worth telling: caches hold objects, not their scales.
         return await self._verbs._stored(verb, obj, options) if kind is self._kind else obj
 
@@ -265,8 +265,8 @@ class Subresources(Verbs):
             change["metadata"] = {"resourceVersion": resource_version}
         path = await self._path(kind, name, namespace, "scale")
         body = msgspec.json.encode(change)
-        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
-        return read_scale(answer.body)
+        response = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
+        return read_scale(response.body)
 
 
 class ServiceAccountVerbs:
@@ -313,11 +313,11 @@ class ServiceAccountVerbs:
             spec.bound_object_ref = BoundObjectReference(
                 api_version=info.gvk.api_version, kind=info.gvk.kind, name=metadata.name, uid=metadata.uid
             )
-        answer = await self._verbs.subresource(ServiceAccount, service_account, "token", namespace=namespace).create(
+        response = await self._verbs.subresource(ServiceAccount, service_account, "token", namespace=namespace).create(
             TokenRequest(spec=spec)
         )
-        assert isinstance(answer, TokenRequest)
-        return answer
+        assert isinstance(response, TokenRequest)
+        return response
 
 
 class CertificateVerbs:

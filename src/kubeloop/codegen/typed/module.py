@@ -96,6 +96,14 @@ class ModuleWriter:
     """Renders one module. ``modules`` are the modules of all definitions with a class, including this one's."""
 
     def __init__(self, source: ModelSource, name: ModuleName, modules: Mapping[str, ModuleName], docs: Docs) -> None:
+        """Prepare a module.
+
+        Args:
+            source: The definitions and their kinds.
+            name: The module's name.
+            modules: The module of each definition.
+            docs: The form of the docstrings.
+        """
         self._source = source
         self._name = name
         self._modules = modules

@@ -255,14 +255,16 @@ class KubeconfigEditor(Kubeconfig):
         self._put(self._holder(key, name), key, name, entry)
 
     def delete_cluster(self, name: str) -> None:
-        """
+        """Delete a cluster.
+
         Raises:
             ConfigError: there is no such cluster.
         """
         self._delete("cluster", name)
 
     def delete_user(self, name: str) -> None:
-        """
+        """Delete a user.
+
         Raises:
             ConfigError: there is no such user.
         """
@@ -420,11 +422,11 @@ def _section(file: KubeconfigFile, section: str) -> list[JSONObject]:
 
 
 def _items(config: Kubeconfig, section: str) -> dict[str, tuple[JSONObject, Path]]:
-    found: dict[str, tuple[JSONObject, Path]] = {}
+    result: dict[str, tuple[JSONObject, Path]] = {}
     for file in config.documents:
         for item in file.tree.get(section) or ():
-            found.setdefault(str(item.get("name", "")), (item, file.path))
-    return found
+            result.setdefault(str(item.get("name", "")), (item, file.path))
+    return result
 
 
 def _beside(path: str | Path | None, kubeconfig: Path) -> str:

@@ -97,27 +97,27 @@ class Kubeconfig:
 
     @property
     def clusters(self) -> dict[str, EntryInFile[Cluster]]:
-        found: dict[str, EntryInFile[Cluster]] = {}
+        result: dict[str, EntryInFile[Cluster]] = {}
         for file in self.documents:
             for named in file.document.clusters:
-                found.setdefault(named.name, EntryInFile(named.cluster, file.path))
-        return found
+                result.setdefault(named.name, EntryInFile(named.cluster, file.path))
+        return result
 
     @property
     def users(self) -> dict[str, EntryInFile[KubeconfigUser]]:
-        found: dict[str, EntryInFile[KubeconfigUser]] = {}
+        result: dict[str, EntryInFile[KubeconfigUser]] = {}
         for file in self.documents:
             for named in file.document.users:
-                found.setdefault(named.name, EntryInFile(named.user, file.path))
-        return found
+                result.setdefault(named.name, EntryInFile(named.user, file.path))
+        return result
 
     @property
     def contexts(self) -> dict[str, EntryInFile[Context]]:
-        found: dict[str, EntryInFile[Context]] = {}
+        result: dict[str, EntryInFile[Context]] = {}
         for file in self.documents:
             for named in file.document.contexts:
-                found.setdefault(named.name, EntryInFile(named.context, file.path))
-        return found
+                result.setdefault(named.name, EntryInFile(named.context, file.path))
+        return result
 
     @property
     def current_context(self) -> str:

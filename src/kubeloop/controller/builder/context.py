@@ -73,7 +73,7 @@ class RunnableContext:
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """What one connected controller works with."""
+    """The context of one connected controller: its client, caches, queue and events."""
 
     surroundings: RunnableContext
     events: EventRecorder
@@ -82,7 +82,7 @@ class ControllerContext:
 
 
 class Gate:
-    """While it is closed no reconcile begins; those under way end. Caches and queue go on to follow the cluster, so nothing is missed.
+    """Pauses reconciles. While it is closed none starts; running ones end. Caches and queue follow the cluster, so nothing is missed.
 
     For the event loop's thread. Each worker may hold one key while it waits.
     """

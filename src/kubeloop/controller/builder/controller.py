@@ -213,7 +213,7 @@ class ControllerBase(Generic[R]):
 
     @classmethod
     def _declaration(cls) -> Declaration:
-        """What this class declares.
+        """Return the checked declaration of this class.
 
         Raises:
             DeclarationError: it names no kind, or indexes of a kind that it does not cache.
@@ -251,7 +251,7 @@ class ControllerBase(Generic[R]):
 
     @property
     def events(self) -> EventRecorder:
-        """Tells users what happened to an object."""
+        """Records events about objects."""
         return self._connected.events
 
     @property
@@ -269,11 +269,11 @@ class ControllerBase(Generic[R]):
 
     @property
     def cached(self) -> CacheReader:
-        """Reads any declared kind from memory. A read outside the cache is an error, never an empty answer."""
+        """Reads any declared kind from memory. A read outside the cache raises an error, instead of an empty result."""
         return self._connected.cache
 
     def lister(self, kind: type[S]) -> Lister[S]:
-        """Reads from the cache: all that an informer of the kind can answer.
+        """Return the lister of a kind's informer.
 
         Raises:
             DeclarationError: this controller has declared no interest in the kind, so nothing keeps it in memory; or in its metadata only.
@@ -281,7 +281,7 @@ class ControllerBase(Generic[R]):
         return self._connected.cache.lister(kind)
 
     def metadata_lister(self, kind: type[Resource]) -> Lister[PartialObject]:
-        """Reads from the cache of a kind of which only metadata is kept.
+        """Return the lister of a kind of which only metadata is cached.
 
         Raises:
             DeclarationError: it is not kept, or in full.
@@ -297,7 +297,7 @@ class ControllerBase(Generic[R]):
         return self._connected.cache.informer(kind)
 
     def owned(self, kind: type[S], owner: Resource) -> list[S]:
-        """Objects of an owned kind whose controller is ``owner``, this very one (by uid), from the cache, own writes included."""
+        """Return the cached objects of an owned kind whose controller is ``owner`` (by uid), own writes included."""
         return [obj for obj in self.lister(kind).by_index(OWNER_INDEX, owner.metadata.uid) if is_controlled_by(obj, owner)]
 
     def enqueue(self, key: ObjectKey, after: float = 0.0, *, priority: int = 0) -> None:
@@ -316,7 +316,7 @@ class ControllerBase(Generic[R]):
         self._connected.enqueue(key, after, priority)
 
     def pause(self) -> None:
-        """Begin no reconcile until ``resume``; those under way end. Caches and queue go on to follow the cluster, so nothing is missed."""
+        """Start no reconcile until ``resume``; running ones end. Caches and queue follow the cluster, so nothing is missed."""
         self._own_gate.pause()
 
     def resume(self) -> None:
@@ -338,7 +338,7 @@ class ControllerBase(Generic[R]):
         return ExponentialLimiter()
 
     def tenants(self) -> Callable[[ObjectKey], Hashable] | None:
-        """Whose a key is, if tenants are to take turns, one key each within a priority, so that one with many does not starve the others.
+        """Return a function that maps a key to its tenant, so that tenants take turns within a priority; None: no tenants.
 
         Override for example with ``return lambda key: key.namespace``. Default: None, in the order of arrival.
         """
@@ -408,7 +408,7 @@ class Controller(ControllerBase[R], ABC):
 
     @abstractmethod
     def reconcile(self, obj: R, /) -> Awaitable[Result | None] | Result | None:
-        """Bring the cluster one step nearer to what ``obj`` says; idempotent. Raise for a retry with back-off."""
+        """Bring the cluster one step nearer to the state that ``obj`` specifies; idempotent. Raise for a retry with back-off."""
 
     @classmethod
     def _check_class(cls) -> None:
@@ -431,7 +431,7 @@ class KeyController(ControllerBase[R], ABC):
 
     @abstractmethod
     def reconcile(self, key: ObjectKey, /) -> Awaitable[Result | None] | Result | None:
-        """Bring the cluster one step nearer to what the object of that key says, or tidy up after it."""
+        """Bring the cluster one step nearer to the state that the object of this key specifies, or clean up after the object."""
 
     @classmethod
     def _check_class(cls) -> None:

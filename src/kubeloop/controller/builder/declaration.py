@@ -73,13 +73,13 @@ class ContainedLimiter:
 
 
 def contained_limiter(limiter: Limiter[ObjectKey], owner: str) -> Limiter[ObjectKey]:
-    """``owner``: the controller's class, for messages. The default's own needs nothing around it."""
+    """Wrap a controller's own limiter so that its errors are logged and contained. ``owner``: the controller's class, for messages."""
     kind: type[object] = type(limiter)
     return limiter if kind is ExponentialLimiter else ContainedLimiter(limiter, owner)
 
 
 def contained_tenants(tenant: Callable[[ObjectKey], Hashable] | None, owner: str) -> Callable[[ObjectKey], Hashable] | None:
-    """Keys of which the function cannot say whose they are take turns as one tenant, None."""
+    """Wrap a controller's function of tenants: keys for which it raises share one tenant, None, and the error is logged."""
     if tenant is None:
         return None
     reported = False
@@ -109,7 +109,7 @@ def contained_tenants(tenant: Callable[[ObjectKey], Hashable] | None, owner: str
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Complete and checked; ``name`` is never empty. What each means: see ``ControllerBase``."""
+    """The checked options of a controller class; ``name`` is never empty. See ``ControllerBase`` for each option."""
 
     kind: type[Resource]
     name: str
@@ -146,7 +146,7 @@ def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
 
 
 def checked(cls: type[Any], attribute: str, of: type[Any]) -> tuple[Any, ...]:
-    """An attribute that is a sequence of the right things, as a tuple.
+    """Return an attribute that holds a sequence as a tuple, after a check of its items.
 
     Raises:
         DeclarationError: it is something else, such as a single class where a list is wanted.

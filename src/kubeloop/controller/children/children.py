@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from kubeloop.client import Client, retry_on_error
 from kubeloop.controller.builder.controller import ControllerBase
-from kubeloop.controller.children.desired import SET_LABEL, DesiredChild, UnplacedChild, check_set_name, set_label, wanted_child
+from kubeloop.controller.children.desired import SET_LABEL, DesiredChild, UnplacedChild, check_set_name, desired_child, set_label
 from kubeloop.controller.children.lookup import ChildReader, Member
 from kubeloop.controller.children.report import ChildOutcome, ChildrenReport
 from kubeloop.controller.children.writer import (
@@ -68,12 +68,12 @@ _RANKS: Final = {kind: rank for rank, kind in enumerate(_FIRST)} | {kind: len(_F
 
 
 def rank(kind: GroupKind) -> int:
-    """Lower is applied earlier. Kinds that are not named here, custom ones among them, come after configuration and before workloads."""
+    """Return the rank of a kind; lower ranks are applied first. Unlisted kinds come between configuration and workloads."""
     return _RANKS.get(kind, len(_FIRST))
 
 
 def in_order(items: Iterable[tuple[GroupKind, T]]) -> list[T]:
-    """By rank; those of one rank stay in the order in which they were given."""
+    """Return the children in the order of ``rank``; children of one rank keep their order."""
     return [item for _, item in sorted(items, key=lambda pair: rank(pair[0]))]
 
 
@@ -189,13 +189,13 @@ class Children:
         return report
 
     async def plan(self, owner: Resource, desired: Iterable[Resource]) -> list[DesiredChild]:
-        """What would be applied, in order.
+        """Return the children to apply, in order.
 
         Raises:
             UnplacedChild, OwnershipError, ValueError: as ``apply``.
         """
         client = self.reader.client
-        children = [await wanted_child(client, owner, child, self.name) for child in desired]
+        children = [await desired_child(client, owner, child, self.name) for child in desired]
         keys = [child.key for child in children]
         for index, child in enumerate(children):
             if child.key in keys[:index]:
@@ -219,7 +219,7 @@ class Children:
         return [member for _, member in sorted(existing.items(), key=lambda item: -rank(item[0][0]))]
 
     async def tried(self, live: Resource, child: DesiredChild) -> Resource:
-        """What the server would make of that very state of a child; nothing is stored.
+        """Return the server's result of applying a child to this state of it, as a dry run.
 
         Raises:
             Conflict: it was changed meanwhile, or others own fields (without ``force``; then the causes name them).

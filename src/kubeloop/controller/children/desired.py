@@ -30,7 +30,7 @@ _SECRET: Final = GroupKind("", "Secret")
 
 
 class UnplacedChild(KubeloopError):
-    """A child that does not say where it belongs, or is named twice."""
+    """A child has no name or namespace, or is in the list twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def set_label(name: str, owner: Resource) -> str:
     return f"{name}.{owner.metadata.uid}"
 
 
-async def wanted_child(client: Client, owner: Resource, child: Resource, set_name: str) -> DesiredChild:
+async def desired_child(client: Client, owner: Resource, child: Resource, set_name: str) -> DesiredChild:
     """Return what to apply for a child, which is not changed itself.
 
     Args:

@@ -16,7 +16,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Member(NamedTuple):
-    """A child that is there, found by its label."""
+    """An existing child, found by its label."""
 
     kind: type[Resource]
     namespace: str
@@ -24,7 +24,7 @@ class Member(NamedTuple):
 
 
 class ChildReader:
-    """Reads children. ``controller`` None: everything is asked of the server."""
+    """Reads children from a controller's caches, or from the server. ``controller`` None: all reads go to the server."""
 
     def __init__(self, client: Client, controller: ControllerBase[Any] | None) -> None:
         self.client = client

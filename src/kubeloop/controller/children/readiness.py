@@ -37,7 +37,9 @@ class ChildrenState:
         return not self.waiting and not self.failed
 
     def result(self, again: float | None = None) -> Result | None:
-        """What a reconcile returns. Changes of owned kinds lead to the next one anyway; ``again``, seconds, is for other kinds."""
+        """Return the result of a reconcile that waits for children. Changes of owned kinds trigger the next one; ``again`` (seconds) is for
+        other kinds.
+        """
         return None if self.ready or again is None else Result(requeue_after=again)
 
     def __str__(self) -> str:
@@ -47,7 +49,7 @@ class ChildrenState:
 
 
 def state_of(objects: Iterable[Resource], until: Until | None = None) -> ChildrenState:
-    """How far these objects are, as they were read; nothing is asked of a server.
+    """Return the readiness of these objects, by their present content; no request is sent.
 
     "Ready" is what ``Client.wait_ready`` means by it: a Deployment is rolled out, a StatefulSet's replicas are ready, a Job is complete,
     a Pod is ready or done, a claim is bound; other kinds by their condition Ready or Available.

@@ -13,7 +13,7 @@ ChildDid: TypeAlias = Literal["created", "updated", "unchanged", "pruned", "dele
 
 
 class ForeignChild(KubeloopError):
-    """An object of a child's name is there and belongs to somebody else; the text says to whom, and what to do."""
+    """An object of a child's name belongs to another owner; the text names the owner and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ChildOutcome:
 
 
 class ChildrenFailed(KubeloopError):
-    """Some children could not be applied or pruned; the others were. ``report`` tells of all of them."""
+    """Some children could not be applied or pruned; the others were. ``report`` has the result of each."""
 
     def __init__(self, report: ChildrenReport) -> None:
         self.report = report
@@ -111,7 +111,7 @@ class ChildrenReport:
 
     @property
     def objects(self) -> list[Resource]:
-        """The children that are there and wanted."""
+        """The existing and desired children."""
         return [one.object for one in self.did("created", "updated", "unchanged") if one.object is not None]
 
     def raise_failures(self) -> None:

@@ -37,7 +37,7 @@ def _type_of(gvk: GroupVersionKind) -> MergeType:
 
 
 def covers(live: Tree, desired: Tree, type_: MergeType) -> bool:
-    """Whether ``live`` has every value that ``desired`` gives."""
+    """Return whether ``live`` has every value of ``desired``."""
     try:
         return same(merge(live, desired, type_), live)
     except (TypeMismatch, ElementError):
@@ -45,7 +45,7 @@ def covers(live: Tree, desired: Tree, type_: MergeType) -> bool:
 
 
 def as_stored(answer: Tree, desired: Tree, type_: MergeType) -> Tree | None:
-    """What the server made of ``desired`` (1000m is stored as 1): the same fields, of its answer; None if that cannot be said."""
+    """Return the fields of ``desired`` with the values of the server's answer (1000m is stored as 1); None if they cannot be matched."""
     try:
         return extract(answer, field_set(desired, type_), type_)
     except (TypeMismatch, ElementError):
@@ -78,7 +78,7 @@ _REMEMBERED = 4096
 
 
 def check_ownership(live: Resource, owner: Resource, *, adopt: bool) -> None:
-    """Raises ForeignChild: ``live`` belongs to somebody else."""
+    """Raise ForeignChild if ``live`` belongs to another owner."""
     if is_controlled_by(live, owner):
         return
     where = f" in namespace {live.metadata.namespace}" if live.metadata.namespace else ""
@@ -106,7 +106,7 @@ class ChildWriter(ABC):
 
     @abstractmethod
     def is_so(self, live: Resource, desired: DesiredChild) -> bool:
-        """Whether ``live`` is as wanted, so that nothing need be sent."""
+        """Return whether ``live`` equals the desired child, so that nothing has to be sent."""
 
     @abstractmethod
     async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource: ...
@@ -124,7 +124,7 @@ class ChildWriter(ABC):
 
     @abstractmethod
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
-        """The child is gone."""
+        """Forget a deleted child."""
 
     def _options(self, dry_run: bool) -> WriteOptions:
         return WriteOptions(dry_run=dry_run, field_manager=self._manager)
@@ -186,7 +186,7 @@ class ApplyWriter(ChildWriter):
 
 
 class PatchWriter(ChildWriter):
-    """Created as a whole, then merge patches of what differs: for servers and proxies without server-side apply, and older objects.
+    """Writes children by create and merge patch, for servers and proxies without server-side apply, and older objects.
 
     Fields that were set before and no longer are taken out by the list of them that an annotation keeps.
     """
@@ -280,5 +280,5 @@ def _text(fields: dict[str, Any]) -> str:
 
 
 def was_changed(error: Exception) -> bool:
-    """Somebody wrote between the look at a child and what was done on the strength of it; a conflict of field managers is another thing."""
+    """Return whether a conflict means that another program wrote since the read, and not a conflict of field managers."""
     return isinstance(error, NotFound) or (isinstance(error, Conflict) and not error.causes)

@@ -25,7 +25,7 @@ _LONGEST_MESSAGE: Final = 32768
 
 
 class ConditionsError(KubeloopError, TypeError):
-    """There is no place for conditions in the kind, or not yet in the object; the text names it and says what to declare or set."""
+    """The kind, or the object so far, has no place for conditions; the text names it and the fix."""
 
 
 class ConditionView(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ def get_condition(obj: Resource, type: str) -> ConditionView | None:  # noqa: A0
 
 
 def has_condition(obj: Resource, type: str, status: bool | str | None = True) -> bool:  # noqa: A002 - the field's own word
-    """Whether the condition is there with that status, and speaks of the object's newest spec (an older observedGeneration does not).
+    """Return whether the condition has that status, for the object's newest spec (an older observedGeneration does not count).
 
     Raises:
         ConditionsError, ValueError: as ``set_condition``.

@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class FinalizerError(KubeloopError):
-    """A finalizer that cannot be added: the object is being deleted, or is gone."""
+    """A finalizer cannot be added, because the object is being deleted or is gone."""
 
 
 def has_finalizer(obj: Resource, name: str) -> bool:

@@ -68,12 +68,12 @@ class WriteBackoff:
         self._sweep_at = 1024
 
     def wait(self, uid: str, now: float) -> float:
-        """Seconds until the object may be written; 0 for now."""
+        """Return the seconds until the object may be written; 0: now."""
         known = self._known(uid, now)
         return 0.0 if known is None else max(0.0, known.allowed - now)
 
     def wrote(self, uid: str, now: float) -> None:
-        """The object was written."""
+        """Record a write of the object."""
         known = self._known(uid, now)
         if known is None:
             self._sweep(now)
@@ -84,7 +84,7 @@ class WriteBackoff:
         known.allowed = now + (min(self._initial * 2.0 ** (doublings - 1), self._cap) if doublings > 0 else 0.0)
 
     def forget(self, uid: str) -> None:
-        """The object is gone."""
+        """Forget a deleted object."""
         self._writes.pop(uid, None)
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ JSON = Any
 
 
 class BothChanged(Exception):
-    """A list was changed on both sides, and nothing says which items are the same; ``str()`` is its path."""
+    """A list without keys was changed on both sides; ``str()`` is its path."""
 
 
 def three_way(base: JSONObject, mine: JSONObject, theirs: JSONObject, path: str = "") -> JSONObject:
@@ -193,7 +193,7 @@ class StatusWrite(Generic[R]):
 
     @property
     def result(self) -> Result | None:
-        """What a reconcile returns that has nothing else to wait for."""
+        """The result of a reconcile that waits for nothing else."""
         return None if self.again is None else Result(requeue_after=self.again)
 
 
@@ -237,7 +237,7 @@ class StatusWriter:
         self._backoff = backoff
 
     async def write(self, obj: R, *, urgent: bool = False) -> StatusWrite[R]:
-        """Write the status of ``obj`` if it was changed since it was read. ``urgent``: also if it would be held back."""
+        """Write the status of ``obj`` if it was changed since it was read. ``urgent``: even if the back-off would hold it back."""
         base, mine = _statuses(obj)
         if same(base, mine):
             return StatusWrite(obj, "unchanged")

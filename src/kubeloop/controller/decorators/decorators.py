@@ -18,7 +18,7 @@ C = TypeVar("C", bound=Callable[[Any, Any, Any, Any], "Awaitable[None] | None"])
 
 
 class Unknown(enum.Enum):
-    """The old value was too large to be kept: only that it is another now is known."""
+    """Type of ``UNKNOWN``: an old value that was too large to store; only the fact that it changed is known."""
 
     UNKNOWN = "unknown"
 

@@ -44,7 +44,7 @@ _SPELLINGS = {
 
 @dataclass(frozen=True, slots=True)
 class DeclaredHandler:
-    """One handler: a method, and when it is called. ``id`` is unique in its class."""
+    """One handler: its method and when it is called. ``id`` is unique in its class."""
 
     id: str
     method: str
@@ -53,14 +53,14 @@ class DeclaredHandler:
     segments: tuple[Segment, ...] = ()
 
     def value(self, tree: dict[str, Any]) -> Any:
-        """What stands at the path; None if nothing does; a list for a path with ``[*]``."""
+        """Return the value at the handler's path; None if there is none; a list for a path with ``[*]``."""
         found = list(walk(tree, self.segments))
         return found if EACH in self.segments else (found[0] if found else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Of one class, each kind in the order in which the class defines them."""
+    """The handlers of one class, each kind in the order of their definition."""
 
     all: tuple[DeclaredHandler, ...]
 
@@ -69,7 +69,7 @@ class Handlers:
 
 
 def handlers_of(cls: type[Any], kind: type[Resource] | None) -> Handlers:
-    """The handlers of a class, those of its bases first.
+    """Return the handlers of a class, those of its base classes first.
 
     Raises:
         DeclarationError: a handler is no method of the right arguments, its path is not in the kind, its times make no
@@ -212,16 +212,16 @@ class Caller:
         self._failures: FailureLog[tuple[str, ObjectKey]] = FailureLog(log)
 
     def forget(self, handlers: Iterable[DeclaredHandler], key: ObjectKey) -> None:
-        """The object is gone: its failures no longer count."""
+        """Forget the failures of a deleted object."""
         for handler in handlers:
             self._failures.succeeded((handler.id, key))
 
     def close(self) -> None:
-        """Let the threads end, each after what it does now."""
+        """Stop the threads, each after its current call."""
         self._threads.close()
 
     async def call(self, handler: DeclaredHandler, memory: Memory, obj: Resource, *values: Any) -> float | None:
-        """Call it, unless it waits for its next try. None: it is done, by success or because it was given up; else seconds until its time.
+        """Call the handler, unless it waits for a retry. Return None if it succeeded or was given up, else the seconds until the retry.
 
         The handler gets a copy of ``obj``, and may change that.
         """

@@ -149,11 +149,11 @@ class LeaderElector:
 
     @property
     def log_fields(self) -> dict[str, str]:
-        """For ``log_context``: which lease and which term of it a record is from, so that logs of two leaders can be told apart."""
+        """Fields for ``log_context``: the lease and its term, so that logs of two leaders can be told apart."""
         return {"lease": str(self.config), "lease_transitions": str(self.transitions)}
 
     def assert_leading(self) -> None:
-        """For work that only a leader may do, right before it does it.
+        """Check leadership right before work that only a leader may do.
 
         Raises:
             LeaseLost: this process does not lead, or has not renewed in time.
@@ -189,13 +189,13 @@ class LeaderElector:
         return show_elector(self, registry)
 
     async def acquire(self) -> None:
-        """Return when this process leads. Errors of the server are logged and tried again, for as long as it takes."""
+        """Return when this process leads. Errors of the server are logged and retried without a time limit."""
         log.info("standing for election: %s as %s", self.config, self.config.identity)
         while not await self._win():
             await self._clock.sleep(self.config.retry_period * (1 + JITTER * self._rng.random()))
 
     async def renew(self) -> NoReturn:
-        """Renew until the lease is lost. Cancel it to stop; then ``release``, once what the lease protects has ended.
+        """Renew until the lease is lost. To stop, cancel it, and call ``release`` when the protected work has ended.
 
         Raises:
             LeaseLost: this process leads no longer, or has not been able to renew within ``renew_deadline``.
@@ -212,7 +212,7 @@ class LeaderElector:
             raise
 
     async def release(self) -> bool:
-        """Give the lease back if this process holds it at the server, also if a cancelled request acquired it.
+        """Release the Lease if this process holds it, also if a cancelled request acquired it. Return whether it was released.
 
         Returns True if other candidates need not wait now.
 
@@ -289,7 +289,7 @@ class LeaderElector:
         return True
 
     async def _attempt(self, until: float) -> bool:
-        """One try to get or keep the lease. Whether it was written.
+        """Try once to get or renew the lease. Return whether the Lease was written.
 
         Raises:
             LeaseLost: this process led, and the server says that its term is over.

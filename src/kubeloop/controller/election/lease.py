@@ -27,7 +27,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def unique_identity() -> str:
-    """A name that no other candidate has, also not a later run of this program: the host's (a pod's) and a random part."""
+    """Return a name that no other candidate has, nor a later run of this program: the host's (a pod's) name and a random part."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
@@ -125,7 +125,7 @@ class LeaseRecord:
 
     @classmethod
     def of(cls, spec: LeaseSpec) -> LeaseRecord:
-        """What a server's spec says; missing fields are empty (behaviour I129)."""
+        """Return the record in a Lease's spec; missing fields are empty (behaviour I129)."""
         return cls(
             spec.holder_identity or "",
             spec.lease_duration_seconds or 0,
@@ -162,7 +162,7 @@ class LeaseObservation:
     at: float
 
     def next(self, record: LeaseRecord, now: float) -> LeaseObservation:
-        """After a read. A record that is as before does not become younger by being read again (behaviour I123)."""
+        """Return the observation after another read. An unchanged record keeps its time (behaviour I123)."""
         return self if record == self.record else LeaseObservation(record, now)
 
     def alive(self, now: float) -> bool:
@@ -173,7 +173,7 @@ class LeaseObservation:
 
 @dataclass(frozen=True, slots=True)
 class LeaseWrite:
-    """Write this record. ``renewal``: we hold the lease already."""
+    """The record to write. ``renewal``: this candidate holds the lease already."""
 
     record: LeaseRecord
     renewal: bool
@@ -181,7 +181,7 @@ class LeaseWrite:
 
 @dataclass(frozen=True, slots=True)
 class LeaseHeld:
-    """``holder`` leads and has not been seen to expire."""
+    """Another candidate holds the lease."""
 
     holder: str
 
@@ -257,7 +257,7 @@ def after_coordinated_read(
 
 
 class LeaseLock:
-    """One Lease. Each write is bound to the version last seen here: it is refused if anybody wrote in between.
+    """Reads and writes one Lease. Each write requires the version that was last read or written here.
 
     Annotations, labels of others and unknown fields of the Lease survive.
     """
@@ -268,7 +268,7 @@ class LeaseLock:
         self.lease: Lease | None = None
 
     async def read(self) -> LeaseRecord:
-        """What the server has now.
+        """Return the server's record.
 
         Raises:
             NotFound: there is no such Lease.
@@ -286,7 +286,7 @@ class LeaseLock:
         self.lease = await self._client.create(Lease(metadata=metadata, spec=record.spec()))
 
     async def update(self, record: LeaseRecord) -> None:
-        """Write over the version last seen.
+        """Replace the record, if the Lease has the version last seen.
 
         Raises:
             Conflict: somebody wrote in between. NotFound: the Lease was deleted.

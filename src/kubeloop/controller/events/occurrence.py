@@ -41,7 +41,7 @@ class EventSubject(NamedTuple):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What makes it this object, whatever its version and the part of it."""
+        """The identity of the object, without its version and field path."""
         return self[:5]
 
 
@@ -111,7 +111,7 @@ def occurrence_of(
 
 
 def subject_of(obj: Resource) -> EventSubject:
-    """The reference to ``obj``.
+    """Return the reference to ``obj``.
 
     Raises:
         ValueError: it has no kind or no name, so that the event could not be found.
@@ -123,14 +123,14 @@ def subject_of(obj: Resource) -> EventSubject:
 
 
 def cut(text: str, limit: int) -> str:
-    """``text`` in at most ``limit`` bytes, without half a character at its end."""
+    """Return ``text`` in at most ``limit`` bytes of UTF-8, without a partial character."""
     encoded = text.encode("utf-8", "replace")
     # Decoded again even if short enough: a lone surrogate, as from a file's name, is nothing that could be sent.
     return encoded[:limit].decode("utf-8", "ignore")
 
 
 def event_name(subject: str) -> str:
-    """A new name for an event about an object of that name; any unique one if that would make no valid name (too long, or ``system:x``)."""
+    """Return a new name for an event about an object; a random one if the object's name is no prefix (too long, or ``system:x``)."""
     number = (time.time_ns() + next(_SEQUENCE)) & 0xFFFFFFFFFFFFFFFF
     name = f"{subject}.{number:x}"
     return str(uuid.uuid4()) if dns1123_subdomain(name) else name

@@ -207,7 +207,7 @@ class EventRecorder:
 
     @property
     def dropped(self) -> int:
-        """Occurrences and writes that were given up, of all sinks."""
+        """Number of dropped occurrences and writes, of all sinks."""
         return sum(sum(counts.dropped.values()) for _, counts in self.counts)
 
     @property
@@ -217,7 +217,7 @@ class EventRecorder:
 
     @property
     def counts(self) -> Sequence[tuple[str, EventCounts]]:
-        """What was done, by API; "" for what could not become an event of any."""
+        """Counts by API; "" has the occurrences that no API could accept."""
         return [("", self._invalid), *((api, sender.counts) for api, sender in self._senders)]
 
     def metrics(self, registry: CollectorRegistry | None = None) -> None:

@@ -27,8 +27,9 @@ DropReason = Literal["invalid", "full", "spam", "refused", "unanswered", "failed
 
 
 class EventCounts:
-    """Since the start. ``recorded`` is what was asked for, ``sent`` requests that succeeded, ``counted`` occurrences that only raised a
-    number kept here until it is written."""
+    """Counts since the start: ``recorded`` occurrences, ``sent`` requests that succeeded, ``counted`` occurrences that only raised a count
+    that is written later.
+    """
 
     def __init__(self) -> None:
         self.sent = 0
@@ -107,7 +108,7 @@ class EventSender:
         return len(self._waiting)
 
     def start(self) -> None:
-        """Send from now on, what waits already too."""
+        """Start sending, waiting occurrences too."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._task = asyncio.create_task(self._run(), name=self._name)
         self._wake.set()
@@ -128,7 +129,7 @@ class EventSender:
             log.debug("the event loop has ended; events are no longer sent")
 
     async def close(self, flush: float) -> None:
-        """Send what waits, each once and for up to ``flush`` seconds, and end."""
+        """Send each waiting occurrence once, for up to ``flush`` seconds in all, and stop."""
         self._closing = True
         task, self._task = self._task, None
         if task is None:

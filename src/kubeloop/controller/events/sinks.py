@@ -149,17 +149,17 @@ def _identity(occurrence: Occurrence) -> Hashable:
 
 
 class EventReporter(NamedTuple):
-    """Who says it: the controller, and the machine that it runs on."""
+    """The reporter of events: the controller, and its machine."""
 
     component: str
     host: str
 
 
 class EventWriter(Protocol):
-    """Makes the server say what a ``EventWrite`` says."""
+    """Creates and patches events at the server."""
 
     async def write(self, write: EventWrite) -> None:
-        """One attempt.
+        """Try once to write an event.
 
         Raises:
             ApiError, TransportError, DeadlineError, DecodeError: as the client.

@@ -18,7 +18,7 @@ MapHead = Callable[[Head], Iterable[ObjectKey] | Awaitable[Iterable[ObjectKey]]]
 
 
 class MappingError(KubeloopError):
-    """A mapping gave something else than keys; the text names the controller, the watched kind and the way out."""
+    """A mapping returned something other than keys; the text names the controller, the watched kind and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class MapFunc(ABC):
 
 
 def to_same_name(head: Head) -> list[ObjectKey]:
-    """The object of the same namespace and name."""
+    """Mapping to the object of the same namespace and name."""
     return [ObjectKey("", head.namespace, head.name)]
 
 

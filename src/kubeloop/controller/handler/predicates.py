@@ -60,7 +60,7 @@ def _on_update(differs: Callable[[Head, Head], bool], paths: tuple[str, ...] = (
 
 
 def path_changed(path: str) -> Predicate:
-    """Updates that changed what stands at ``path`` (wire names: ``spec.nodeName``, ``metadata.annotations``)."""
+    """Predicate for updates that changed the value at ``path`` (wire names: ``spec.nodeName``, ``metadata.annotations``)."""
     return _on_update(lambda old, new: bool(old.value(path) != new.value(path)), (path,))
 
 

@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class SourceError(KubeloopError):
-    """A source of a controller is broken permanently, or gave something that names no object; the text names both and the fix."""
+    """A source of a controller failed permanently, or returned an item without an object's name; the text names both and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Channel(Generic[T]):
             yield item
 
     def keys(self, item: T) -> list[ObjectKey]:
-        """What an item stands for.
+        """Return the keys of an item.
 
         Raises:
             SourceError: it is nothing that names an object, and there is no ``to``; or ``to`` gives something else than keys.

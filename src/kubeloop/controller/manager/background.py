@@ -20,7 +20,7 @@ Work: TypeAlias = Callable[[], Awaitable[object]] | Callable[[RunnableContext], 
 
 
 class NotRunnableError(KubeloopError, TypeError):
-    """What was given to a manager is nothing that it can run; the text says what can be."""
+    """A manager cannot run this object; the text lists what it can run."""
 
 
 class StoppedRunnable(Protocol):
@@ -75,14 +75,14 @@ class Background:
 
     @property
     def stats(self) -> RunnerStats:
-        """It has no queue and no reconciles."""
+        """Empty statistics: it has no queue and no reconciles."""
         return RunnerStats(self.name, 0, QueueStats(0, 0, 0, 0, 0), ReconcileCounts())
 
     async def connect(self, surroundings: RunnableContext) -> None:
         self._surroundings = surroundings
 
     async def synced(self, timeout: float) -> None:
-        """It waits for nothing."""
+        """Return at once: it waits for no cache."""
 
     async def run(self) -> None:
         if self._stopping:
@@ -104,7 +104,7 @@ class Background:
             self._task.cancel()
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing: it has no resources."""
 
     async def _work(self) -> object:
         given = (self._surroundings,) if self._arguments else ()

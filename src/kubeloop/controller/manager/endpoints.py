@@ -40,7 +40,7 @@ class Unhealthy(KubeloopError):
 
 
 class HealthProbe:
-    """One endpoint and its checks.
+    """One probe endpoint and its checks.
 
     Guarantees
         A request for one check, and the log, get the failure in words; the public summary withholds it.
@@ -216,7 +216,7 @@ class Endpoints:
             )
 
     def address(self, option: str) -> Address | None:
-        """Of ``health``, ``metrics`` or ``debug``; None where it is not wanted."""
+        """Return the address of ``health``, ``metrics`` or ``debug``; None if it is not served."""
         text: str = getattr(self, option)
         return Address.parse(text, option) if text else None
 

@@ -28,7 +28,7 @@ log = logger_with_context("kubeloop.controller.manager")
 
 
 async def unless_stopped(work: Coroutine[object, object, None], over: asyncio.Event) -> bool:
-    """Whether ``work`` was done before ``over`` was set, which cancels it. What it raises is raised."""
+    """Run ``work`` until ``over`` is set, which cancels it. Return whether it completed; its error is raised."""
     doing, stopped = asyncio.ensure_future(work), asyncio.ensure_future(over.wait())
     try:
         await asyncio.wait((doing, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -81,7 +81,7 @@ _NAMES_WIDTH = 24
 
 @dataclass(slots=True, eq=False)
 class GroupEntry:
-    """One runnable, its cluster, and how far it has come."""
+    """One runnable with its cluster and its state."""
 
     runnable: Runnable
     cluster: ManagedCluster
@@ -94,7 +94,7 @@ class GroupEntry:
 
 
 def append_all(entries: list[GroupEntry], *made: tuple[Runnable, ManagedCluster]) -> list[GroupEntry]:
-    """Append what was made, all of it or nothing. Returns what was appended.
+    """Append all of these runnables, or none. Return the new entries.
 
     Raises:
         ManagerError: a name is taken.
@@ -110,7 +110,7 @@ def append_all(entries: list[GroupEntry], *made: tuple[Runnable, ManagedCluster]
 
 
 async def connect(entries: Iterable[GroupEntry]) -> None:
-    """Connect each to what its cluster has for it, one after the other."""
+    """Connect each runnable to its cluster, one after the other."""
     for entry in entries:
         with log_context(cluster=entry.cluster.name):
             await entry.runnable.connect(entry.cluster.surroundings)
@@ -166,7 +166,7 @@ def log_start(log: logging.Logger, entries: Sequence[GroupEntry]) -> None:
 
 
 class Group:
-    """Some of a manager's runnables. ``ended`` is called with each whose ``run`` is over, before anybody who waits for it.
+    """Runnables that start and stop together. ``ended`` is called with each whose ``run`` has ended, before any task that waits for it.
 
     Guarantees
         All of them run under the context variables of the time when the group began, a leader's fence among them, whichever task adds
@@ -217,7 +217,7 @@ class Group:
         return late
 
     async def cancel(self) -> None:
-        """End all at once. What does not end when it is cancelled is named in the log, and waited for all the same."""
+        """Cancel all at once. Runnables that do not end are logged, and waited for without a limit."""
         self.cancel_soon()
         tasks = {entry.task: entry.runnable.name for entry in self._entries if entry.task is not None}
         if not tasks:

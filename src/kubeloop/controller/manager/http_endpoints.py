@@ -36,7 +36,7 @@ LIMIT = 10.0
 
 
 class LoopLag:
-    """Measures, once a second, how much later than asked for a timer goes off. ``async with`` it.
+    """Measures once a second how late a timer fires, which shows how busy the event loop is.
 
     ``last`` and ``longest`` in seconds. ``tasks`` runs the measurements.
     """

@@ -210,7 +210,7 @@ class Manager:
         await self._over.wait()
 
     async def wait_leading(self) -> None:
-        """Return when what needs the leader has begun: without leader election, when the manager has started."""
+        """Return when work that needs the leader has begun; without leader election, when the manager has started."""
         await self._leading.wait()
 
     def request_stop(self) -> None:
@@ -273,7 +273,7 @@ class Manager:
             raise
 
     async def remove_cluster(self, name: str) -> None:
-        """Stop what runs on that cluster, within the grace, and forget it. Its client stays open.
+        """Stop the runnables of that cluster, within the grace, and remove it. Its client stays open.
 
         Raises:
             ManagerError: there is no such cluster, or it is the first one, whose leases and events are the manager's.
@@ -315,7 +315,7 @@ class Manager:
 
     @property
     def is_leader(self) -> bool:
-        """Whether what needs the leader may run here now; without leader election always."""
+        """Whether work that needs the leader may run here now; without leader election always."""
         return self._leadership is None or self._leadership.elector.is_leader
 
     @property
@@ -325,27 +325,27 @@ class Manager:
 
     @property
     def elector(self) -> LeaderElector | None:
-        """The candidate that this process is; None without leader election."""
+        """The elector of this process; None without leader election."""
         return self._leadership.elector if self._leadership is not None else None
 
     @property
     def urls(self) -> Mapping[str, str]:
-        """Where it serves while it runs, by option of ``Endpoints``: health, metrics, debug."""
+        """URLs of the endpoints while it runs, by option of ``Endpoints``: health, metrics, debug."""
         return dict(self._observed.urls) if self._observed is not None else {}
 
     @property
     def runnables(self) -> Sequence[Runnable]:
-        """Everything that it runs, or will run."""
+        """All runnables, running or not."""
         return [entry.runnable for entry in self._entries]
 
     @property
     def clusters(self) -> Mapping[str, ManagedCluster]:
-        """By name, the manager's own first."""
+        """The clusters by name, the manager's own first."""
         return self._clusters.by_name
 
     @property
     def stats(self) -> Sequence[RunnerStats]:
-        """A moment of each controller, in the order in which they were given."""
+        """State of each controller at this moment, in the order of the arguments."""
         return [entry.runnable.stats for entry in self._entries if not isinstance(entry.runnable, Background)]
 
     def _surround(self, client: Client, informers: Informers) -> RunnableContext:

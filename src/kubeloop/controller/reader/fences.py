@@ -110,16 +110,16 @@ class StaleReadGuard:
         return key in self._doubts or key in self._written or self._taken_over > self._resolved
 
     def doubt(self, key: ObjectKey, error: BaseException) -> None:
-        """A reconcile ended with this error: what it wrote may or may not have been carried out."""
+        """Record that a reconcile ended with this error, so that its last writes may or may not have been carried out."""
         if _unanswered(error):
             self._doubts[key] = next(self._numbers)
 
     def take_over(self) -> None:
-        """Keys were another replica's until now: what it wrote, and has ended or can write no more, may not have been heard of here."""
+        """Record that keys belonged to another replica until now, whose last writes the caches may not show yet."""
         self._taken_over = next(self._numbers)
 
     async def passed(self, key: ObjectKey) -> bool:
-        """True when the cache shows it; False if ``give_up`` came before that.
+        """Wait until the caches show the writes of a key. Return True; False if ``give_up`` was called before.
 
         Raises:
             DeadlineError: not in time; the text names the stale cache. KubeloopError: the server does not answer lists.
@@ -160,7 +160,7 @@ class StaleReadGuard:
                 del self._doubts[key]
 
     def forget(self, key: ObjectKey) -> None:
-        """The object is gone."""
+        """Forget a deleted object."""
         self._doubts.pop(key, None)
         self._written.pop(key, None)
 

@@ -77,7 +77,7 @@ class CacheScope:
         _check("CacheScope", self.namespaces, self.label_selector, self.field_selector)
 
     def select(self, kind: type[Resource], *, namespaced: bool) -> InformerSelection:
-        """What an informer of ``kind`` is to be asked for: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
+        """Return the arguments of an informer of ``kind``: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
         own = self.kinds.get(kind, KindScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces) if namespaced else ()
         return InformerSelection(
@@ -87,7 +87,7 @@ class CacheScope:
         )
 
     def covers(self, kind: type[Resource], namespace: str) -> bool:
-        """Whether objects of a namespaced kind in this namespace can be in the cache; ``ALL_NAMESPACES`` asks for all."""
+        """Return whether objects of a namespaced kind in this namespace can be cached; ``ALL_NAMESPACES`` means all of them."""
         own = self.kinds.get(kind, KindScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces)
         return not namespaces or namespace in namespaces
@@ -169,11 +169,11 @@ class CacheReader:
 
     @property
     def kinds(self) -> builtins.list[type[Resource]]:
-        """What can be read, in full or its metadata."""
+        """The readable kinds, whole or as metadata."""
         return builtins.list(self._informers)
 
     def get(self, kind: type[R], name: str, namespace: str | None = None) -> R | None:
-        """One object; None if it is not in the cache, and so, as far as is known, not in the cluster.
+        """Return one object; None if it is not in the cache.
 
         Raises:
             DeclarationError, OutsideScope: the cache does not hold such objects. DecodeError: it does not fit its type.
@@ -217,7 +217,7 @@ class CacheReader:
         return self._held(kind).lister.heads(namespace, label_selector, where)
 
     def lister(self, kind: type[R]) -> Lister[R]:
-        """All that the informer of a kind can answer, as it is: its selection is not looked at.
+        """Return the lister of a kind's informer, whose selection it does not check.
 
         Raises:
             DeclarationError: the kind is not held, or only its metadata.
@@ -225,7 +225,7 @@ class CacheReader:
         return self.informer(kind).lister
 
     def metadata_lister(self, kind: type[Resource]) -> Lister[PartialObject]:
-        """The lister of a kind of which only metadata is kept.
+        """Return the lister of a kind of which only metadata is cached.
 
         Raises:
             DeclarationError: it is not held, or in full.
@@ -237,7 +237,7 @@ class CacheReader:
         return cast("Lister[PartialObject]", informer.lister)
 
     def informer(self, kind: type[R]) -> Informer[R]:
-        """The informer of a kind that is kept in full.
+        """Return the informer of a kind that is cached as a whole.
 
         Raises:
             DeclarationError: as ``lister``.

@@ -92,7 +92,7 @@ class RunnerStats:
 
 @runtime_checkable
 class Runnable(Protocol):
-    """What a manager runs."""
+    """Protocol of the objects that a manager runs."""
 
     @property
     def name(self) -> str: ...

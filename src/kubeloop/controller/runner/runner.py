@@ -97,12 +97,12 @@ class Runner(Generic[R]):
 
     @property
     def queue(self) -> PriorityQueue[ObjectKey] | None:
-        """What waits; None before it is connected."""
+        """The queue of keys; None before it is connected."""
         return self._queue
 
     @property
     def events(self) -> EventRecorder | None:
-        """What records its events; None before it is connected."""
+        """The event recorder; None before it is connected."""
         return self._recorder
 
     @property
@@ -179,7 +179,7 @@ class Runner(Generic[R]):
             self._take_over(self._ownership.owns)
 
     def explain(self, error: BaseException) -> None:
-        """Note on an error with which a start ended what this controller has to do with it: class, kind, verbs, way out."""
+        """Add to an error of the start how it concerns this controller: class, kind, verbs and fix."""
         self._wiring.explain(error)
 
     async def run(self) -> None:

@@ -38,7 +38,7 @@ log = logger_with_context("kubeloop.controller.runner")
 
 
 class ReconcileTimer:
-    """One reconcile under way."""
+    """Time and state of one running reconcile."""
 
     __slots__ = ("began", "hangs", "key", "look")
 

@@ -43,7 +43,7 @@ class GroupLeases:
         self._found: dict[str, Lease] = {}
 
     async def write(self, view: frozenset[str], *, given_back: bool = False) -> Lease:
-        """Renew our lease and declare ``view``. If somebody wrote or deleted it, it is read or made again, once. Gives it as stored.
+        """Renew the own Lease with ``view``, and return it as stored. On a conflict it is read, or created again, once.
 
         Raises:
             KubeloopError: the write failed, or its outcome is unknown.
@@ -65,7 +65,7 @@ class GroupLeases:
         return self._mine
 
     async def list(self) -> dict[str, DeclaredMember]:
-        """What every member of the group declares, by identity, from the newest state (no resourceVersion: the API's "most recent")."""
+        """Return the declaration of each member of the group, by identity, from the newest state."""
         leases = await self._client.list(Lease, namespace=self._config.namespace, label_selector={GROUP_LABEL: self._config.group})
         self._found = {_member_of(lease): lease for lease in leases}
         return {member: declared_by(lease) for member, lease in self._found.items()}
@@ -107,7 +107,7 @@ def _member_of(lease: Lease) -> str:
 
 
 def declared_by(lease: Lease) -> DeclaredMember:
-    """What a lease says. What cannot be understood may claim anything."""
+    """Return the member that a Lease declares. A Lease that cannot be read may claim any slot."""
     annotations = lease.metadata.annotations
     view: frozenset[str] | None = None
     if annotations.get(PROTOCOL_ANNOTATION) == PROTOCOL:
@@ -198,7 +198,7 @@ class ShardMember:
         self._task = self.tasks.start(self._run, name=f"shard-{self.config.group}")
 
     async def leave(self, *, give_back: bool = True) -> None:
-        """Begin no reconcile more, and tell the others when the last has ended; if one does not end, they wait for the lease to expire.
+        """Start no reconcile any more, and release the Lease when the last has ended; if one does not end, the Lease expires.
 
         Call it when the controllers have stopped. ``give_back`` False: something of theirs goes on all the same, a thread, and has its
         writes refused once the lease has passed. Never raises for what the server says.

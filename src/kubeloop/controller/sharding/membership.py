@@ -108,17 +108,17 @@ Gained = Callable[[Callable[[ObjectKey], bool]], None]
 
 
 class Ownership(Protocol):
-    """Of one controller. For the event loop's thread."""
+    """Decides which keys of one controller belong to this replica. For the event loop's thread."""
 
     def owns(self, key: ObjectKey) -> bool:
-        """Whether ``key`` is this replica's now: worth putting into the queue. Another answer may be right a moment later."""
+        """Return whether ``key`` belongs to this replica now. The result may change at any time."""
 
     def guarded(self, reconcile: Callable[[ObjectKey], Awaitable[T]]) -> Callable[[ObjectKey], Awaitable[T | None]]:
         """``reconcile`` for owned keys only: for others nothing is done, and None is the answer. While it runs the key stays here; if this
         replica can no longer be sure of its keys, it is cancelled, and None is the answer: the next owner of the key reconciles again."""
 
     def on_gained(self, callback: Gained) -> Callable[[], None]:
-        """Call ``callback`` whenever keys have been gained: what changed of them before was filtered out here. Returns what ends that."""
+        """Call ``callback`` whenever keys are gained, since their earlier events were filtered out. Return a function that ends that."""
 
 
 # Which replica a key belongs to: keys fall into slots, slots belong to members by rendezvous hashing.
@@ -138,7 +138,7 @@ EVERY_SLOT = (1 << SLOTS) - 1
 
 
 def slot_of(text: str) -> int:
-    """The slot of a key, given as text. Stable over processes and versions of Python."""
+    """Return the slot of a key's text. Stable over processes and versions of Python."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") % SLOTS
 
 
@@ -189,7 +189,7 @@ class _Peer:
 
 
 class Membership:
-    """One member's part. The caller does, over and over: ``to_write``, the write, ``written`` or ``unknown``, the list, ``listed``.
+    """The protocol of one member. The caller repeats: ``to_write``, the write, ``written`` or ``unknown``, the list, ``listed``.
 
     ``me`` is its identity, ``renew_deadline`` in seconds. Times are of one monotonic clock.
     """
@@ -222,7 +222,7 @@ class Membership:
         return True
 
     def end(self, slot: int) -> bool:
-        """One has ended. Whether that was what a hand-over waited for."""
+        """Record the end of a reconcile. Return whether a hand-over waited for it."""
         given_back = self._busy[slot] - 1
         if given_back:
             self._busy[slot] = given_back
@@ -251,7 +251,7 @@ class Membership:
         self._sent = None
 
     def listed(self, started: float, now: float, members: Mapping[str, DeclaredMember]) -> int:
-        """What a list says that was begun (``started``) after ``written``; ended ``now``. Returns the slots that were gained, as bits."""
+        """Process a list that was started after ``written``, and ended ``now``. Return the gained slots as bits."""
         sent, self._sent = self._sent, None
         mine = members.get(self.me)
         for name, declared in members.items():
@@ -292,7 +292,7 @@ class Membership:
 
     @property
     def held_back(self) -> bool:
-        """Whether a wanted view waits for reconciles to end."""
+        """Whether a new view waits for reconciles to end."""
         return self._held_back
 
     @property
@@ -302,7 +302,7 @@ class Membership:
 
     @property
     def granted(self) -> int:
-        """The slots that are had, as bits, if ``valid_until`` is still to come."""
+        """The owned slots as bits, until ``valid_until``."""
         return self._granted
 
     @property

@@ -50,7 +50,7 @@ class Failed(Exception):
 
 
 class Inside(Exception):
-    """What a part of the work raised; ``part`` names that part in place of the whole, if it is not empty."""
+    """An error in a part of the work; ``part`` names the part, unless it is empty."""
 
     def __init__(self, part: str, error: BaseException) -> None:
         super().__init__(part)
@@ -59,7 +59,7 @@ class Inside(Exception):
 
 
 async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: float, **about: str) -> Any:
-    """What ``work`` returns.
+    """Return the result of ``work``, with its errors contained.
 
     Guarantees
         ``Denied`` and ``ApiError`` come through. Every other error is logged with its traceback and a trace id, and told as a 500 that
@@ -107,7 +107,7 @@ def _panicked(name: str, error: BaseException, trace: str) -> Failed:
 
 @dataclass(slots=True)
 class HookVerdict:
-    """What a hook decided. ``patch`` is empty where nothing changed; ``panic``: the hook raised what it should not."""
+    """The decision of a hook. ``patch`` is empty if it changed nothing; ``panic``: it raised an unexpected error."""
 
     allowed: bool
     status: Status | None = None
@@ -132,7 +132,7 @@ class Answered:
 
 
 async def answer_admission(hook: AdmissionHook, body: bytes, seconds: float) -> Answered:
-    """The review that answers the one in ``body``, of the same version, with its uid.
+    """Return the AdmissionReview that answers the one in ``body``, of the same version and uid.
 
     Raises:
         ReviewMalformed: ``body`` is no review, so that there is no uid to answer to.
@@ -154,7 +154,7 @@ async def answer_admission(hook: AdmissionHook, body: bytes, seconds: float) -> 
 
 
 async def decide(hook: AdmissionHook, raw: RawRequest, seconds: float) -> HookVerdict:
-    """What ``hook`` says, within ``seconds``. Never raises for what a hook does."""
+    """Return the decision of ``hook``, within ``seconds``. It never raises for errors of the hook."""
     request = raw.typed()
     about = {"operation": raw.operation, "object": f"{raw.namespace}/{raw.name}" if raw.namespace else raw.name}
     patch: list[JSONObject] = []

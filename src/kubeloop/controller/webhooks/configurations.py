@@ -44,7 +44,7 @@ class Service:
 
     @property
     def dns_names(self) -> tuple[str, ...]:
-        """What API servers call it, that first, and what else it is called in the cluster."""
+        """The names that API servers use, first, and the other names in the cluster."""
         full = f"{self.name}.{self.namespace}"
         return (f"{full}.svc", full, f"{full}.svc.cluster.local", self.name)
 
@@ -91,7 +91,7 @@ def configurations(hooks: Sequence[AdmissionHook], name: str, place: Place, ca: 
 
 
 def conversion(place: Place, ca: bytes) -> JSONObject:
-    """``spec.conversion`` that has this server asked."""
+    """Return ``spec.conversion`` that names this server."""
     client: JSONObject = {"caBundle": base64.b64encode(ca).decode()} if ca else {}
     if isinstance(place, Service):
         client["service"] = {"namespace": place.namespace, "name": place.name, "port": place.port, "path": CONVERT_PATH}

@@ -85,7 +85,7 @@ class AdmissionHook:
 
 @dataclass(frozen=True, slots=True)
 class HookCall:
-    """A hook's function. ``with_request``: it takes the request after the object. ``plain``: it is no coroutine function."""
+    """A hook's function. ``with_request``: its second argument is the request. ``plain``: it is not a coroutine function."""
 
     function: Callable[..., Any]
     with_request: bool

@@ -115,7 +115,7 @@ class Webhooks:
     @overload
     def validating(self, kind: type[Resource], *, body: type[S], **options: Unpack[HookOptions]) -> Validating[S]: ...
     def validating(self, kind: type[Resource], *, body: type[Resource] | None = None, **options: Unpack[HookOptions]) -> Any:
-        """Declare a hook that is asked before ``kind`` is written; see ``HookOptions``.
+        """Declare a hook that API servers call before ``kind`` is written; see ``HookOptions``.
 
         ``body``: the class of what the request carries, where a subresource carries something else (scale, exec, eviction).
         """
@@ -158,7 +158,7 @@ class Webhooks:
         raise LookupError(f"{described_word(which)} is no hook here; there are: {known}")
 
     def check(self) -> None:
-        """What only shows when all is declared. ``WebhookServer`` calls it.
+        """Check the complete set of declarations. ``WebhookServer`` calls it.
 
         Raises:
             DeclarationError: no hook at all, or a version that no converter leads to.
@@ -169,11 +169,11 @@ class Webhooks:
 
     @property
     def paths(self) -> Sequence[str]:
-        """What ``answer`` answers."""
+        """The paths of all hooks."""
         return [*self._hooks, *([CONVERT_PATH] if self._converters else [])]
 
     async def answer(self, path: str, body: bytes, *, timeout: float = DEFAULT_TIMEOUT) -> Answered:
-        """The review that answers the one in ``body``; what a hook does wrong is a refusal in it. ``timeout`` in seconds.
+        """Return the review that answers the one in ``body``; an error of the hook becomes a denial in it. ``timeout`` in seconds.
 
         Raises:
             LookupError: nothing is served at ``path``. ReviewMalformed: ``body`` is no review.
@@ -224,7 +224,7 @@ class Webhooks:
         return reviewed(obj, chosen, answered.body)
 
     def convert(self, obj: Resource, target: type[S]) -> S:
-        """``obj`` as another version, by the declared converters; what they raise comes through.
+        """Return ``obj`` in another version, by the declared converters, whose errors are raised.
 
         Raises:
             DecodeError: nothing converts it to that version.
@@ -232,7 +232,7 @@ class Webhooks:
         return decode(target, self._converters.convert(encode(obj), target.api_version), checked=True)
 
     def configurations(self, name: str, place: Place, *, ca: bytes = b"") -> list[Configuration]:
-        """What tells an API server of the admission hooks: at most one MutatingWebhookConfiguration and one ValidatingWebhookConfiguration.
+        """Return the configurations of the admission hooks: at most one MutatingWebhookConfiguration and one validating one.
 
         ``ca``: PEM of the authorities that the serving certificate may be signed by; empty if something else fills it in.
         """
@@ -241,7 +241,8 @@ class Webhooks:
         return configurations(self.hooks, name, place, ca)
 
     def definitions(self, place: Place) -> dict[str, Callable[[bytes], dict[str, Any]]]:
-        """For each kind with converters the name of its CustomResourceDefinition, and what gives ``spec.conversion`` for a CA bundle.
+        """Return for each kind with converters the name of its CustomResourceDefinition, and a function from a CA bundle to
+        ``spec.conversion``.
 
         Raises:
             DeclarationError: no class of a kind names the plural that the definition is named by.

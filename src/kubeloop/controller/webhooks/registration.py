@@ -92,7 +92,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationTarget:
-    """One object: how it is patched, and the configuration that is applied when it is missing (None: wait for it)."""
+    """One object to patch, and the configuration to apply if it is missing (None: wait for it)."""
 
     kind: type[Unstructured]
     name: str
@@ -104,7 +104,7 @@ class RegistrationTarget:
 
 
 def injected(inject: Inject) -> list[RegistrationTarget]:
-    """What ``Inject`` names."""
+    """Return the objects that ``Inject`` names."""
     found = [RegistrationTarget(_kind("validating"), name, bundle_patch) for name in inject.validating]
     found += [RegistrationTarget(_kind("mutating"), name, bundle_patch) for name in inject.mutating]
     return found + [RegistrationTarget(_kind("definitions"), name, definition_bundle_patch) for name in inject.definitions]
@@ -183,7 +183,7 @@ class Registrar:
         self._mark(*range(len(self._targets)))
 
     async def apply(self) -> None:
-        """Apply and patch all, once; a definition that is not there is passed over.
+        """Apply and patch all targets once; missing definitions are skipped.
 
         Raises:
             ApiError, TransportError: as the requests.

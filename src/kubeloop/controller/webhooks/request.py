@@ -23,7 +23,7 @@ VERSIONS: Final = ("v1", "v1beta1")
 
 
 class ReviewMalformed(KubeloopError):
-    """What was sent is no review, so that nothing can be answered in its form."""
+    """The request body is not a review, so that no review can answer it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class AdmissionRequest(Generic[R]):
         self.warnings.append(text)
 
     def audit(self, key: str, value: str) -> None:
-        """Have the API server's audit log say ``WEBHOOK/key: value``. ``key`` is a name without a slash."""
+        """Add ``WEBHOOK/key: value`` to the API server's audit event. ``key`` is a name without a slash."""
         self.audit_annotations[key] = value
 
 
@@ -256,7 +256,7 @@ class Denied(KubeloopError):
         self.reason = reason
 
     def status(self, kind: GroupKind, name: str) -> Status:
-        """The Status that a client is to see, about an object of that kind and name.
+        """Return the Status for the client, about an object of that kind and name.
 
         Source: k8s.io/apimachinery pkg/api/errors NewInvalid and NewForbidden.
         """
@@ -295,7 +295,7 @@ class Warnings(Sequence[str]):
 
 
 def status_of(error: Denied | ApiError, kind: GroupKind, name: str) -> Status:
-    """What a hook raised on purpose, as a Status; what an API server had answered to the hook passes through as it is."""
+    """Return the Status of an error that a hook raised on purpose; the Status of an API server's error is passed on."""
     if isinstance(error, Denied):
         return error.status(kind, name)
     given, kind_of = error.status, type(error)

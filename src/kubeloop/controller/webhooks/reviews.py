@@ -119,7 +119,7 @@ class _Review(msgspec.Struct):
 
 
 def reviewed(obj: R, operation: Operation, body: bytes) -> Reviewed[R]:
-    """What the answered review in ``body`` means for ``obj``."""
+    """Return the decision in the answered review ``body``, applied to ``obj``."""
     response = msgspec.json.decode(body, type=_Review).response
     patch: list[JSONObject] = msgspec.json.decode(base64.b64decode(response.patch)) if response.patch else []
     stored: R | None = None

@@ -41,7 +41,7 @@ _FIRST: Final = 1.0
 _MOST: Final = 10.0
 
 
-async def waited_for(description: str, attempt: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> T:
+async def retry_until_available(description: str, attempt: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> T:
     """Return the result of ``attempt``, which is repeated and logged while the API server cannot be reached or is busy (429, 5xx).
 
     Args:
@@ -267,7 +267,7 @@ class WebhookServer:
         return self._serving
 
     def check(self) -> None:
-        """For readiness: returns while it answers.
+        """Readiness check: raises unless the server answers.
 
         Raises:
             ConfigError: it was not started, or has ended. KubeloopError: its certificate or registration is no longer kept up.
@@ -317,7 +317,7 @@ class WebhookServer:
         self.tasks.start(self._registrar.keep, name="webhook-registration")
 
     async def _patiently(self, description: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        return await waited_for(description, attempt, self._clock, self._start_timeout)
+        return await retry_until_available(description, attempt, self._clock, self._start_timeout)
 
     def _changed(self, serving: Serving) -> None:
         assert self._context is not None

@@ -44,7 +44,7 @@ class CertificateSource(Protocol):
         """
 
     async def keep(self, changed: Callable[[Serving], None]) -> None:
-        """Call ``changed`` with each other certificate, until cancelled. What goes wrong is logged and tried again."""
+        """Call ``changed`` with each new certificate, until cancelled. Failures are logged and retried."""
 
 
 def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLContext:

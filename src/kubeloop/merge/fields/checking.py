@@ -94,8 +94,8 @@ _FITTING: Final[dict[ScalarType, frozenset[type]]] = {
 }
 
 
-def _misfit(value: Any, wanted: ScalarType) -> str:
-    match wanted:
+def _misfit(value: Any, expected: ScalarType) -> str:
+    match expected:
         case "numeric":
             return f"expected numeric (int or float), got {go_type(value)}"
         case "string":

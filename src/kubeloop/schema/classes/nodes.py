@@ -215,10 +215,10 @@ def _default(value: Any, where: str) -> Any:
 
 def _choice(values: list[Any], where: str) -> JSONObject:
     kinds = {bool: "boolean", int: "integer", str: "string"}
-    found = {kinds.get(type(value), "") for value in values}
-    if len(found) != 1 or "" in found:
+    result = {kinds.get(type(value), "") for value in values}
+    if len(result) != 1 or "" in result:
         raise ConfigError(f"{where}: the choices {values!r} are not all strings or all whole numbers; use Any with Enum([...])")
-    return {"type": found.pop(), "enum": values}
+    return {"type": result.pop(), "enum": values}
 
 
 def _name(cls: type) -> str:

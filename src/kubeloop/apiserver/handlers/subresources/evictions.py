@@ -9,7 +9,7 @@ import copy
 from dataclasses import replace
 
 from kubeloop.apiserver.handlers.scope import RequestScope
-from kubeloop.apiserver.handlers.subresources.pods import PODS, admit, pod_of, posted, served, set_condition, set_pod_condition
+from kubeloop.apiserver.handlers.subresources.pods import PODS, admit, decode_posted, pod_of, resource_of, set_condition, set_pod_condition
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.object_meta import metadata_of, timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
@@ -44,10 +44,10 @@ async def budget_of(scope: RequestScope, pod: JSONObject) -> StoredObject | None
     Raises:
         ApiError: Several budgets match; 500 as upstream.
     """
-    objects, resource = scope.services.objects, served(scope, _BUDGETS)
+    objects, resource = scope.services.objects, resource_of(scope, _BUDGETS)
     prefix = objects.prefix(resource, scope.namespace)
-    found = await objects.storage.range(prefix, prefix_end(prefix))
-    budgets = [StoredObject(kv, objects.tree(resource, kv)) for kv in found.items]
+    result = await objects.storage.range(prefix, prefix_end(prefix))
+    budgets = [StoredObject(kv, objects.tree(resource, kv)) for kv in result.items]
     guarding = [one for one in budgets if _matches(one.obj, pod)]
     if len(guarding) > 1:
         raise api_errors.internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
@@ -73,8 +73,8 @@ def may_lose_unready(budget: JSONObject) -> bool:
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}
-    wanted = status.get("desiredHealthy", 0)
-    return bool(wanted > 0 and status.get("currentHealthy", 0) >= wanted)
+    desired = status.get("desiredHealthy", 0)
+    return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
 
 
 async def take_from_budget(scope: RequestScope, budget: StoredObject, pod: str, *, dry_run: bool) -> None:
@@ -90,7 +90,7 @@ async def take_from_budget(scope: RequestScope, budget: StoredObject, pod: str, 
         TooManyRequests: The budget allows no disruption now.
         Forbidden: The status of the budget is inconsistent.
     """
-    objects, resource = scope.services.objects, served(scope, _BUDGETS)
+    objects, resource = scope.services.objects, resource_of(scope, _BUDGETS)
     name = budget.obj["metadata"]["name"]
     while True:
         changed = copy.deepcopy(budget.obj)
@@ -114,13 +114,13 @@ def _disrupt(budget: JSONObject, pod: str, now: str) -> None:
     metadata, status = budget["metadata"], budget.setdefault("status", {})
     name = metadata["name"]
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):
-        raise too_many(name)
+        raise budget_outdated(name)
     allowed = status.get("disruptionsAllowed", 0)
     if allowed < 0:
         raise api_errors.forbidden(_FORBIDDEN, name, "pdb disruptions allowed is negative")
     if len(status.get("disruptedPods") or {}) > _MOST_DISRUPTED:
-        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise api_errors.forbidden(_FORBIDDEN, name, why)
+        reason = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise api_errors.forbidden(_FORBIDDEN, name, reason)
     if allowed == 0:
         raise _refused(_why_none(name, status))
     status["disruptionsAllowed"] = allowed - 1
@@ -138,8 +138,8 @@ def _disrupt(budget: JSONObject, pod: str, now: str) -> None:
 
 def _why_none(name: str, status: JSONObject) -> str:
     conditions = status.get("conditions") or ()
-    said: JSONObject = next((one for one in conditions if one.get("type") == "DisruptionAllowed" and one.get("status") == "False"), {})
-    message, reason = said.get("message", ""), said.get("reason", "")
+    reported: JSONObject = next((one for one in conditions if one.get("type") == "DisruptionAllowed" and one.get("status") == "False"), {})
+    message, reason = reported.get("message", ""), reported.get("reason", "")
     if message and reason == "SyncFailed":
         # The status is outdated then.
         return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
@@ -151,7 +151,7 @@ def _why_none(name: str, status: JSONObject) -> str:
     return f"The disruption budget {name} does not allow evicting pods currently"
 
 
-def too_many(name: str) -> Exception:
+def budget_outdated(name: str) -> Exception:
     """Return the error while the disruption controller has not processed the budget yet."""
     return _refused(f"The disruption budget {name} is still being processed by the server.", retry=_RETRY)
 
@@ -169,23 +169,23 @@ _ENDED = ("Succeeded", "Failed")
 async def evict(scope: RequestScope) -> Answer:
     """Delete a pod unless a disruption budget forbids it now."""
     write = write_options(scope.request, "CreateOptions")
-    eviction = await posted(scope, EVICTION, write, also=_ALSO)
+    eviction = await decode_posted(scope, EVICTION, write, also=_ALSO)
     name = scope.info.name
     if metadata_of(eviction).get("name") != name:
         raise api_errors.bad_request("name in URL does not match name in Eviction object")
-    given = eviction.get("deleteOptions") or {}
-    if given.get("ignoreStoreReadErrorWithClusterBreakingPotential"):
-        why = "can not be set for pod eviction, try after removing the option"
-        error = invalid("deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential", True, why)
+    requested = eviction.get("deleteOptions") or {}
+    if requested.get("ignoreStoreReadErrorWithClusterBreakingPotential"):
+        reason = "can not be set for pod eviction, try after removing the option"
+        error = invalid("deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential", True, reason)
         raise api_errors.invalid(EVICTION.group_kind, name, [error])
-    dry_run = _dry_run(given.get("dryRun") or [], scope.request.query.get("dryRun", []))
-    preconditions = given.get("preconditions") or {}
+    dry_run = _dry_run(requested.get("dryRun") or [], scope.request.query.get("dryRun", []))
+    preconditions = requested.get("preconditions") or {}
     options = DeleteParameters(
-        grace_period=given.get("gracePeriodSeconds"),
+        grace_period=requested.get("gracePeriodSeconds"),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
-        orphan_dependents=given.get("orphanDependents"),
-        propagation_policy=given.get("propagationPolicy"),
+        orphan_dependents=requested.get("orphanDependents"),
+        propagation_policy=requested.get("propagationPolicy"),
         dry_run=bool(dry_run),
     )
     await admit(scope, eviction, EVICTION, name, dry_run=options.dry_run)
@@ -196,8 +196,8 @@ async def evict(scope: RequestScope) -> Answer:
 def _dry_run(of_body: list[str], of_request: list[str]) -> list[str]:
     """Return the dryRun values of body and query; upstream requires that they are equal."""
     if of_body and of_request and of_body != of_request:
-        shown = (f"[{' '.join(one)}]" for one in (of_request, of_body))
-        raise api_errors.internal(f"Non-matching dry-run options in request and content: {' and '.join(shown)}")
+        view = (f"[{' '.join(one)}]" for one in (of_request, of_body))
+        raise api_errors.internal(f"Non-matching dry-run options in request and content: {' and '.join(view)}")
     return of_body or of_request
 
 
@@ -206,43 +206,43 @@ class _Eviction:
 
     def __init__(self, scope: RequestScope, name: str, options: DeleteParameters, dry_run: list[str]) -> None:
         self._scope = scope
-        self._resource: ServedResource = served(scope, PODS)
+        self._resource: ServedResource = resource_of(scope, PODS)
         self._name = name
         self._options = options
         self._dry_run = dry_run
 
     async def run(self) -> None:
         """Delete the pod within its disruption budget."""
-        asked = self._options
+        requested = self._options
         while True:
             pod = await pod_of(self._scope, self._resource, self._name)
             metadata = pod.obj["metadata"]
             if not _ignores_budgets(pod.obj):
                 return await self._with_budget(pod.obj)
-            if asked.resource_version is not None or _has_gone(pod.obj):
-                return await self._delete(asked)
+            if requested.resource_version is not None or _has_gone(pod.obj):
+                return await self._delete(requested)
             try:
                 # A pod that has become ready meanwhile counts against the budget.
-                return await self._delete(replace(asked, resource_version=metadata["resourceVersion"]))
+                return await self._delete(replace(requested, resource_version=metadata["resourceVersion"]))
             except Conflict:
                 again = await pod_of(self._scope, self._resource, self._name)
                 if again.obj["metadata"]["resourceVersion"] == metadata["resourceVersion"]:
                     raise  # it was not a concurrent write
 
     async def _with_budget(self, pod: JSONObject) -> None:
-        asked = self._options
+        requested = self._options
         budget = await budget_of(self._scope, pod)
         if budget is None:
-            return await self._delete(asked)
+            return await self._delete(requested)
         if is_ready(pod) or not may_lose_unready(budget.obj):
-            await take_from_budget(self._scope, budget, self._name, dry_run=asked.dry_run)
-            return await self._delete(asked)
+            await take_from_budget(self._scope, budget, self._name, dry_run=requested.dry_run)
+            return await self._delete(requested)
         try:
             # The pod does not count against the budget only while it is not ready.
-            await self._delete(replace(asked, resource_version=pod["metadata"]["resourceVersion"]))
+            await self._delete(replace(requested, resource_version=pod["metadata"]["resourceVersion"]))
         except Conflict:
-            if asked.resource_version is None:
-                raise too_many(budget.obj["metadata"]["name"]) from None
+            if requested.resource_version is None:
+                raise budget_outdated(budget.obj["metadata"]["name"]) from None
             raise
         return None
 

@@ -21,7 +21,7 @@ from kubeloop.types import JSONObject
 PODS = GroupVersionResource("", "v1", "pods")
 
 
-async def posted(scope: RequestScope, kind: GroupVersionKind, options: WriteParameters, *, also: tuple[str, ...] = ()) -> JSONObject:
+async def decode_posted(scope: RequestScope, kind: GroupVersionKind, options: WriteParameters, *, also: tuple[str, ...] = ()) -> JSONObject:
     """Return the object in the body, in the namespace of the request.
 
     Args:
@@ -53,20 +53,20 @@ async def admit(scope: RequestScope, obj: JSONObject, kind: GroupVersionKind, na
     await ask_admission(scope, obj, kind=kind, name=name, dry_run=dry_run)
 
 
-def served(scope: RequestScope, gvr: GroupVersionResource) -> ServedResource:
+def resource_of(scope: RequestScope, gvr: GroupVersionResource) -> ServedResource:
     """Return a resource of the registry."""
-    found = scope.services.registry.get(gvr)
-    if found is None:
+    result = scope.services.registry.get(gvr)
+    if result is None:
         raise api_errors.no_such_resource()
-    return found
+    return result
 
 
 async def pod_of(scope: RequestScope, resource: ServedResource, name: str) -> StoredObject:
     """Return the pod of a request. Raises NotFound."""
-    found = await scope.services.objects.get(resource, scope.namespace, name)
-    if found is None:
+    result = await scope.services.objects.get(resource, scope.namespace, name)
+    if result is None:
         raise api_errors.not_found(resource.gvr.group_resource, name)
-    return found
+    return result
 
 
 def set_pod_condition(pod: JSONObject, condition: JSONObject, now: str) -> None:
@@ -98,7 +98,7 @@ BINDING = GroupVersionKind("", "v1", "Binding")
 async def bind(scope: RequestScope) -> Answer:
     """Assign a pod to a node. This is possible once."""
     options = write_options(scope.request, "CreateOptions")
-    binding = await posted(scope, BINDING, options)
+    binding = await decode_posted(scope, BINDING, options)
     name = metadata_of(binding).get("name") or ""
     if scope.info.name and name != scope.info.name:
         raise api_errors.bad_request("name in URL does not match name in Binding object")
@@ -109,8 +109,8 @@ async def bind(scope: RequestScope) -> Answer:
     if not target.get("name"):
         errors.append(required("target.name"))
     if errors:
-        shown = ", ".join(map(str, errors))
-        raise api_errors.internal(f"[{shown}]" if len(errors) > 1 else shown)
+        view = ", ".join(map(str, errors))
+        raise api_errors.internal(f"[{view}]" if len(errors) > 1 else view)
     await admit(scope, binding, BINDING, name, dry_run=options.dry_run)
     if not name:
         raise api_errors.bad_request("Name parameter required.")
@@ -118,18 +118,18 @@ async def bind(scope: RequestScope) -> Answer:
     return success(code=201)
 
 
-async def _assign(scope: RequestScope, name: str, node: str, given: JSONObject, *, dry_run: bool) -> None:
-    objects, resource = scope.services.objects, served(scope, PODS)
+async def _assign(scope: RequestScope, name: str, node: str, requested: JSONObject, *, dry_run: bool) -> None:
+    objects, resource = scope.services.objects, resource_of(scope, PODS)
     while True:
         current = await pod_of(scope, resource, name)
-        _check(current, name, given)
+        _check(current, name, requested)
         pod = copy.deepcopy(current.obj)
         pod["spec"]["nodeName"] = node
         # The nomination by a scheduler is obsolete after the binding.
         pod.get("status", {}).pop("nominatedNodeName", None)
         for map_name in ("annotations", "labels"):
-            if given.get(map_name):
-                pod["metadata"][map_name] = {**(pod["metadata"].get(map_name) or {}), **given[map_name]}
+            if requested.get(map_name):
+                pod["metadata"][map_name] = {**(pod["metadata"].get(map_name) or {}), **requested[map_name]}
         set_pod_condition(pod, {"type": "PodScheduled", "status": "True"}, timestamp(scope.services.clock.wall()))
         if dry_run:
             return
@@ -140,14 +140,14 @@ async def _assign(scope: RequestScope, name: str, node: str, given: JSONObject, 
         return
 
 
-def _check(current: StoredObject, name: str, given: JSONObject) -> None:
+def _check(current: StoredObject, name: str, requested: JSONObject) -> None:
     """Raises Conflict if the binding means another pod, or the pod cannot be assigned."""
     metadata, spec = current.obj["metadata"], current.obj["spec"]
-    if (given.get("uid") or metadata["uid"]) != metadata["uid"]:
-        raise _mistaken(metadata, "UID", given["uid"], metadata["uid"])
+    if (requested.get("uid") or metadata["uid"]) != metadata["uid"]:
+        raise _mistaken(metadata, "UID", requested["uid"], metadata["uid"])
     version = str(current.revision)
-    if (given.get("resourceVersion") or version) != version:
-        raise _mistaken(metadata, "ResourceVersion", given["resourceVersion"], version)
+    if (requested.get("resourceVersion") or version) != version:
+        raise _mistaken(metadata, "ResourceVersion", requested["resourceVersion"], version)
     if metadata.get("deletionTimestamp"):
         raise _unbindable(name, f"pod {name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):
@@ -156,12 +156,12 @@ def _check(current: StoredObject, name: str, given: JSONObject) -> None:
         raise _unbindable(name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _mistaken(metadata: JSONObject, what: str, given: str, own: str) -> Exception:
-    where = f"/registry/pods/{metadata['namespace']}/{metadata['name']}"
-    why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {own}"
-    fault = f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
-    return api_errors.conflict(PODS.group_resource, metadata["name"], fault)
+def _mistaken(metadata: JSONObject, description: str, requested: str, own: str) -> Exception:
+    key = f"/registry/pods/{metadata['namespace']}/{metadata['name']}"
+    reason = f"Precondition failed: {description} in precondition: {requested}, {description} in object meta: {own}"
+    error = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {reason}"
+    return api_errors.conflict(PODS.group_resource, metadata["name"], error)
 
 
-def _unbindable(name: str, why: str) -> Exception:
-    return api_errors.conflict(GroupResource("", "pods/binding"), name, why)
+def _unbindable(name: str, reason: str) -> Exception:
+    return api_errors.conflict(GroupResource("", "pods/binding"), name, reason)

@@ -6,7 +6,7 @@ import copy
 from dataclasses import replace
 
 from kubeloop.apiserver.crd import paths
-from kubeloop.apiserver.handlers.patch import conform_patched, is_apply, read_configuration, read_patch, unconvertible
+from kubeloop.apiserver.handlers.patch import conform_patched, conversion_error, is_apply, read_configuration, read_patch
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.ownership import scale_scope
 from kubeloop.apiserver.ownership.entries import InvalidEntries, to_parent, to_scale
@@ -36,8 +36,8 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 async def get(scope: RequestScope) -> Answer:
     """Return the Scale of an object."""
-    found = await scope.services.reader.get(scope.resource, scope.namespace, scope.info.name)
-    return _answer(scope, scale_of(scope.resource, found.obj))
+    result = await scope.services.reader.get(scope.resource, scope.namespace, scope.info.name)
+    return _answer(scope, scale_of(scope.resource, result.obj))
 
 
 async def update(scope: RequestScope) -> Answer:
@@ -87,12 +87,12 @@ async def patch(scope: RequestScope) -> Answer:
         sent.lenient = options.field_validation == "Ignore"
         patched = sent.apply(owners.live(old), schemas.kind(SCALE), schemas)
         decoded = conform_patched(sent, patched, scope.resource, SCALE)
-        wanted = decoded.obj
+        desired = decoded.obj
         if not judged:
-            scope.warnings += sent.judge(patched, decoded, options.field_validation)
+            scope.warnings += sent.check_fields(patched, decoded, options.field_validation)
             judged = True
-        check_name(metadata_of(wanted), scope.info.name)
-        return owners.scaled(old, wanted)
+        check_name(metadata_of(desired), scope.info.name)
+        return owners.scaled(old, desired)
 
     outcome = await scope.services.writer.update(_write_request(scope, dry_run=options.dry_run), change, retry=True)
     return _answer(scope, scale_of(scope.resource, outcome.obj))
@@ -107,9 +107,9 @@ async def _apply(scope: RequestScope) -> Answer:
         config = configuration.read()
         tree = owners.applied(old, config, force=options.force)
         configuration.check_repeated()
-        wanted = conform(tree, SCALE, SCALE, scope.resource, unconvertible(config, scale_scope()), merged=True).obj
-        check_name(metadata_of(wanted), scope.info.name)
-        return owners.carried_back(old, wanted)
+        desired = conform(tree, SCALE, SCALE, scope.resource, conversion_error(config, scale_scope()), merged=True).obj
+        check_name(metadata_of(desired), scope.info.name)
+        return owners.carried_back(old, desired)
 
     outcome = await scope.services.writer.update(_write_request(scope, dry_run=options.dry_run), change, retry=True)
     return _answer(scope, scale_of(scope.resource, outcome.obj))
@@ -231,9 +231,9 @@ class _ScaleView:
         """Return the Scale of an object."""
         return scale_of(self._resource, obj)
 
-    def keep(self, obj: JSONObject, shown: JSONObject) -> None:
+    def keep(self, obj: JSONObject, view: JSONObject) -> None:
         """Copy the replicas of a Scale, which admission may have changed, into the object."""
-        _set_replicas(self._resource, obj, (shown.get("spec") or {}).get("replicas", 0))
+        _set_replicas(self._resource, obj, (view.get("spec") or {}).get("replicas", 0))
 
 
 def _write_request(scope: RequestScope, *, dry_run: bool) -> WriteRequest:
@@ -263,10 +263,10 @@ def _says_replicas(resource: ServedResource, obj: JSONObject) -> bool:
     return resource.scale is None or paths.read_number(obj, resource.scale.spec_replicas) is not None
 
 
-def _custom(where: ScalePaths, obj: JSONObject) -> tuple[int, int, str]:
-    replicas = paths.read_number(obj, where.spec_replicas) or 0
-    there = paths.read_number(obj, where.status_replicas) or 0
-    selector = (paths.read_text(obj, where.selector) or "") if where.selector else ""
+def _custom(scale_paths: ScalePaths, obj: JSONObject) -> tuple[int, int, str]:
+    replicas = paths.read_number(obj, scale_paths.spec_replicas) or 0
+    there = paths.read_number(obj, scale_paths.status_replicas) or 0
+    selector = (paths.read_text(obj, scale_paths.selector) or "") if scale_paths.selector else ""
     return replicas, there, selector
 
 
@@ -287,25 +287,25 @@ def _scaled(resource: ServedResource, old: JSONObject, scale: JSONObject) -> JSO
         error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise api_errors.invalid(GroupKind(SCALE.group, SCALE.kind), old["metadata"]["name"], [error])
     obj = copy.deepcopy(old)
-    given = metadata_of(scale)
-    obj["metadata"]["uid"] = given.get("uid") or old["metadata"]["uid"]
-    obj["metadata"]["resourceVersion"] = given.get("resourceVersion") or old["metadata"]["resourceVersion"]
+    requested = metadata_of(scale)
+    obj["metadata"]["uid"] = requested.get("uid") or old["metadata"]["uid"]
+    obj["metadata"]["resourceVersion"] = requested.get("resourceVersion") or old["metadata"]["resourceVersion"]
     _set_replicas(resource, obj, replicas)
     return obj
 
 
 def _set_replicas(resource: ServedResource, obj: JSONObject, replicas: int) -> None:
-    where = ".spec.replicas" if resource.scale is None else resource.scale.spec_replicas
+    path = ".spec.replicas" if resource.scale is None else resource.scale.spec_replicas
     node = obj
-    *parents, last = where.strip(".").split(".")
+    *parents, last = path.strip(".").split(".")
     for name in parents:
         node = node.setdefault(name, {})
     node[last] = replicas
 
 
 def _answer(scope: RequestScope, scale: JSONObject) -> Answer:
-    shown = replace(scope.resource, kind=SCALE.kind, custom=True, columns=_COLUMNS)
-    return scope.services.renderer.object(shown, scope.accepted, scope.request, scale)
+    view = replace(scope.resource, kind=SCALE.kind, custom=True, columns=_COLUMNS)
+    return scope.services.renderer.object(view, scope.accepted, scope.request, scale)
 
 
 _COLUMNS = (

@@ -69,16 +69,16 @@ async def create_token(scope: RequestScope) -> Answer:
     await ask_admission(scope, request, kind=TOKEN_REQUEST, name=name, dry_run=options.dry_run, between=fill)
     bound = await _bound(objects, spec["boundObjectRef"], namespace, name)
     if settings.max_expiration and spec["expirationSeconds"] > settings.max_expiration:
-        asked, most = spec["expirationSeconds"], int(settings.max_expiration)
-        scope.warnings.append(f"requested expiration of {asked} seconds shortened to {most} seconds")
-        spec["expirationSeconds"] = most
+        requested, maximum = spec["expirationSeconds"], int(settings.max_expiration)
+        scope.warnings.append(f"requested expiration of {requested} seconds shortened to {maximum} seconds")
+        spec["expirationSeconds"] = maximum
     lasts, warn_after = spec["expirationSeconds"], 0
     if _is_extended(settings, spec, bound):
         lasts, warn_after = _YEAR, lasts
-    told = token_claims.written(settings.issuer, account, bound, spec["audiences"], now, lasts, warn_after)
+    data = token_claims.build_claims(settings.issuer, account, bound, spec["audiences"], now, lasts, warn_after)
     ends = now + timedelta(seconds=spec["expirationSeconds"])
-    request["status"] = {"token": settings.signing.sign(told), "expirationTimestamp": timestamp(ends)}
-    scope.annotations["authentication.kubernetes.io/issued-credential-id"] = f"JTI={told['jti']}"
+    request["status"] = {"token": settings.signing.sign(data), "expirationTimestamp": timestamp(ends)}
+    scope.annotations["authentication.kubernetes.io/issued-credential-id"] = f"JTI={data['jti']}"
     return scope.services.renderer.object(scope.resource, scope.accepted, scope.request, request, status=201)
 
 
@@ -90,8 +90,8 @@ async def _account(objects: BoundObjects, request: JSONObject, namespace: str, n
     """
     metadata = metadata_of(request)
     if metadata.get("name") and metadata["name"] != name:
-        fault = invalid("metadata.name", metadata["name"], "must match the service account name if specified")
-        raise api_errors.invalid(_KIND, name, [fault])
+        error = invalid("metadata.name", metadata["name"], "must match the service account name if specified")
+        raise api_errors.invalid(_KIND, name, [error])
     account = await objects.get(ACCOUNTS, namespace, name)
     if account is None:
         raise api_errors.not_found(ACCOUNTS.group_resource, name)
@@ -111,8 +111,8 @@ def _fill_metadata(metadata: JSONObject, account: JSONObject) -> None:
     """Set the metadata of the request. Raises Conflict if the account was replaced."""
     own = account["metadata"]
     if metadata.get("uid") and metadata["uid"] != own["uid"]:
-        why = f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account ({own['uid']})"
-        raise api_errors.conflict(_RESOURCE, own["name"], why)
+        reason = f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account ({own['uid']})"
+        raise api_errors.conflict(_RESOURCE, own["name"], reason)
     metadata |= {"name": own["name"], "namespace": own["namespace"], "uid": own["uid"]}
 
 
@@ -142,30 +142,30 @@ async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace:
     group, _, version = api_version.rpartition("/")
     if "/" in group:
         group, version = "", ""  # a malformed reference counts as a missing one
-    found: JSONObject
+    result: JSONObject
     if not group and kind == "Pod":
-        found = await _found(objects, PODS, namespace, name)
-        if (found.get("spec") or {}).get("serviceAccountName", "") != account:
+        result = await _found(objects, PODS, namespace, name)
+        if (result.get("spec") or {}).get("serviceAccountName", "") != account:
             quoted = go_quoted(account)
             raise api_errors.bad_request(
                 f"cannot bind token for serviceaccount {quoted} to pod running with different serviceaccount name."
             )
-        bound = TokenBinding(pod=ObjectReference.to(found), node=await _node_of(objects, found))
+        bound = TokenBinding(pod=ObjectReference.to(result), node=await _node_of(objects, result))
     elif not group and kind == "Node":
-        found = await _found(objects, NODES, "", name)
-        bound = TokenBinding(node=ObjectReference.to(found))
+        result = await _found(objects, NODES, "", name)
+        bound = TokenBinding(node=ObjectReference.to(result))
     elif not group and kind == "Secret":
-        found = await _found(objects, SECRETS, namespace, name)
-        bound = TokenBinding(secret=ObjectReference.to(found))
+        result = await _found(objects, SECRETS, namespace, name)
+        bound = TokenBinding(secret=ObjectReference.to(result))
     else:
         raise api_errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     uid = reference.get("uid") or ""
-    if uid and uid != found["metadata"]["uid"]:
-        why = (
+    if uid and uid != result["metadata"]["uid"]:
+        reason = (
             f"the UID in the bound object reference ({uid}) does not match the UID in record. "
             "The object might have been deleted and then recreated"
         )
-        raise api_errors.conflict(GroupResource(group, kind), name, why)
+        raise api_errors.conflict(GroupResource(group, kind), name, reason)
     return bound
 
 
@@ -174,10 +174,10 @@ async def _found(objects: BoundObjects, gvr: GroupVersionResource, namespace: st
         raise api_errors.bad_request("Name parameter required.")
     if faults := path_segment(name):
         raise api_errors.bad_request(f"Name parameter invalid: {go_quoted(name)}: {';'.join(faults)}")
-    found = await objects.get(gvr, namespace, name)
-    if found is None:
+    result = await objects.get(gvr, namespace, name)
+    if result is None:
         raise api_errors.not_found(gvr.group_resource, name)
-    return found
+    return result
 
 
 async def _node_of(objects: BoundObjects, pod: JSONObject) -> ObjectReference | None:

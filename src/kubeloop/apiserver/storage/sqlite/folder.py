@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Journal, StoreDamaged, make
+from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Journal, StoreDamaged, create_database
 from kubeloop.meta.errors import ConfigError
 
 try:
@@ -42,9 +42,9 @@ class Lock:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as fault:
+        except OSError as error:
             raise ConfigError(
-                f"{folder} cannot be used for a store: {fault.strerror}; name a folder on a local disk that you may write"
+                f"{folder} cannot be used for a store: {error.strerror}; name a folder on a local disk that you may write"
             ) from None
         try:
             # flock, because a lock of fcntl ends when any other code in this process closes the file.
@@ -64,7 +64,7 @@ class Lock:
 
 
 @contextmanager
-def fresh(folder: Path) -> Iterator[Path]:
+def new_store(folder: Path) -> Iterator[Path]:
     """Context manager for a new store: yields the path of its file, with the lock acquired. On an error a new folder is removed again.
 
     Raises:
@@ -105,7 +105,7 @@ def ensure_store(folder: Path, *, synced: bool = True) -> Path:
     if path.with_name(f"{_FILE}-wal").exists():
         raise StoreDamaged(path, f"it is missing, though {_FILE}-wal is there")
     with new_file(path, synced=synced) as temporary:
-        make(temporary, synced=synced)
+        create_database(temporary, synced=synced)
     return path
 
 
@@ -135,7 +135,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def save(folder: Path, file: Path) -> int:
+def save_snapshot(folder: Path, file: Path) -> int:
     """Write a snapshot of the store in ``folder`` at one revision, and return this revision. A server may be using the store.
 
     An existing ``file`` is replaced atomically. Its mode is 0600.
@@ -157,12 +157,12 @@ def save(folder: Path, file: Path) -> int:
                     raise ConfigError(f"{store} is no store of kubeloop; name another folder")
                 # VACUUM INTO reads in one transaction while a server continues to write, and leaves out free pages.
                 connection.execute("VACUUM INTO ?", (str(temporary),))
-        except sqlite3.Error as fault:
-            raise ConfigError(f"cannot save {store}: {fault}") from None
+        except sqlite3.Error as error:
+            raise ConfigError(f"cannot save {store}: {error}") from None
         return _checked(temporary, store)
 
 
-def restore(file: Path, folder: Path, *, bump: int = 0) -> int:
+def restore_snapshot(file: Path, folder: Path, *, bump: int = 0) -> int:
     """Create a store from a snapshot in ``folder``, and return its first revision.
 
     Args:
@@ -176,7 +176,7 @@ def restore(file: Path, folder: Path, *, bump: int = 0) -> int:
     """
     if not file.is_file():
         raise ConfigError(f"{file}: no such file; name the file of a snapshot (snapshot save)")
-    with fresh(folder) as store, new_file(store) as temporary:
+    with new_store(folder) as store, new_file(store) as temporary:
         shutil.copyfile(file, temporary)
         return _checked(temporary, file, bump)
 
@@ -206,7 +206,7 @@ def _checked(store: Path, original: Path, bump: int = 0) -> int:
             return revision
         finally:
             ledger.close()
-    except StoreDamaged as fault:
-        raise ConfigError(f"{original} is damaged: {fault.what}; use an older snapshot") from None
-    except ConfigError as fault:
-        raise ConfigError(str(fault).replace(str(store), str(original))) from None
+    except StoreDamaged as error:
+        raise ConfigError(f"{original} is damaged: {error.what}; use an older snapshot") from None
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(str(store), str(original))) from None

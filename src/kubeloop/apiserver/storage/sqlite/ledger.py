@@ -62,7 +62,7 @@ class WriteAheadLog:
     commits: tuple[int, ...]
 
     @classmethod
-    def of(cls, path: Path) -> WriteAheadLog:
+    def read(cls, path: Path) -> WriteAheadLog:
         """Read the log in ``path``. A missing or empty file is an empty log."""
         try:
             file = path.open("rb")
@@ -98,18 +98,18 @@ class WriteAheadLog:
 @contextmanager
 def examine_log(path: Path) -> Iterator[WriteAheadLog]:
     """Context manager: reads the log in ``path``. On an error it restores the file, which SQLite deletes when it closes a database."""
-    log = WriteAheadLog.of(path)
-    kept = path.with_name(f"{path.name}.kept")
+    log = WriteAheadLog.read(path)
+    stored = path.with_name(f"{path.name}.kept")
     if path.exists() and (log.headless or log.commits):
-        kept.unlink(missing_ok=True)
-        os.link(path, kept)
+        stored.unlink(missing_ok=True)
+        os.link(path, stored)
     try:
         yield log
     except BaseException:
-        if kept.exists():
-            kept.replace(path)
+        if stored.exists():
+            stored.replace(path)
         raise
-    kept.unlink(missing_ok=True)
+    stored.unlink(missing_ok=True)
 
 
 def _checksum(data: bytes, magic: int) -> tuple[int, int]:
@@ -155,7 +155,7 @@ class StoreDamaged(ConfigError):
         self.what = what
 
 
-def make(path: Path, oldest: int = 1, *, synced: bool = True) -> None:
+def create_database(path: Path, oldest: int = 1, *, synced: bool = True) -> None:
     """Create an empty store in the empty file ``path``. Raises OSError, sqlite3.Error.
 
     Args:
@@ -200,15 +200,15 @@ class Journal:
                 # mode=rw: SQLite must not create a file that has vanished.
                 uri = f"{path.absolute().as_uri()}?mode=rw"
                 self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-            except sqlite3.Error as fault:
-                raise ConfigError(f"cannot open {path}: {fault}") from None
+            except sqlite3.Error as error:
+                raise ConfigError(f"cannot open {path}: {error}") from None
             try:
                 self._prepare(log)
-            except sqlite3.Error as fault:
+            except sqlite3.Error as error:
                 self._connection.close()
-                if fault.sqlite_errorcode & 0xFF in _DAMAGE:
-                    raise StoreDamaged(path, str(fault)) from None
-                raise ConfigError(f"cannot open {path}: {fault}") from None
+                if error.sqlite_errorcode & 0xFF in _DAMAGE:
+                    raise StoreDamaged(path, str(error)) from None
+                raise ConfigError(f"cannot open {path}: {error}") from None
             except BaseException:
                 self._connection.close()
                 raise
@@ -239,8 +239,8 @@ class Journal:
                         raise StoreDamaged(self.path, f"{missing} missing")
                     self._last = before = revision
                 yield record
-        except sqlite3.Error as fault:
-            raise StoreDamaged(self.path, str(fault)) from None
+        except sqlite3.Error as error:
+            raise StoreDamaged(self.path, str(error)) from None
         except UnicodeDecodeError:
             raise StoreDamaged(self.path, f"a key after revision {before} is no text") from None
 
@@ -251,15 +251,15 @@ class Journal:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(_INSERT, [(*record, record.checksum) for record in records])
-        except sqlite3.Error as fault:
-            raise self._failed(fault) from None
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
 
     def commit(self) -> None:
         """Commit the staged changes."""
         try:
             self._connection.execute("COMMIT")
-        except sqlite3.Error as fault:
-            raise self._failed(fault) from None
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
         self._last = self._staged
 
     def set_oldest(self, revision: int) -> None:
@@ -267,8 +267,8 @@ class Journal:
         self._check()
         try:
             _set_oldest(self._connection, revision)
-        except sqlite3.Error as fault:
-            raise self._failed(fault) from None
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
         self._oldest = revision
         self._last = max(self._last, revision)
 
@@ -279,8 +279,8 @@ class Journal:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("DELETE FROM changes WHERE revision = ?", [(one,) for one in revisions])
             self._connection.execute("COMMIT")
-        except sqlite3.Error as fault:
-            raise self._failed(fault) from None
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
 
     def close(self) -> None:
         """Close the database. All data is then in the one file ``path``."""
@@ -288,8 +288,8 @@ class Journal:
 
     def _prepare(self, log: WriteAheadLog) -> None:
         # The first read recovers the log of a crash; before it, numbers in the file header may be old.
-        found = self._connection.execute("PRAGMA application_id").fetchone()[0]
-        if found != APPLICATION:
+        result = self._connection.execute("PRAGMA application_id").fetchone()[0]
+        if result != APPLICATION:
             raise ConfigError(f"{self.path} is no store of kubeloop; name another folder")
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if version > len(_FORMATS):
@@ -298,12 +298,12 @@ class Journal:
             raise ConfigError(f"{self.path}: its file system cannot hold a write-ahead log; name a folder on a local disk")
         self._connection.execute(_synchronous(self._synced))
         _, frames, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if fault := log.fault(frames):
-            raise StoreDamaged(self.path, fault)
+        if error := log.fault(frames):
+            raise StoreDamaged(self.path, error)
         self._connection.execute(f"PRAGMA journal_size_limit = {_MOST_LOG}")
-        for (fault,) in self._connection.execute("PRAGMA quick_check(1)"):
-            if fault != "ok":
-                raise StoreDamaged(self.path, " ".join(fault.removeprefix("*** in database main ***").split()))
+        for (error,) in self._connection.execute("PRAGMA quick_check(1)"):
+            if error != "ok":
+                raise StoreDamaged(self.path, " ".join(error.removeprefix("*** in database main ***").split()))
         _migrate(self._connection, version)
         rows = self._connection.execute("SELECT number, checksum FROM numbers WHERE name = ?", (_OLDEST,)).fetchall()
         if len(rows) != 1 or rows[0][1] != number_checksum(_OLDEST, rows[0][0]):
@@ -317,9 +317,9 @@ class Journal:
         if self.fault:
             raise StorageFailed(self.fault)
 
-    def _failed(self, fault: sqlite3.Error) -> StorageFailed:
+    def _failed(self, error: sqlite3.Error) -> StorageFailed:
         """Roll back the transaction and return the error to raise."""
-        full = fault.sqlite_errorcode == sqlite3.SQLITE_FULL
+        full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -328,7 +328,7 @@ class Journal:
             full = False
         if full:
             return StorageFailed(f"cannot write {self.path}: the disk is full; reads go on, and so do writes when there is room again")
-        self.fault = f"cannot write {self.path}: {fault}; the server writes nothing more until it is started again"
+        self.fault = f"cannot write {self.path}: {error}; the server writes nothing more until it is started again"
         return StorageFailed(self.fault)
 
 

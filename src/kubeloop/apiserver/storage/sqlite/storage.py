@@ -58,6 +58,15 @@ class SqliteStorage:
     """
 
     def __init__(self, lock: Lock, ledger: Journal, history: History, clock: Clock, *, synced: bool = True) -> None:
+        """Use ``open`` instead.
+
+        Args:
+            lock: The lock of the folder.
+            ledger: The open database.
+            history: Its content.
+            clock: The clock for leases.
+            synced: Call fsync for each transaction.
+        """
         self._synced = synced
         self._lock = lock
         self._ledger = ledger
@@ -117,9 +126,34 @@ class SqliteStorage:
         return self._history.get(key, revision)
 
     async def range(self, start: str, end: str, *, revision: int = 0, limit: int = 0) -> Range:
+        """Read a range of keys. See ``Storage.range``.
+
+        Args:
+            start: First key.
+            end: First key after the range.
+            revision: Revision to read; 0: the current one.
+            limit: Maximum number of keys; 0: all.
+
+        Returns:
+            The keys, sorted.
+        """
         return self._history.range(start, end, revision, limit)
 
     async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> WriteOutcome:
+        """Write or delete a key if its ``mod_revision`` is ``expected``. See ``Storage.write``.
+
+        Args:
+            key: The key.
+            value: The new value; None deletes the key.
+            expected: The revision that the key must have; 0: the key must not exist.
+            lease: A lease whose end deletes the key; 0: none.
+
+        Returns:
+            Whether the write succeeded, the revision, and the current key.
+
+        Raises:
+            StorageFailed: The change could not be stored.
+        """
         if self._closed:
             raise StorageFailed(f"cannot write {self._ledger.path}: it is closed")
         ends = self._leases.ends(lease)
@@ -223,13 +257,13 @@ class SqliteStorage:
             try:
                 self._ledger.stage(plan.records)
                 await self._in_thread(self._ledger.commit)
-            except StorageFailed as fault:
-                if str(fault) != self._logged:
-                    self._logged = str(fault)
-                    _LOG.error("%s", fault)
+            except StorageFailed as error:
+                if str(error) != self._logged:
+                    self._logged = str(error)
+                    _LOG.error("%s", error)
                 for write in batch:
                     if not write.done.done():
-                        write.done.set_exception(StorageFailed(*fault.args))
+                        write.done.set_exception(StorageFailed(*error.args))
                 return
             self._logged = ""
             for write in plan.changes:
@@ -296,5 +330,5 @@ class _Loaded:
             self.expires.pop(record.key, None)
             if record.expires is not None:
                 self.expires[record.key] = record.expires
-        found = (KeyValue(one.key, one.value, one.created, one.revision) for one in base.values() if one.value is not None)
-        self.history = History.restored(ledger.oldest, found, changes)
+        result = (KeyValue(one.key, one.value, one.created, one.revision) for one in base.values() if one.value is not None)
+        self.history = History.restored(ledger.oldest, result, changes)

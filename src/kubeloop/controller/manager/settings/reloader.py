@@ -78,7 +78,7 @@ class Reloader:
                 signal.signal(signal.SIGHUP, self._before)  # type: ignore[arg-type]  # what getsignal gave
 
     def reload(self) -> list[str]:
-        """Load now; what was said in the log: one line for each field that differs."""
+        """Load and apply the settings now. Changes are logged, one line for each field."""
         self._stamp = self._source.stamp()
         try:
             found = self._source.load()
@@ -138,7 +138,7 @@ class WorkersByName(Mapping[str, int]):
 
 
 class SettingsReloader:
-    """Holds a manager to its settings while its block lasts; with a file, also to what it changes to.
+    """Applies settings to a manager within its block; those of a file again when the file changes.
 
     Raises:
         ConfigError: from the begin of the block: workers are set for a controller that there is not.
