@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from kubeloop.apiserver.filters import OperationOptions
-from kubeloop.apiserver.request.users import AUTHENTICATED, MASTERS, User
+from kubeloop.endpoints.access import AUTHENTICATED, MASTERS, User
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import Clock, SystemClock
 

@@ -13,11 +13,10 @@ import pytest
 
 import kubeloop.cli.watch
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.apiserver.aggregation.aggregator import Aggregator, ProxyIdentity
+from kubeloop.apiserver.aggregation.aggregator import Aggregator
 from kubeloop.apiserver.aggregation.api_services import RegisteredService
 from kubeloop.apiserver.aggregation.availability import Probe
 from kubeloop.apiserver.crd.controller import DefinitionKeeper
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.server.bootstrap import builtin_registry
@@ -30,6 +29,8 @@ from kubeloop.controller.manager.http_endpoints import HttpEndpoint
 from kubeloop.controller.webhooks import Webhooks, WebhookServer
 from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.pki import CertificateAuthority
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.identity import ProxyIdentity
 from kubeloop.schema import builtin
 from kubeloop.serving.listener import Listener
 from kubeloop.tasks import SupervisedTask, Supervisor

@@ -17,10 +17,10 @@ from kubeloop.apiserver.flow.control import FlowControl, FlowLimits, InFlight
 from kubeloop.apiserver.handlers.scope import AuditEvents, RequestScope
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource_controller import follow_objects
-from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse
-from kubeloop.apiserver.request.metrics_text import Histogram
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.metrics_text import Histogram
+from kubeloop.serving.answer import Answer, Reply, StreamingResponse
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:

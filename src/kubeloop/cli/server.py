@@ -226,9 +226,9 @@ def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
         # Imported in a thread, so that the loop can respond meanwhile.
         await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
         from kubeloop import controlplane
-        from kubeloop.apiserver.request.users import MASTERS
         from kubeloop.apiserver.server import CONTROLLERS
         from kubeloop.config import ClusterConfig, Pem
+        from kubeloop.endpoints.access import MASTERS
         from kubeloop.transport.in_process import InProcessSender
 
         # Without TLS and HTTP the start of the controllers takes half of the CPU time (docs/performance.md).

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.info import request_info
+from kubeloop.endpoints.request_info import request_info
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.resource import Resource, kind_info
 from kubeloop.serving.request import Request

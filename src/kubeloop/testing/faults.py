@@ -13,14 +13,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse, status_answer
-from kubeloop.apiserver.request.encoding import encode
 from kubeloop.codec import to_dict
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import encode
+from kubeloop.endpoints.responses import status_answer
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.resource import Resource
 from kubeloop.meta.status import Status, StatusDetails
-from kubeloop.serving.answer import Aborted
+from kubeloop.serving.answer import Aborted, Answer, Reply, StreamingResponse
 from kubeloop.serving.listener import Handler
 from kubeloop.serving.request import Request
 from kubeloop.testing.calls import Matches, RecordedCall, body_tree, call_of, every

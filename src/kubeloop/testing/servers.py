@@ -14,12 +14,12 @@ from kubeloop.apiserver.admission.plugins import AdmissionOptions
 from kubeloop.apiserver.authentication.options import AuthenticationOptions, TokenSettings
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.filters import OperationOptions
-from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.server.credentials import kubeconfig_text
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.config import ClusterConfig, Credentials, Pem
+from kubeloop.endpoints.access import MASTERS, User
 from kubeloop.pki import CertificateAuthority
 from kubeloop.tasks import close_all
 from kubeloop.testing.faults import Faults

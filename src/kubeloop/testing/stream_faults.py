@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import status_answer
-from kubeloop.apiserver.request.encoding import encode, event_frame
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import encode, event_frame
+from kubeloop.endpoints.responses import status_answer
 from kubeloop.tasks import end_tasks
 
 #: Whether a change with this version is hidden from a stream.

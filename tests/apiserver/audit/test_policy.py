@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kubeloop.apiserver.audit.policy import LEVELS, AuditPolicy
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.errors import ConfigError
 
 HEAD = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509 import load_pem_x509_certificate
 
 from kubeloop.apiserver.authentication import read_tokens
-from kubeloop.apiserver.request.users import AUTHENTICATED, User
+from kubeloop.endpoints.access import AUTHENTICATED, User
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from tests.apiserver.conftest import CONFIGMAPS, PODS, Api

@@ -8,11 +8,10 @@ import pytest
 
 from kubeloop.apiserver.authorization import Authorization
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.request.access import Access
-from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import MemoryStorage, StorageEvent
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.access import MASTERS, Access, User
 from kubeloop.meta import ConfigError
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock

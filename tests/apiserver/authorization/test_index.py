@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from kubeloop.apiserver.authorization.rbac import RoleAuthorizer, RoleIndex
 from kubeloop.apiserver.authorization.rbac_rules import RoleRules
-from kubeloop.apiserver.request.access import Access
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import Access, User
 
 GET_PODS = {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
 

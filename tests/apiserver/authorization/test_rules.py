@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.authorization.rbac_rules import RoleRules, describe_rules, missing_rules
-from kubeloop.apiserver.request.access import Access
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import Access, User
 
 EVE = User("eve")
 

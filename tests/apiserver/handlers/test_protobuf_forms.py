@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from kubeloop.apiserver.handlers.protobuf_forms import ProtobufForms
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request.encoding import stored_form
 from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.apiserver.storage import KeyValue, MemoryStorage
 from kubeloop.codec import protobuf
+from kubeloop.endpoints.encoding import stored_form
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.schema import builtin
 from kubeloop.timing import FakeClock

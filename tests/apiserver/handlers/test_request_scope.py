@@ -10,11 +10,11 @@ import pytest
 from kubeloop.apiserver.handlers.routing import NoRoute
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.registry.strategy import Strategy
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.request.info import request_info
-from kubeloop.apiserver.request.negotiation import Accepted
-from kubeloop.apiserver.request.users import ANONYMOUS, User
 from kubeloop.apiserver.server.pipeline import NonResourcePaths
+from kubeloop.endpoints.access import ANONYMOUS, User
+from kubeloop.endpoints.negotiation import Accepted
+from kubeloop.endpoints.request_info import request_info
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import FakeClock
 from tests.apiserver.write_requests import RESOURCE

@@ -16,10 +16,10 @@ from kubeloop.apiserver.registry.object_meta import generate_name
 from kubeloop.apiserver.registry.registry import Change, Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.strategy import Strategy
-from kubeloop.apiserver.request.go_json_errors import json_fault
-from kubeloop.apiserver.request.info import request_info
-from kubeloop.apiserver.request.negotiation import JSON, PROTOBUF, YAML, Accepted, check_streams, media_type_for_errors, negotiate
-from kubeloop.apiserver.request.yaml_body import dump_yaml, parse_yaml
+from kubeloop.endpoints.go_json_errors import json_fault
+from kubeloop.endpoints.negotiation import JSON, PROTOBUF, YAML, Accepted, check_streams, media_type_for_errors, negotiate
+from kubeloop.endpoints.request_info import request_info
+from kubeloop.endpoints.yaml_body import dump_yaml, parse_yaml
 from kubeloop.meta.errors import DecodeError, NotAcceptable
 from kubeloop.meta.kinds import GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import TypeSchema

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kubeloop.apiserver.request.metrics_text import Exposition, Histogram
+from kubeloop.endpoints.metrics_text import Exposition, Histogram
 from tests.apiserver.conftest import CONFIGMAPS, Api
 
 MAPS = 'component="apiserver",group="",resource="configmaps"'

@@ -27,8 +27,8 @@ from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.write_request import ObjectWriter
-from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import Clock
 

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import ssl
-import tempfile
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kubeloop.apiserver.aggregation.api_services import MANAGED, OWN_GROUP, ApiServiceTable
 from kubeloop.apiserver.aggregation.controller import ApiServiceController
 from kubeloop.apiserver.builtin.bootstrap.objects import available
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import fill_new, timestamp
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.resource_controller import ResourceController
-from kubeloop.apiserver.request.answers import Reply
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage import KeyValue
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.access import User
 from kubeloop.meta.kinds import GroupVersionResource
-from kubeloop.pki import CertificateAuthority, IssuedCertificate
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.identity import ProxyIdentity
+from kubeloop.serving.answer import Reply
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock
@@ -162,47 +159,6 @@ def _spec(group: str, version: str) -> JSONObject:
     return {"group": group, "version": version, "groupPriorityMinimum": GROUP_PRIORITY, "versionPriority": VERSION_PRIORITY}
 
 
-# The server's client certificate towards extension servers. It proves that they may trust the user headers.
-# Source: Kubernetes documentation, "Configure the Aggregation Layer" (Kubernetes Apiserver Client Authentication).
-
-
-#: The common name of the certificate. Extension servers may require it (--requestheader-allowed-names).
-NAME: Final = "front-proxy-client"
-
-
-class ProxyIdentity:
-    """The client certificate ``front-proxy-client`` of this server and its authority, both created at the first access.
-
-    The authority issues no other certificate, because each of its certificates may act for any user.
-    """
-
-    def __init__(self, authority: CertificateAuthority | None = None) -> None:
-        self._given = authority
-
-    @property
-    def authority(self) -> bytes:
-        """The authority that extension servers must trust, PEM. It is public."""
-        return self._authority.certificate
-
-    @cached_property
-    def certificate(self) -> IssuedCertificate:
-        """The client certificate with its key."""
-        return self._authority.issue(NAME, client=True)
-
-    def present(self, context: ssl.SSLContext) -> None:
-        """Load the certificate into ``context``. The ssl module reads files only, so the key is in a file of mode 0600 for a moment."""
-        own = self.certificate
-        with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
-            path = Path(folder, "pair.pem")
-            path.touch(mode=0o600)
-            path.write_bytes(own.certificate + own.key)
-            context.load_cert_chain(path)
-
-    @cached_property
-    def _authority(self) -> CertificateAuthority:
-        return self._given or CertificateAuthority.create("kubeloop-front-proxy-ca")
-
-
 class Aggregator:
     """Routes requests for the APIs of extension API servers.
 
@@ -278,6 +234,6 @@ class Aggregator:
         service = self.table.find_by_path(request.path)
         if service is None:
             return None
-        from kubeloop.apiserver.aggregation.backend import proxy_request
+        from kubeloop.apiserver.aggregation.backend import proxy_to_service
 
-        return proxy_request(request, user, audit_id, service, self._backends, lambda: self._controller.check_now(service.name))
+        return proxy_to_service(request, user, audit_id, service, self._backends, lambda: self._controller.check_now(service.name))

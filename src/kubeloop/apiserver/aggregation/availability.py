@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from kubeloop.apiserver.aggregation.api_services import PASSED, Availability, RegisteredService
-from kubeloop.apiserver.aggregation.backend import PROBER, Backends, BackendUnreachable
+from kubeloop.apiserver.aggregation.backend import PROBER, Backends, ExtensionServerUnreachable
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -75,7 +75,7 @@ class AvailabilityChecker:
             requested.add(place.url)
             try:
                 status, _headers, _body = await self._backends.get_from(place, PROBER, [("Accept-Encoding", "identity")])
-            except BackendUnreachable as failed:
+            except ExtensionServerUnreachable as failed:
                 error = f"failing or missing response from {place.url}: Get {json.dumps(place.url)}: {failed}"
                 continue
             if 200 <= status < 300:

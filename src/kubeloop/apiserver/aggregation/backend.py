@@ -1,6 +1,6 @@
-"""Connections to extension servers: addresses, trust, and the headers that name the user of a request.
+"""Connections to extension servers, and the requests that are proxied to them.
 
-Source: k8s.io/client-go transport (NewAuthProxyRoundTripper); Kubernetes documentation, "Configure the Aggregation Layer".
+Source: Kubernetes documentation, "Configure the Aggregation Layer".
 """
 
 from __future__ import annotations
@@ -11,27 +11,23 @@ import ssl
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from kubeloop.apiserver.aggregation.api_services import RegisteredService
-from kubeloop.apiserver.handlers.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head
-from kubeloop.apiserver.handlers.kubelet.options import encoded
-from kubeloop.apiserver.handlers.kubelet.reverse import reverse
-from kubeloop.apiserver.handlers.kubelet.upgrading import is_upgrade, pass_on
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.outbound.target import ServiceName, trust
-from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse, text
-from kubeloop.apiserver.request.users import MASTERS, User
+from kubeloop.endpoints.access import MASTERS, User
+from kubeloop.endpoints.responses import text
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.errors import ApiError
+from kubeloop.reverseproxy.backend import BACKEND_ERRORS, PATH_SAFE, Backend, encode_query, error_text, request_head
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.http import proxy_request
+from kubeloop.reverseproxy.identity import HeaderLines, ProxyIdentity, header_rewriter, identity_headers
+from kubeloop.reverseproxy.upgrade import is_upgrade, proxy_upgrade
+from kubeloop.serving.answer import Answer, Reply, StreamingResponse
 from kubeloop.serving.request import Request
-
-if TYPE_CHECKING:
-    from kubeloop.apiserver.aggregation.aggregator import ProxyIdentity
-
-Lines = list[tuple[str, str]]
 
 #: Users of the requests that this server itself sends to extension servers.
 PROBER: Final = User("system:kube-aggregator", (MASTERS,))
@@ -43,12 +39,9 @@ TIMEOUT: Final = 5.0
 #: Maximum bytes of a response to such a request (discovery or OpenAPI of a whole server).
 _MOST_ANSWERED: Final = 32 << 20
 _MOST_CONTEXTS: Final = 100
-#: Characters that are not escaped in the name of an extra (RFC 9110 token characters, without the percent sign).
-_IN_NAMES: Final = "!#$&'*+-.^_`|~"
-_BEARER_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
 
 
-class BackendUnreachable(Exception):
+class ExtensionServerUnreachable(Exception):
     """The extension server did not answer. The text is that of Go's HTTP client."""
 
 
@@ -61,7 +54,7 @@ class Backends:
         self._reach = reach
         self._contexts: OrderedDict[tuple[bytes, bool], ssl.SSLContext] = OrderedDict()
 
-    async def place(self, service: RegisteredService) -> Place:
+    async def place(self, service: RegisteredService) -> Backend:
         """Return the address and TLS context for requests to ``service``.
 
         Raises:
@@ -71,9 +64,9 @@ class Backends:
         assert service.service is not None
         context = self.context(service)
         host, port = await self._resolve(service.service)
-        return Place(host, port, context, server_name=service.server_name, reach=self._reach)
+        return Backend(host, port, context, server_name=service.server_name, egress_policy=self._reach)
 
-    async def get(self, service: RegisteredService, path: str, user: User, headers: Lines) -> tuple[int, Headers, bytes]:
+    async def get(self, service: RegisteredService, path: str, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
         """Send a GET request of the server itself.
 
         Args:
@@ -87,16 +80,16 @@ class Backends:
 
         Raises:
             CallFailed: The service cannot be resolved.
-            BackendUnreachable: There was no response within five seconds.
+            ExtensionServerUnreachable: There was no response within five seconds.
         """
         place = replace(await self.place(service), path=path)
         return await self.get_from(place, user, headers)
 
-    async def get_from(self, place: Place, user: User, headers: Lines) -> tuple[int, Headers, bytes]:
+    async def get_from(self, place: Backend, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
         """Send a GET request of the server itself to an address. See ``get``.
 
         Raises:
-            BackendUnreachable: There was no response within five seconds.
+            ExtensionServerUnreachable: There was no response within five seconds.
         """
         lines = [("Host", place.authority), ("User-Agent", "kubeloop"), *headers, *identity_headers(user)]
         wire = None
@@ -108,12 +101,12 @@ class Backends:
                 while part := await wire.chunk():
                     body += part
                     if len(body) > _MOST_ANSWERED:
-                        raise BackendUnreachable(f"the answer has more than {_MOST_ANSWERED} bytes")
+                        raise ExtensionServerUnreachable(f"the answer has more than {_MOST_ANSWERED} bytes")
                 return status, received, bytes(body)
         except TimeoutError:
-            raise BackendUnreachable("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
-        except FAULTS as error:
-            raise BackendUnreachable(dial_fault(error, place)) from None
+            raise ExtensionServerUnreachable("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
+        except BACKEND_ERRORS as error:
+            raise ExtensionServerUnreachable(error_text(error, place)) from None
         finally:
             if wire is not None:
                 wire.abort()
@@ -138,52 +131,6 @@ class Backends:
         return context
 
 
-def identity_headers(user: User) -> Lines:
-    """Return the headers that name ``user`` to an extension server. Names of extras are percent-encoded."""
-    lines = [("X-Remote-User", user.name)]
-    if user.uid:
-        lines.append(("X-Remote-Uid", user.uid))
-    lines += [("X-Remote-Group", group) for group in user.groups]
-    lines += [
-        (f"X-Remote-Extra-{quote(name.lower(), safe=_IN_NAMES, errors='surrogateescape')}", value)
-        for name, values in user.extra.items()
-        for value in values
-    ]
-    return [(name, _one_line(value)) for name, value in lines]
-
-
-def header_rewriter(user: User, place: Place, audit_id: str) -> Callable[[Lines], Lines]:
-    """Return a function that rewrites the headers of a client for an extension server.
-
-    It removes the credentials and identity headers of the client and adds those of ``user``.
-
-    Args:
-        user: The authenticated user.
-        place: The address of the extension server.
-        audit_id: The audit ID of the request.
-    """
-    own = [("Audit-Id", audit_id)] if audit_id else []
-
-    def rewrite(lines: Lines) -> Lines:
-        stored = [(name, _without_token(value) if name.lower() == "sec-websocket-protocol" else value) for name, value in lines]
-        stored = [(name, value) for name, value in stored if name.lower() != "host" and not name.lower().startswith("x-remote-")]
-        stored = [(name, value) for name, value in stored if not (own and name.lower() == "audit-id")]
-        return [("Host", place.authority), *stored, *own, *identity_headers(user)]
-
-    return rewrite
-
-
-def _without_token(protocols: str) -> str:
-    """Remove a bearer token, which browsers send as a subprotocol, from the offered subprotocols of a WebSocket."""
-    offered = (one.strip() for one in protocols.split(","))
-    return ", ".join(one for one in offered if not one.startswith(_BEARER_PROTOCOL))
-
-
-def _one_line(value: str) -> str:
-    """Remove control characters from the value of a header. A line break would begin another header."""
-    return "".join(one if one == "\t" or (one >= " " and one != "\x7f") else " " for one in value)
-
-
 # Proxying of one request to an extension server.
 # Source: kube-aggregator pkg/apiserver/handler_proxy.go; k8s.io/apiserver pkg/util/proxy (NewRequestForProxy).
 
@@ -191,7 +138,7 @@ def _one_line(value: str) -> str:
 _LOG = logging.getLogger("kubeloop.apiserver.aggregation")
 
 
-async def proxy_request(
+async def proxy_to_service(
     request: Request, user: User, audit_id: str, service: RegisteredService, backends: Backends, failed: Callable[[], None]
 ) -> Reply:
     """Forward a request to the extension server of ``service`` and return its response, or an error page if there is none.
@@ -218,15 +165,15 @@ async def proxy_request(
     except CallFailed as error:
         _LOG.warning("service of %s: %s", service.name, error)
         return _refused("service unavailable")
-    query = encoded([(name, value) for name, values in request.query.items() for value in values])
-    place = replace(place, path=quote(request.path, safe=SAFE, errors="surrogateescape"), query=query)
+    query = encode_query([(name, value) for name, values in request.query.items() for value in values])
+    place = replace(place, path=quote(request.path, safe=PATH_SAFE, errors="surrogateescape"), query=query)
     rewrite = header_rewriter(user, place, audit_id)
     try:
         if is_upgrade(request):
-            return await pass_on(request, place, rewrite)
+            return await proxy_upgrade(request, place, rewrite)
         # Discovery documents are cheap, and every client waits for them.
         async with asyncio.timeout(TIMEOUT if len(request.path.strip("/").split("/")) == 3 else None):
-            answer = await reverse(request, place, rewrite, redirects=False)
+            answer = await proxy_request(request, place, rewrite, redirects=False)
     except TimeoutError:
         failed()
         return _refused("error trying to reach service: context deadline exceeded")

@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from kubeloop.apiserver.aggregation.api_services import ApiServiceTable, Availability, RegisteredService
-from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, BackendUnreachable
+from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, ExtensionServerUnreachable
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.kinds import GroupVersion
@@ -93,7 +93,7 @@ class DocumentFetcher:
         if availability.passed:
             try:
                 version = {**await self._version(service), "freshness": "Current"}
-            except (_DocumentError, CallFailed, BackendUnreachable) as error:
+            except (_DocumentError, CallFailed, ExtensionServerUnreachable) as error:
                 _LOG.warning("discovery of APIService %s: %s", service.name, error)
         if self._table.discovered.get(service.name) != version:
             self._table.discovered[service.name] = version
@@ -125,7 +125,7 @@ class DocumentFetcher:
             index = await self._json(service, "/openapi/v3")
             entry = (index.get("paths") or {}).get(service.path.removeprefix("/"))
             swagger = await self._json(service, "/openapi/v2")
-        except (_DocumentError, CallFailed, BackendUnreachable, AttributeError) as error:
+        except (_DocumentError, CallFailed, ExtensionServerUnreachable, AttributeError) as error:
             _LOG.info("OpenAPI of APIService %s: %s", service.name, error)
         for stored, result in ((self._table.openapi, entry), (self._table.swagger, swagger)):
             before = stored.get(service.name)

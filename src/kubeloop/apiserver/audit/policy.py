@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import User
 from kubeloop.codec import read_yaml
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.errors import ConfigError, DecodeError
 from kubeloop.meta.names import dns1123_subdomain
 

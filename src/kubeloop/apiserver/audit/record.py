@@ -14,9 +14,9 @@ import msgspec
 
 from kubeloop.apiserver.audit.policy import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE, AuditDecision
 from kubeloop.apiserver.handlers.scope import RequestScope
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.negotiation import JSON, PROTOBUF, YAML
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.negotiation import JSON, PROTOBUF, YAML
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject

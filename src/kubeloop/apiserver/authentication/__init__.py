@@ -3,7 +3,7 @@
 from kubeloop.apiserver.authentication.certificates import ClientAuthorities
 from kubeloop.apiserver.authentication.chain import Authenticator, NotAuthenticated, StaticTokens, TokenAuthenticator, read_tokens
 from kubeloop.apiserver.authentication.request_header import RequestHeaders, requested_impersonation
-from kubeloop.apiserver.request.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from kubeloop.endpoints.access import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 
 __all__ = [
     "ANONYMOUS",

@@ -17,8 +17,8 @@ from kubeloop.apiserver.authentication.token_claims import SECRETS, BoundObjects
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.users import SYSTEM, User
 from kubeloop.apiserver.store.writer import Writer
+from kubeloop.endpoints.access import SYSTEM, User
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock

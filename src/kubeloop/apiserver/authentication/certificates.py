@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import NameOID
 
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki.watched import WatchedFile
 

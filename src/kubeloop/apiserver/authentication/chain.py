@@ -20,8 +20,8 @@ from multidict import CIMultiDict
 from kubeloop.apiserver.authentication.certificates import ClientAuthorities, parse_certificate, user_of_certificate
 from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
 from kubeloop.apiserver.authentication.token_claims import TokenRefused
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.users import ANONYMOUS, AUTHENTICATED, Proof, User, authenticated
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import ANONYMOUS, AUTHENTICATED, Proof, User, authenticated
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki.watched import WatchedFile
 from kubeloop.serving.request import Request

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import User
 from kubeloop.meta.errors import ConfigError
 from kubeloop.serving.request import Request
 

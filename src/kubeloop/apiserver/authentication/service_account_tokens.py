@@ -36,7 +36,7 @@ from kubeloop.apiserver.authentication.token_claims import (
     TokenRefused,
     deleted_before,
 )
-from kubeloop.apiserver.request.users import Proof, service_account
+from kubeloop.endpoints.access import Proof, service_account
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.strconv import go_quoted

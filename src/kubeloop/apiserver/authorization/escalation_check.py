@@ -12,9 +12,8 @@ from kubeloop.apiserver.authorization.impersonation import NODE_NAME, account_of
 from kubeloop.apiserver.authorization.rbac import GROUP, RoleAuthorizer
 from kubeloop.apiserver.authorization.rbac_rules import describe_rules, join_errors, missing_rules, quoted_list
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Access, Authorizer, require
-from kubeloop.apiserver.request.users import MASTERS
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import MASTERS, Access, Authorizer, require
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupResource

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from kubeloop.apiserver.request.access import Access, Authorizer, forbidden, require
-from kubeloop.apiserver.request.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from kubeloop.endpoints.access import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, Access, Authorizer, User, forbidden, require
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 from kubeloop.meta.strconv import go_quoted

@@ -12,9 +12,8 @@ from kubeloop.apiserver.authorization.rbac import GROUP, RoleAuthorizer, RoleInd
 from kubeloop.apiserver.authorization.rbac_rules import join_errors
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource_controller import follow_objects
-from kubeloop.apiserver.request.access import NO_OPINION, Access, Authorizer, Decision, Rules
-from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache
+from kubeloop.endpoints.access import MASTERS, NO_OPINION, Access, Authorizer, Decision, Rules, User
 from kubeloop.meta.errors import ConfigError
 
 # The union of authorizers, and authorizers with a constant decision.

@@ -16,9 +16,8 @@ from typing import NamedTuple
 from kubeloop.apiserver.authorization.rbac_rules import RoleRules
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource_controller import follow_objects
-from kubeloop.apiserver.request.access import NO_OPINION, Access, Decision, Rules
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache
+from kubeloop.endpoints.access import NO_OPINION, Access, Decision, Rules, User
 from kubeloop.meta.selectors import FieldOperator
 from kubeloop.types import JSONObject
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kubeloop.apiserver.authorization.rbac_rules import PathRule, ResourceRule, RoleRules, join_errors, names_of
-from kubeloop.apiserver.request.access import NO_OPINION, Access, Decision, Rules
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import NO_OPINION, Access, Decision, Rules, User
 from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 

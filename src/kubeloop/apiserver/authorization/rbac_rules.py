@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from kubeloop.apiserver.request.access import Access
+from kubeloop.endpoints.access import Access
 from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 

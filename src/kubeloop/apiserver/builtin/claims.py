@@ -9,7 +9,7 @@ from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.quantities import is_native, quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.empty_values import part_at
+from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.apiserver.validation.formats import each, immutable, one_of, subdomain_field, unsupported
 from kubeloop.apiserver.validation.metadata import label_selector, template_meta
 from kubeloop.meta.field_error import Errors, FieldError, Printed, forbidden, invalid, required

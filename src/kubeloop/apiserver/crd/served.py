@@ -22,11 +22,11 @@ from kubeloop.apiserver.crd.definition import (
 )
 from kubeloop.apiserver.crd.strategies import CustomStrategy
 from kubeloop.apiserver.registry.registry import by_priority
-from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource, TableColumn
+from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.registry.strategy import Strategy
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.encoding import decode, encode
-from kubeloop.apiserver.tables.layout import age
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import decode, encode
+from kubeloop.endpoints.tables.layout import TableColumn, age
 from kubeloop.merge import JSONPath, JSONPathError
 from kubeloop.meta.field_error import go_whole
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource

@@ -22,8 +22,8 @@ from kubeloop.apiserver.crd.definition import (
 from kubeloop.apiserver.registry.resource import ScalePaths
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.validation.metadata import embedded_meta
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import qualified_name

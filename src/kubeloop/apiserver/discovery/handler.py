@@ -14,9 +14,9 @@ from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.apiserver.discovery import documents
 from kubeloop.apiserver.discovery.documents import Order
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import indented
-from kubeloop.apiserver.request.negotiation import MEDIA_TYPES, PROTOBUF, YAML, check_route, negotiate_plain
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.negotiation import MEDIA_TYPES, PROTOBUF, YAML, check_route, negotiate_plain
+from kubeloop.endpoints.responses import indented
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import builtin
 from kubeloop.serving.answer import Answer
@@ -132,7 +132,7 @@ class Discovery:
 
                 body = encode_discovery(tree)
             elif media_type == YAML:
-                from kubeloop.apiserver.request.yaml_body import dump_yaml
+                from kubeloop.endpoints.yaml_body import dump_yaml
 
                 body = dump_yaml(tree)
             self._kept[name, media_type] = body, tag  # all forms of a document have the same ETag

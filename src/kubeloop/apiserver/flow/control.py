@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from kubeloop.apiserver.flow.queues import ESTIMATE, FairQueues, FlowQueue, Waiter
 from kubeloop.apiserver.flow.schemas import FlowSchema
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import MASTERS, User
+from kubeloop.endpoints.access import MASTERS, User
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 

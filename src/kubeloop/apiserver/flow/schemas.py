@@ -12,10 +12,10 @@ from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage import StorageEvent, prefix_end
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeloop.apiserver.handlers.kubelet.backends import FAULTS, Place, dial_fault, request_head
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.registry.options import list_options
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer
 from kubeloop.apiserver.store.reader import Selection
-from kubeloop.apiserver.tables import partial_list, table
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.tables import partial_list, table
 from kubeloop.meta.kinds import GroupResource
+from kubeloop.reverseproxy.backend import BACKEND_ERRORS, Backend, error_text, request_head
+from kubeloop.serving.answer import Answer
 from kubeloop.timing import TimeLimit
 from kubeloop.types import JSONObject
 
@@ -35,7 +35,7 @@ async def list_(scope: RequestScope) -> Answer:
     match scope.accepted.form:
         case "Table":
             include, now = scope.request.parameter("includeObject"), scope.services.clock.wall().timestamp()
-            return Answer(object=table(scope.resource, result, {}, now=now, include=include))
+            return Answer(object=table(scope.resource.gvr.group_resource, result, {}, now=now, include=include))
         case "PartialObjectMetadataList":
             return Answer(object=partial_list(result, {}))
     items = [{name: value for name, value in one.items() if name not in ("kind", "apiVersion")} for one in result]
@@ -67,7 +67,7 @@ async def _fault(scope: RequestScope, name: str, port: int) -> str:
     own = scope.services.components.get(name)
     if own is not None:
         return own()
-    place = Place("127.0.0.1", port, scope.services.kubelets.unverified, "/healthz")
+    place = Backend("127.0.0.1", port, scope.services.kubelets.unverified, "/healthz")
     wire = None
     try:
         async with TimeLimit(scope.services.clock, _TIMEOUT):
@@ -77,8 +77,8 @@ async def _fault(scope: RequestScope, name: str, port: int) -> str:
             body = b""
             while len(body) < _SHOWN and (part := await wire.chunk()):
                 body += part
-    except FAULTS as error:
-        return f'Get "{place.url}": {dial_fault(error, place)}'
+    except BACKEND_ERRORS as error:
+        return f'Get "{place.url}": {error_text(error, place)}'
     finally:
         if wire is not None:
             wire.abort()

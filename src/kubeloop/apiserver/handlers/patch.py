@@ -15,12 +15,13 @@ from typing import Any
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.ownership import Scope
 from kubeloop.apiserver.registry.decoding import Decoded, conform, kind_missing, kind_of, plain, repeated_fields
-from kubeloop.apiserver.registry.object_meta import check_name, in_declared_order, metadata_of, set_namespace
+from kubeloop.apiserver.registry.object_meta import check_name, metadata_of, set_namespace
 from kubeloop.apiserver.registry.options import WriteParameters, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.go_json_errors import json_fault
 from kubeloop.apiserver.store.writer import WriteResult
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import in_declared_order
+from kubeloop.endpoints.go_json_errors import json_fault
 from kubeloop.merge import PatchError, json_patch, merge_patch
 from kubeloop.merge.go_text import copy_tree, go_text, json_type
 from kubeloop.merge.strategic import merge_in
@@ -66,7 +67,7 @@ class Configuration:
         return self._read_yaml() if self._plain is None else self._plain
 
     def _read_yaml(self) -> JSONObject:
-        from kubeloop.apiserver.request.yaml_body import parse_yaml
+        from kubeloop.endpoints.yaml_body import parse_yaml
 
         try:
             tree = plain(parse_yaml(self._data))
@@ -87,7 +88,7 @@ class Configuration:
         """
         if self._plain is not None or self.options.field_validation == "Ignore":
             return
-        from kubeloop.apiserver.request.yaml_body import repeated_keys
+        from kubeloop.endpoints.yaml_body import repeated_keys
 
         repeated = repeated_keys(self._data)
         if not repeated:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from kubeloop.apiserver.handlers.watch import FormMissing, WatchForm
 from kubeloop.apiserver.registry.objects import Objects, StoredObject
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.request.encoding import decode, encode, encode_sorted, list_item
-from kubeloop.apiserver.request.negotiation import JSON, PROTOBUF, Accepted
 from kubeloop.apiserver.store.reader import Page
-from kubeloop.apiserver.tables import INCLUDE_OBJECT, partial_list, partial_object, table
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import decode, encode, encode_sorted, list_item
+from kubeloop.endpoints.negotiation import JSON, PROTOBUF, Accepted
+from kubeloop.endpoints.tables import INCLUDE_OBJECT, partial_list, partial_object, table
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
@@ -174,8 +174,9 @@ class Renderer:
         *,
         headers: bool = True,
     ) -> JSONObject:
-        now = self._clock.wall().timestamp()
-        return _versioned(table(resource, trees, metadata, now=now, include=include, headers=headers), accepted)
+        now, columns = self._clock.wall().timestamp(), resource.columns if resource.custom else None
+        rows = table(resource.gvr.group_resource, trees, metadata, now=now, columns=columns, include=include, headers=headers)
+        return _versioned(rows, accepted)
 
 
 def _no_list(*_: object) -> JSONObject:

@@ -11,14 +11,13 @@ from kubeloop.apiserver.handlers.subresources.pods import bind
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.registry.options import write_options
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Access
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.validation.metadata import requirement
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import Access, User
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.meta.selectors import FieldOperator, FieldTerm, parse_field_selector, parse_label_selector
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
 #: Metadata that only the server sets.

@@ -9,17 +9,17 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from kubeloop.apiserver.handlers import component_status, verbs
 from kubeloop.apiserver.handlers import reviews as reviews
-from kubeloop.apiserver.handlers.kubelet.connecting import connecting
+from kubeloop.apiserver.handlers.kubelet.connecters import find_connecter
 from kubeloop.apiserver.handlers.patch import is_apply, read_patch
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.handlers.subresources import handlers_of
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, Reply
-from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.strconv import go_quoted
+from kubeloop.serving.answer import Answer, Reply
 
 Handler = Callable[[RequestScope], Awaitable[Reply]]
 
@@ -146,7 +146,7 @@ def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) ->
         raise api_errors.no_such_resource()
     if not info.name_in_path:
         raise api_errors.bad_request("name must be provided")
-    connects = connecting(info)
+    connects = find_connecter(info)
     if connects is not None:
         if info.rest and not connects.paths:
             raise api_errors.no_such_resource()

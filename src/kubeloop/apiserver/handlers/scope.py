@@ -21,21 +21,20 @@ from kubeloop.apiserver.registry.options import WriteParameters
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import View, WriteRequest
-from kubeloop.apiserver.request.access import Authorizer
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.request.api_errors import bad_request, too_large
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.negotiation import Accepted
-from kubeloop.apiserver.request.users import ANONYMOUS, User
 from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.apiserver.store.deleter import Deleter
 from kubeloop.apiserver.store.reader import Reader
 from kubeloop.apiserver.store.writer import Writer
+from kubeloop.endpoints.access import ANONYMOUS, Authorizer, User
+from kubeloop.endpoints.api_errors import bad_request, too_large
+from kubeloop.endpoints.negotiation import Accepted
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.http1.errors import BodyTooLarge
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.time import format_time
 from kubeloop.schema import Schemas
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject

@@ -20,13 +20,14 @@ from kubeloop.apiserver.registry.options import (
     resource_version_number,
     write_options,
 )
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, StreamingResponse, success
-from kubeloop.apiserver.request.negotiation import JSON, check_streams
 from kubeloop.apiserver.store.reader import Selection
 from kubeloop.apiserver.store.writer import WriteResult
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.negotiation import JSON, check_streams
+from kubeloop.endpoints.responses import success
 from kubeloop.meta.errors import NotFound
 from kubeloop.meta.status import StatusDetails
+from kubeloop.serving.answer import Answer, StreamingResponse
 from kubeloop.types import JSONObject
 
 

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.options import ListParameters, resource_version_number
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import status_object
-from kubeloop.apiserver.request.encoding import encode, encode_sorted, event_frame
 from kubeloop.apiserver.storage import KeyValue, StorageEvent, prefix_end
 from kubeloop.apiserver.storage.watch_cache import ResourceVersionTooOld, Subscription, WatchCache, WatchEvent
 from kubeloop.apiserver.store.reader import Reader, Selection
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import encode, encode_sorted, event_frame
+from kubeloop.endpoints.responses import status_object
 from kubeloop.meta.errors import ApiError
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject

@@ -20,7 +20,7 @@ from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.gnostic import V2_CONTENT_TYPE, V2_MEDIA_TYPE, V3_CONTENT_TYPE, V3_MEDIA_TYPE, encode_v2
 from kubeloop.apiserver.openapi.swagger import swagger, with_others
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.response_writer import gzipped
+from kubeloop.endpoints.responses import gzipped
 from kubeloop.schema.descriptions import Descriptions
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.negotiation import parse_accept

@@ -11,16 +11,16 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable, why_no_answer, why_refused
 from kubeloop.apiserver.outbound.target import ServiceName, Target, target_of, trust
-from kubeloop.apiserver.request.encoding import encode
+from kubeloop.endpoints.encoding import encode
 from kubeloop.http1.client_connection import ClientConnection
 from kubeloop.http1.dial import Dialer
 from kubeloop.http1.errors import CONNECTION_FAULTS, ConnectionEnded, ProxyRefusedError
 from kubeloop.http1.headers import Headers
 from kubeloop.http1.request_writer import request_head
 from kubeloop.meta.errors import ConfigError
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
 from kubeloop.timing import Clock, TimeLimit
 from kubeloop.types import JSONObject
 

@@ -12,8 +12,8 @@ from kubeloop.apiserver.admission import Attributes, Plugin
 from kubeloop.apiserver.admission.cached_lister import CachedList
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.kinds import GroupVersionResource
 
 if TYPE_CHECKING:

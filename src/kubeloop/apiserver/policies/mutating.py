@@ -21,8 +21,8 @@ from kubeloop.apiserver.policies.object_types import NotMutable
 from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, said
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Authorizer
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.errors import ApiError, NotFound
 from kubeloop.meta.status import StatusCause
 from kubeloop.meta.strconv import go_quoted

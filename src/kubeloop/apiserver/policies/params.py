@@ -12,10 +12,9 @@ from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Access, Authorizer
-from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.storage import prefix_end
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import MASTERS, Access, Authorizer, User
 from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.meta.field_error import forbidden
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.go_json_errors import json_fault
-from kubeloop.apiserver.request.negotiation import JSON, MEDIA_TYPES, PROTOBUF, YAML
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.go_json_errors import json_fault
+from kubeloop.endpoints.negotiation import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.field_error import fits_int64
 from kubeloop.meta.kinds import GroupVersionKind
@@ -309,7 +309,7 @@ def read_yaml(data: bytes) -> Any:
     Raises:
         DecodeError: The document is malformed.
     """
-    from kubeloop.apiserver.request.yaml_body import parse_yaml
+    from kubeloop.endpoints.yaml_body import parse_yaml
 
     return parse_yaml(data)
 

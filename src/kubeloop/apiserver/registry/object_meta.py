@@ -10,7 +10,7 @@ import uuid
 from datetime import datetime
 
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
+from kubeloop.endpoints import api_errors
 from kubeloop.types import JSONObject
 
 # Duplicate owner references are removed, with a Warning.
@@ -52,28 +52,6 @@ def drop_repeated(metadata: JSONObject, warnings: list[str], *, after_admission:
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX = 5
 _LONGEST = 63
-
-#: Fields of the Go types ObjectMeta, OwnerReference and ManagedFieldsEntry, in the order in which kube-apiserver writes them.
-_FIELDS = (
-    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
-    "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers", "managedFields",
-)  # fmt: skip
-_ITEM_FIELDS = {
-    "ownerReferences": ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"),
-    "managedFields": ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"),
-}
-
-
-def in_declared_order(metadata: JSONObject) -> JSONObject:
-    """Return metadata with fields in the order of their Go type, and sorted labels and annotations. Values are shared."""
-    ordered = {field: metadata[field] for field in _FIELDS if field in metadata} | metadata
-    for field in ("labels", "annotations"):
-        if isinstance(value := ordered.get(field), dict):
-            ordered[field] = dict(sorted(value.items()))
-    for field, declared in _ITEM_FIELDS.items():
-        if isinstance(items := ordered.get(field), list):
-            ordered[field] = [{name: item[name] for name in declared if name in item} | item for item in items]
-    return ordered
 
 
 def timestamp(now: datetime) -> str:

@@ -10,8 +10,9 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.encoding import (
+from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import (
     decode,
     encode,
     encode_sorted,
@@ -21,7 +22,6 @@ from kubeloop.apiserver.request.encoding import (
     stored_head,
     wire_form,
 )
-from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.types import JSONObject
 

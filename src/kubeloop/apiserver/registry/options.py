@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.apiserver.registry.decoding import kind_of, media_type_of, read_protobuf, read_yaml
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.go_json_errors import json_fault
-from kubeloop.apiserver.request.negotiation import PROTOBUF, YAML
 from kubeloop.apiserver.validation.formats import unsupported
 from kubeloop.apiserver.validation.metadata import field_manager
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.go_json_errors import json_fault
+from kubeloop.endpoints.negotiation import PROTOBUF, YAML
 from kubeloop.merge.go_text import json_type
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kubeloop.apiserver.registry.strategy import Strategy
+from kubeloop.endpoints.tables.layout import TableColumn
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import TypeSchema
@@ -31,18 +32,6 @@ class ScalePaths:
     spec_replicas: str
     status_replicas: str
     selector: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """A column of a Table. ``value(object, now)`` returns the cell; ``now`` is in seconds since 1970, for ages."""
-
-    name: str
-    type: str
-    format: str
-    description: str
-    priority: int
-    value: Callable[[JSONObject, float], Any]
 
 
 class ConversionNeeded(KubeloopError):

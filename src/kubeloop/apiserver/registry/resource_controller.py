@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.request.encoding import decode
 from kubeloop.apiserver.storage import KeyValue, Storage, StorageEvent, prefix_end
 from kubeloop.apiserver.storage.watch_cache import Subscription, WatchCache
+from kubeloop.endpoints.encoding import decode
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Backoff, Timer
 from kubeloop.types import JSONObject

@@ -11,8 +11,7 @@ from functools import cached_property
 
 from kubeloop.apiserver.admission import Admission
 from kubeloop.apiserver.admission.plugins import AdmissionOptions, PluginInitializer, plugins
-from kubeloop.apiserver.aggregation.aggregator import NAME as PROXY_NAME
-from kubeloop.apiserver.aggregation.aggregator import Aggregator, ProxyIdentity
+from kubeloop.apiserver.aggregation.aggregator import Aggregator
 from kubeloop.apiserver.authentication.authentication import Authentication
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authorization import MODES, Authorization
@@ -26,7 +25,6 @@ from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.handlers.rendering import Renderer
 from kubeloop.apiserver.handlers.scope import ServerServices
 from kubeloop.apiserver.openapi import OpenAPI
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.policies import Policies
 from kubeloop.apiserver.policies.params import ParamAuthorization
@@ -35,7 +33,6 @@ from kubeloop.apiserver.registry.options import DeleteParameters
 from kubeloop.apiserver.registry.registry import Change
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.users import MASTERS, SYSTEM, User
 from kubeloop.apiserver.server.bootstrap import bootstrap, builtin_registry, create_token_tracking
 from kubeloop.apiserver.server.compaction import INTERVAL, Compactor
 from kubeloop.apiserver.server.compaction import PATH as COMPACTION_PATH
@@ -49,8 +46,12 @@ from kubeloop.apiserver.store.deleter import Deleter
 from kubeloop.apiserver.store.reader import Reader
 from kubeloop.apiserver.store.writer import EVENT_TTL, Writer
 from kubeloop.apiserver.webhooks.configurations import Webhooks
+from kubeloop.endpoints.access import MASTERS, SYSTEM, User
 from kubeloop.meta.errors import ConfigError, NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.identity import NAME as PROXY_NAME
+from kubeloop.reverseproxy.identity import ProxyIdentity
 from kubeloop.schema import builtin
 from kubeloop.serving.listener import Handler, Listener, host_and_port
 from kubeloop.tasks import Supervisor, close_all

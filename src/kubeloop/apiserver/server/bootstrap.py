@@ -30,8 +30,8 @@ from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.users import SYSTEM
 from kubeloop.apiserver.store.writer import Writer
+from kubeloop.endpoints.access import SYSTEM
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import ResourceInfo, Schemas, TypeSchema
 from kubeloop.timing import Clock

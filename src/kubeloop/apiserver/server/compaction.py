@@ -10,10 +10,10 @@ import logging
 from functools import partial
 
 from kubeloop.apiserver.registry.options import resource_version_number
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer
 from kubeloop.apiserver.storage import Compacted, FutureRevision, Storage, StorageFailed
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints import api_errors
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.tasks import SupervisedTask, Supervisor, close_all
 from kubeloop.timing import Clock

@@ -12,11 +12,11 @@ from kubeloop.apiserver.filters import RequestMetrics
 from kubeloop.apiserver.flow.control import FlowControl, InFlight
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.request.metrics_text import CONTENT_TYPE, Exposition, Labels
 from kubeloop.apiserver.server.non_resource_paths import Health, version
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.metrics_text import CONTENT_TYPE, Exposition, Labels
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor
 

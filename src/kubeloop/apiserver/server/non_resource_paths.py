@@ -11,9 +11,10 @@ from typing import Final
 import msgspec
 
 from kubeloop.apiserver.authentication.options import TokenSettings
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, indented, not_found_page, text
-from kubeloop.apiserver.request.negotiation import JSON, check_route
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.negotiation import JSON, check_route
+from kubeloop.endpoints.responses import indented, not_found_page, text
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor
 from kubeloop.types import JSONObject

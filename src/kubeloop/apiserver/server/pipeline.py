@@ -20,22 +20,21 @@ from kubeloop.apiserver.authentication import requested_impersonation
 from kubeloop.apiserver.authorization.impersonation import Impersonation
 from kubeloop.apiserver.filters import Operation
 from kubeloop.apiserver.flow.control import RejectedByFlowControl
-from kubeloop.apiserver.handlers.kubelet.connecting import connecting
+from kubeloop.apiserver.handlers.kubelet.connecters import find_connecter
 from kubeloop.apiserver.handlers.routing import NoRoute, check_name_in_path, find_handler, find_resource
 from kubeloop.apiserver.handlers.scope import AUDIT_ID, RequestScope, ServerServices, audit_id_of
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import access_of, forbidden
-from kubeloop.apiserver.request.answers import NO_SNIFFING, Answer, Reply, Takeovers, not_found_page, status_answer, text
-from kubeloop.apiserver.request.info import PREFIXES, RequestInfo, request_info
-from kubeloop.apiserver.request.negotiation import Accepted, negotiate
-from kubeloop.apiserver.request.response_writer import finish
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage import StorageFailed
-from kubeloop.apiserver.tables import has_tables
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import User, access_of, forbidden
+from kubeloop.endpoints.negotiation import Accepted, negotiate
+from kubeloop.endpoints.request_info import PREFIXES, RequestInfo, request_info
+from kubeloop.endpoints.responses import NO_SNIFFING, Takeovers, finish, not_found_page, status_answer, text
+from kubeloop.endpoints.tables import has_tables
 from kubeloop.http1.errors import BodyMalformed
 from kubeloop.meta.errors import ApiError, Forbidden
 from kubeloop.meta.strconv import go_quoted
+from kubeloop.serving.answer import Answer, Reply
 from kubeloop.serving.request import Request
 from kubeloop.timing import TimeLimit
 
@@ -268,7 +267,7 @@ class Pipeline:
         if resource.deprecation_warning and not resource.custom:  # upstream adds it in routes, and verbs that are not served have none
             scope.warnings.append(resource.deprecation_warning)
         # The backend of a connecting subresource chooses the form of its answer.
-        accepted = Accepted() if connecting(info) else self._accepted(request, resource, info)
+        accepted = Accepted() if find_connecter(info) else self._accepted(request, resource, info)
         if info.verb in _BY_NAME:
             check_name_in_path(info)
         scope.route(resource, accepted)
@@ -301,7 +300,7 @@ class Pipeline:
 
     @staticmethod
     def _accepted(request: Request, resource: ServedResource, info: RequestInfo) -> Accepted:
-        tables = has_tables(resource, info.subresource)
+        tables = resource.custom or has_tables(resource.gvr.resource, info.subresource, resource.verbs)
         return negotiate(request.header("Accept"), info.verb, custom=resource.custom, tables=tables)
 
 

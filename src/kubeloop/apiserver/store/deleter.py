@@ -17,8 +17,8 @@ from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
 from kubeloop.apiserver.registry.options import DeleteParameters
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.store.writer import Writer
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject

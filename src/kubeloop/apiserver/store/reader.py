@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from kubeloop.apiserver.registry.objects import Objects, StoredObject
 from kubeloop.apiserver.registry.options import ListParameters, invalid_version, resource_version_number
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.go_json_errors import json_fault
 from kubeloop.apiserver.storage import Compacted, FutureRevision, KeyValue, Range, prefix_end
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.go_json_errors import json_fault
 from kubeloop.meta.selectors import FieldSelector, Selector, parse_field_selector, parse_label_selector
 from kubeloop.meta.strconv import decimal
 from kubeloop.timing import Clock, within

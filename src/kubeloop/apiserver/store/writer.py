@@ -26,9 +26,9 @@ from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed, Sto
 from kubeloop.apiserver.registry.options import parse_uint_fault, resource_version_number
 from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.registry.write_request import Change, WriteRequest
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.empty_values import as_quoted, as_sent
-from kubeloop.apiserver.request.encoding import decode
+from kubeloop.apiserver.validation.empty_values import as_quoted, as_sent
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import decode
 from kubeloop.meta.errors import AlreadyExists, ApiError
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource

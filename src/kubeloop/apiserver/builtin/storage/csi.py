@@ -9,7 +9,7 @@ from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
 from kubeloop.apiserver.builtin.pods.warnings import selector_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.empty_values import part_at
+from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.apiserver.validation.formats import IMMUTABLE, NOT_NEGATIVE, each, immutable, not_negative, one_of, subdomain_field
 from kubeloop.apiserver.validation.metadata import label_selector
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required

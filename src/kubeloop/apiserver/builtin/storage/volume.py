@@ -15,7 +15,7 @@ from kubeloop.apiserver.builtin.pods.volumes import host_path
 from kubeloop.apiserver.builtin.pods.warnings import node_term_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.empty_values import part_at
+from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.apiserver.validation.formats import each, immutable, label_name_field, no_back_steps, one_of, subdomain_field, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, in_range

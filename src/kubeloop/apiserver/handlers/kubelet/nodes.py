@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.apiserver.handlers.scope import RequestScope
-from kubeloop.apiserver.request import api_errors
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.types import JSONObject
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from typing import Final
-from urllib.parse import quote_plus
 
 from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
-from kubeloop.apiserver.request import api_errors
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
@@ -70,12 +69,6 @@ def port_parameters(request: Request) -> Parameters:
     """Raises BadRequest: a port that is no number."""
     ports = [_port(part) for value in request.query.get("ports", ()) for part in value.split(",")]
     return [("port", ",".join(ports))] if ports else []
-
-
-def encoded(parameters: Parameters) -> str:
-    """As a query, sorted by name, as Go's url.Values.Encode does."""
-    ordered = sorted(parameters, key=lambda pair: pair[0])
-    return "&".join(f"{quote_plus(name, safe='-_.~')}={quote_plus(value, safe='-_.~')}" for name, value in ordered)
 
 
 def truth(request: Request, name: str) -> bool:

@@ -16,8 +16,8 @@ from kubeloop.apiserver.registry.object_meta import check_name, metadata_of
 from kubeloop.apiserver.registry.options import write_options
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.answers import Answer
 from kubeloop.meta.field_error import FieldError
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
 Handler = Callable[[RequestScope], Awaitable[Answer]]

@@ -15,14 +15,15 @@ from kubeloop.apiserver.registry.object_meta import metadata_of, timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
 from kubeloop.apiserver.registry.options import DeleteParameters, check_delete_options, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, success
 from kubeloop.apiserver.storage import prefix_end
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.responses import success
 from kubeloop.meta.errors import Conflict
 from kubeloop.meta.field_error import invalid
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.selectors import selector_from
 from kubeloop.meta.status import StatusCause, StatusDetails
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
 # Disruption budgets: the budget that matches a pod, and whether it allows one more disruption.

@@ -10,11 +10,12 @@ from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, 
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
 from kubeloop.apiserver.registry.options import WriteParameters, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, success
 from kubeloop.apiserver.validation.formats import unsupported
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.responses import success
 from kubeloop.meta.field_error import required
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
 PODS = GroupVersionResource("", "v1", "pods")

@@ -13,11 +13,11 @@ from kubeloop.apiserver.ownership.entries import InvalidEntries, to_parent, to_s
 from kubeloop.apiserver.registry.decoding import SCHEME, Decoded, conform, decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import check_name, metadata_of, set_namespace
 from kubeloop.apiserver.registry.options import WriteParameters, write_options
-from kubeloop.apiserver.registry.resource import ScalePaths, ServedResource, TableColumn
+from kubeloop.apiserver.registry.resource import ScalePaths, ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.tables import human_duration
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.tables import human_duration
+from kubeloop.endpoints.tables.layout import TableColumn
 from kubeloop.merge.fields import Path
 from kubeloop.meta.errors import BadRequest
 from kubeloop.meta.field_error import invalid
@@ -25,6 +25,7 @@ from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.meta.selectors import selector_from, selector_from_labels
 from kubeloop.meta.time import parse_time
 from kubeloop.schema import strict
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")

@@ -16,12 +16,12 @@ from kubeloop.apiserver.ownership import token_request_scope
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.registry.options import write_options
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.names import path_segment
 from kubeloop.meta.strconv import go_quoted
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
 TOKEN_REQUEST: Final = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
