@@ -164,6 +164,7 @@ WAITS = {
     "controller Group.cancel": "work of the program that ignores its cancellation; a second signal ends the process",
     "controller Runner._called": "a reconcile in a thread, which cannot be ended",
     "serving Listener._until_end": "ends the stream when it is cancelled",
+    "testing _ended": "the process must have started before it can be ended; the wait cancels nothing",
     "tasks wait_all": "waits again",
     "tasks result_of": "leaves the future running on purpose; the caller ends it",
     "tasks wait_within": "cancels nothing",
@@ -183,7 +184,7 @@ _IN_TESTS = "testing waits for real servers and programs"
 CLOCKS = {
     "apiserver Admission._measured": _COST,
     "apiserver Backends.get_from": _BACKEND,
-    "apiserver proxy_request": _BACKEND,
+    "apiserver proxy_to_service": _BACKEND,
     "apiserver AuditLog._rotate": "the name of a rotated file",
     "apiserver Authenticator._of_certificate": _CERTIFICATE,
     "apiserver FlowControl.": "shares the time of the event loop, which is the machine's",
