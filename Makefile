@@ -6,6 +6,9 @@ SERVER_SUITES := tests/apiserver tests/conformance tests/kubectl
 SHORT_SUITES := tests/cache/store tests/cache/handlers tests/cache/persistence tests/codec tests/meta tests/serving tests/testing tests/workqueue tests/blocking
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The same on each version of Python: texts, sources, figures of the benchmark, and types, which mypy checks for the oldest version whichever runs it.
+SAME_ON_EACH := tests/tools tests/bench tests/docs/test_links.py tests/docs/test_behaviours.py tests/docs/test_server_flags.py \
+  tests/cli/new/test_edits.py tests/cli/new/test_merging.py tests/cli/new/test_naming.py
 # Another Python beside it: make unit PYTHON=python3.14 VENV=.venv-3.14
 # A worker for each processor; the tests of a file share one, and with it their server. WORKERS=0: all in one process.
 WORKERS ?= auto
@@ -14,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers structure unit unit-short unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server fuzz generate release lock clean
+.PHONY: help setup demo test lint types layers structure unit unit-short unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,8 +26,8 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "kubeloop needs Python 3.11 or newer; run: make PYTHON=python3.12 ...")'
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation -e .
 	@touch $@
 
 setup: $(STAMP)  ## make .venv with locked dependencies
@@ -56,8 +59,8 @@ unit: $(STAMP)  ## pytest
 unit-short: $(STAMP)  ## the suites in which versions of Python differ most, about a minute
 	@$(PYTEST) $(SHORT_SUITES)
 
-unit-clients: $(STAMP)  ## pytest without the server's suites and the programs in other languages
-	@$(PYTEST) tests/apiserver/storage examples $(wildcard tests/test_*.py) \
+unit-clients: $(STAMP)  ## pytest without the server's suites, the programs in other languages, and what no version of Python changes
+	@$(PYTEST) $(addprefix --ignore=,$(SAME_ON_EACH)) tests/apiserver/storage examples $(wildcard tests/test_*.py) \
 	  $(filter-out $(SERVER_SUITES) tests/foreign tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
 test-disk: $(STAMP)  ## the server's suites once more, with all objects on disk
@@ -78,7 +81,7 @@ bench: $(STAMP)  ## kubeloop and its peers in one run, with ratios (CPU time)
 million: $(STAMP)  ## an informer with a million pods: memory, time per event
 	@$(BIN)/python -m bench million
 
-soak: soak-informers soak-controllers soak-server  ## all of the following, about an hour
+soak: soak-informers soak-controllers soak-server soak-tests  ## all of the following, about an hour
 
 soak-informers: $(STAMP)  ## a million events under random faults; SOAK="--events 100000 --real KUBECONFIG" changes that
 	@$(BIN)/python -m tests.soak $(SOAK)
@@ -89,8 +92,15 @@ soak-controllers: $(STAMP)  ## controllers in several replicas under faults and 
 soak-server: $(STAMP)  ## the server with 1,000 watchers and 200 clients for 10 minutes, then overloaded; SOAK="--minutes 3" changes that
 	@$(BIN)/python -m tests.soak.server $(SOAK)
 
+soak-tests: $(STAMP)  ## the long form of the tests that draw histories at random and kill servers; each run of the suite has a short one
+	@KUBELOOP_TEST_LONG=1 $(PYTEST) tests/fuzz tests/cache/model tests/apiserver/storage/test_kill.py
+
 fuzz: $(STAMP)  ## random requests to the embedded server; FUZZ="--requests 1000000" for longer
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
+
+mutants: $(STAMP)  ## MODULE=kubeloop.workqueue: change it in small ways and count what its tests notice; SAMPLE=60 tries fewer; TESTS=PATH
+	@test -n "$(MODULE)" || { echo "make mutants: name a module: make mutants MODULE=kubeloop.workqueue" >&2; exit 2; }
+	@$(BIN)/python -m tools.mutants $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(if $(TESTS),--tests $(TESTS))
 
 generate: $(STAMP)  ## regenerate the built-in models, from the shipped schemas or: make generate OPENAPI=DIR
 	@$(BIN)/kubeloop generate models --builtins $(if $(OPENAPI),--openapi $(OPENAPI)) --out src/kubeloop/api

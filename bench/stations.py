@@ -24,7 +24,7 @@ from kubeloop.cache.blobs.retention import LEAN
 from kubeloop.cache.store.index import Index, by_path
 from kubeloop.cache.store.store import Store
 from kubeloop.codec.decoding import decode
-from kubeloop.codec.frames import FrameCutter
+from kubeloop.codec.frames import FrameSplitter
 from kubeloop.http1.client_connection import ClientConnection
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ async def _transport(body: bytes) -> list[bytes]:
 
 
 def _cut(chunks: Iterable[bytes]) -> list[memoryview]:
-    cutter = FrameCutter()
+    cutter = FrameSplitter()
     return [frame for chunk in chunks for frame in cutter.feed(chunk)]
 
 

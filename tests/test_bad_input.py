@@ -1,7 +1,8 @@
-"""What goes wrong at a user's desk, and what the user is told: by kubectl, by the client, by the server over plain HTTP.
+"""Wrong input of users, and the messages that they get from kubectl, from the client, and from the server over plain HTTP.
 
-Each says the cause and changes nothing. Both servers answer alike. The same of the command: tests/cli; of kubeconfigs: tests/config;
-of certificates and sockets: tests/transport/test_trust.py; every other refusal of the server: tests/apiserver/test_bad_requests.py.
+Each message names the cause, and nothing changes. Both servers answer alike. Other wrong input: of the command (tests/cli),
+of kubeconfigs (tests/config), of certificates and sockets (tests/transport/test_trust.py), and of requests
+(tests/apiserver/handlers/test_bad_requests.py).
 """
 
 from __future__ import annotations

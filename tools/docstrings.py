@@ -1,7 +1,8 @@
 """``python -m tools.docstrings``: counts public functions and classes whose docstrings lack what a caller needs (CONTRIBUTING.md).
 
 A public function with four or more parameters needs ``Args:``; ``Returns:`` if it returns something that its docstring does not
-state; ``Raises:`` if it raises. A public class needs an example. Generated code (``kubeloop.api``) is left out.
+state; ``Raises:`` if it raises. Generated code (``kubeloop.api``) is left out. A class of the public API needs an example, a doctest;
+``tests/docs/test_docstrings.py`` runs them.
 
 Exit status: 1 if a figure is higher than ``tools/docstrings.json`` allows.
 ``--update`` lowers the figures there to those of today; it never raises one. ``--list PACKAGE`` prints each place.
@@ -20,12 +21,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools.names import SOURCE, sources
+from tools.public_api import PACKAGES, classes_for_examples
 
 FIGURES = Path(__file__).with_suffix(".json")
 #: Number of parameters, ``self`` and ``cls`` left out, from which on a docstring lists them.
 PARAMETERS = 4
 
-_EXAMPLE = re.compile(r"^\s*(Example|Examples)\b|>>>|::\s*$|``[^`]*[(=][^`]*``", re.MULTILINE)
 _RETURNS = re.compile(r"^\s*(Returns|Yields):", re.MULTILINE)
 _STATES_RESULT = re.compile(
     r"^(Return|Yield|Whether|Iterate|Provide|Build|Make|Load|Read|Parse|Decode|Encode|Format|Open|Choose|Convert|Wait)\b|[Rr]eturns? "
@@ -92,7 +93,7 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, Function, str]]:
 
 
 def lacks(paths: Iterable[Path], root: Path = SOURCE) -> list[Lack]:
-    """Return everything that the docstrings of public names lack."""
+    """Return everything that the docstrings of public functions lack."""
     result = []
     for path in paths:
         relative = path.relative_to(root)
@@ -102,10 +103,13 @@ def lacks(paths: Iterable[Path], root: Path = SOURCE) -> list[Lack]:
             if any(re.search(r"overload$|\.command\b|\.group\b|^click\.", ast.unparse(decorator)) for decorator in function.decorator_list):
                 continue  # click prints the docstring of a command as its help, and options have their own texts
             result += [Lack(kind, package, f"{relative}:{function.lineno} {name}") for kind in lacks_of_function(function, text)]
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not _EXAMPLE.search(ast.get_docstring(node) or ""):
-                result.append(Lack("example", package, f"{relative}:{node.lineno} {node.name}"))
     return result
+
+
+def lacks_of_classes(classes: Iterable[type]) -> list[Lack]:
+    """Return the classes without an example."""
+    lacking = [cls for cls in classes if ">>> " not in (cls.__doc__ or "")]
+    return [Lack("example", cls.__module__.split(".")[1], f"{cls.__module__} {cls.__qualname__}") for cls in lacking]
 
 
 def figures_of(found: Iterable[Lack]) -> dict[str, int]:
@@ -127,7 +131,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--update", action="store_true", help=f"lower the figures of {FIGURES.name} to those of today")
     parser.add_argument("--list", metavar="PACKAGE", help="print each place of a package")
     options = parser.parse_args(arguments)
-    found = lacks(sources())
+    found = lacks(sources()) + lacks_of_classes(cls for package in PACKAGES for cls in classes_for_examples(package).values())
     if options.list:
         print(*[f"{lack.place}: {lack.kind}" for lack in found if lack.package == options.list], sep="\n")
         return 0

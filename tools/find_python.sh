@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# find_python.sh VERSION DIRECTORY: print the path of an interpreter of Python VERSION (such as 3.14) that can make virtual environments.
+# find_python.sh VERSION DIRECTORY: print the path of an interpreter of Python VERSION (such as 3.14; 3.14t is the free-threaded build) that can
+# make virtual environments.
 # It takes the first of: a python of PATH, a version that pyenv has installed, one that it unpacked before, and Debian's packages, which it
 # unpacks into DIRECTORY
 # (nothing outside DIRECTORY changes, except that debootstrap and patchelf are installed). Exit status 1: there is none, with the reason.
@@ -9,12 +10,12 @@ directory=${2:?usage: find_python.sh VERSION DIRECTORY}
 
 usable() { # interpreter
   [ -x "$1" ] && "$1" - "$version" <<'PYTHON' >/dev/null 2>&1
-import ctypes, ensurepip, sqlite3, ssl, sys, venv
-sys.exit(sys.argv[1] != "%d.%d" % sys.version_info[:2])
+import ctypes, ensurepip, sqlite3, ssl, sys, sysconfig, venv
+sys.exit(sys.argv[1] != "%d.%d%s" % (*sys.version_info[:2], "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""))
 PYTHON
 }
 
-for candidate in "$(command -v "python$version" || true)" "$(command -v python3 || true)" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python \
+for candidate in "$(command -v "python$version" || true)" "$(command -v python3 || true)" "${PYENV_ROOT:-$HOME/.pyenv}/versions/${version%t}".*/bin/python \
   "$directory/python$version/usr/bin/python$version"; do
   if [ -n "$candidate" ] && usable "$candidate"; then
     echo "$candidate"

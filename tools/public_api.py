@@ -73,6 +73,27 @@ def public_api() -> str:
     return "\n".join(lines) + "\n"
 
 
+def classes_for_examples(package: str) -> dict[str, type]:
+    """Return the classes of a public package whose docstrings need an example, by name.
+
+    Errors, enums and protocols need none; a class that an earlier package exports belongs to that one.
+    """
+    exports = [_exports(name) for name in PACKAGES[: PACKAGES.index(package) + 1]]
+    earlier = {id(value) for names in exports[:-1] for value in names.values()}
+    return {name: value for name, value in exports[-1].items() if _needs_example(value) and id(value) not in earlier}
+
+
+def _needs_example(value: Any) -> bool:
+    if not inspect.isclass(value) or not _is_own(value):
+        return False
+    return not issubclass(value, BaseException | enum.Enum) and not getattr(value, "_is_protocol", False)
+
+
+def _exports(package: str) -> dict[str, Any]:
+    module = importlib.import_module(package)
+    return {name: getattr(module, name) for name in module.__all__}
+
+
 def changes(stored: str, now: str) -> list[str]:
     """The lines that differ, as a unified diff without context."""
     return list(difflib.unified_diff(stored.splitlines(), now.splitlines(), "stored", "now", lineterm="", n=0))

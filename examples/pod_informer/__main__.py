@@ -11,8 +11,7 @@ import click
 
 from kubeloop import Client, Informers, KubeloopError
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache import Event, Head
-from kubeloop.cache.reflector.policy import WatchPolicy
+from kubeloop.cache import Event, Head, WatchPolicy
 
 #: Seconds between resyncs: so often each pod is shown again, changed or not.
 RESYNC = 30.0

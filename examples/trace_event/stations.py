@@ -16,7 +16,7 @@ from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.store.store import Store
 from kubeloop.client import Client
-from kubeloop.codec.frames import FrameCutter
+from kubeloop.codec.frames import FrameSplitter
 from kubeloop.codec.projection import Projection
 from kubeloop.http1.client_connection import ClientConnection
 from kubeloop.workqueue import WorkQueue
@@ -98,13 +98,13 @@ def _overlaid(seen: dict[str, Any], _: Any) -> Saying:
 PATH = [
     Station("socket", "asyncio.sslproto", SSLProtocol.buffer_updated, "call", _socket),
     Station("HTTP", "http1.client_connection", ClientConnection.data_received, "call", _http),
-    Station("frame", "codec.frames", FrameCutter.feed, "return", _frame),
+    Station("frame", "codec.frames", FrameSplitter.feed, "return", _frame),
     Station("projection", "codec.projection", Projection.event, "return", _projection),
     Station("keeping", "cache.blobs.keeping", DocumentTrimmer.document, "return", _keep),
     Station("packing", "cache.blobs.blob_store", BlobStore.pack, "return", _pack),
     Station("head", "cache.blobs.head", HeadReader.head, "return", _head),
     Station("reflector", "cache.pipeline", ReflectorTarget.change, "return", _reflector),
-    Station("queue", "cache.deltas.delta_queue", ReflectorTarget.flush, "call", _queue),
+    Station("queue", "cache.deltas", ReflectorTarget.flush, "call", _queue),
     Station("store", "cache.store.store", Store.put, "return", _store),
     Station("handler buffer", "cache.handlers.registration", Registration.offer, "return", _offered),
     Station("workqueue", "workqueue.queue", WorkQueue.add, "return", _added),

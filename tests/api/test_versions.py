@@ -18,7 +18,7 @@ import pytest
 
 from kubeloop.api import find
 from kubeloop.codec import decode, encode
-from kubeloop.codec.encode_new import write_struct
+from kubeloop.codec.changes import encode_struct
 from kubeloop.meta import GroupVersionKind, Resource
 from kubeloop.types import JSONObject
 
@@ -64,7 +64,7 @@ def unknown_fields(version: str) -> set[str]:
     found: set[str] = set()
     for body, obj in objects(version):
         document = json.loads(body)
-        said = json.loads(write_struct(obj))
+        said = json.loads(encode_struct(obj))
         found |= {f"{obj.kind}{path}" for path in unknown(document, {**said, "apiVersion": obj.api_version, "kind": obj.kind})}
     return found
 

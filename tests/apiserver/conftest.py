@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kubeloop.apiserver.filters.instrumentation import OperationOptions
-from kubeloop.apiserver.request.users import AUTHENTICATED, MASTERS, User
+from kubeloop.apiserver.filters import OperationOptions
+from kubeloop.endpoints.access import AUTHENTICATED, MASTERS, User
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import Clock, SystemClock
 

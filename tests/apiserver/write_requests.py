@@ -7,7 +7,7 @@ from typing import Any
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.schema import TypeSchema
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kubeloop.apiserver.filters.instrumentation import OperationOptions
+from kubeloop.apiserver.filters import OperationOptions
 from kubeloop.serving import connection
 from tests.apiserver.conftest import CONFIGMAPS, Api, running_api
 

@@ -56,7 +56,7 @@ def test_an_annotation(text: str, module: str, expected: str) -> None:
 
 
 def test_a_name_that_nobody_knows_is_an_error() -> None:
-    with pytest.raises(LookupError, match="nobody knows where Nothing comes from"):
+    with pytest.raises(LookupError, match="the name Nothing has no known definition"):
         Translator(Imports(), frozenset()).translate("Nothing", "kubeloop.client.conflict")
 
 

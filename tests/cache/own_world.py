@@ -11,14 +11,14 @@ import msgspec
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
-from kubeloop.cache.deltas.delta_queue import Removed, Replaced, Upserted, VersionBookmark
+from kubeloop.cache.deltas import Removed, Replaced, Upserted, VersionBookmark
 from kubeloop.cache.handlers.event import EventType
 from kubeloop.cache.lister.readers import Readers
 from kubeloop.cache.pipeline import apply
 from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import ByLabel, IndexSource, Sorted, make_index
 from kubeloop.cache.store.store import Store
-from kubeloop.cache.tasks.progress import Progress
+from kubeloop.cache.tasks import Progress
 from kubeloop.client import ResourceMapping, Write
 from kubeloop.meta import kind_info
 from kubeloop.timing import FakeClock

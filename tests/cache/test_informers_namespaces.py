@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Namespace
-from kubeloop.apiserver.request import api_errors
 from kubeloop.cache import Event, Informers, OutsideScope
 from kubeloop.client import Client
+from kubeloop.endpoints import api_errors
 from kubeloop.meta import DeadlineError, Forbidden, ObjectMeta
 from kubeloop.serving.request import Request
 from kubeloop.testing import TlsTestServer

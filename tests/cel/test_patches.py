@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeloop.cel import CompileError, Environment, compile_expression, types
-from kubeloop.cel.patches import PATCH_FUNCTIONS, patch_messages
+from kubeloop.cel.declared import PATCH_FUNCTIONS, patch_messages
 
 _ENVIRONMENT = Environment({"object": types.DYN}, messages=patch_messages, functions=PATCH_FUNCTIONS)
 

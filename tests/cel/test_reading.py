@@ -11,7 +11,7 @@ from kubeloop.cel.faults import render
 from kubeloop.cel.parser import parse
 from kubeloop.cel.reading import read
 from kubeloop.cel.syntax import CallNode, Comprehension, Const, EntryNode, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
-from kubeloop.cel.syntax_errors import SyntaxErrorReport
+from kubeloop.cel.tokens import SyntaxErrorReport
 
 
 def shown(node: Node) -> str:

@@ -161,6 +161,19 @@ def test_fish_completes(shell: dict[str, str]) -> None:
     assert done.stdout.split("\t")[0] == "models", done.stderr
 
 
+_DEFINITION = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: books.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: books, kind: Book}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object}}}}}
+"""
+
+
 @pytest.fixture
 def bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Files that are not what they should be, and a cluster that does not answer."""
@@ -173,6 +186,7 @@ def bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     (tmp_path / "binary").write_bytes(bytes(range(256)))
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "list.yaml").write_text("- 1\n- [\n")
+    (tmp_path / "definition.yaml").write_text(_DEFINITION)
     (tmp_path / "folder").mkdir()
     (tmp_path / "loop").symlink_to("loop")
     return {"config": str(tmp_path / "config")}
@@ -191,8 +205,14 @@ def _attempts(path: tuple[str, ...], command: click.Command) -> Iterator[list[st
         "app": "no_such_module:x", "kind": "pods", "targets": "no_such_module:x", "name": "shop", "file": "missing", "revision": "0",
         "data": "missing", "shell": "bash", "v2": "list.yaml", "v3": "list.yaml", "facts": "folder", "out": "out/x", "sources": "folder",
     }  # fmt: skip
-    # The server would run: with the kubeconfig of another cluster it refuses to begin. Reloading would wait for a change.
-    always = ["--kubeconfig", "config"] if path == ("server",) else ["--no-reload"] if path == ("run",) else []
+    # The server would run: with the kubeconfig of another cluster it refuses to begin. Reloading would wait for a change. Models are those
+    # of one kind: without a source they would be all of Kubernetes' own, again for each value.
+    always = {
+        ("server",): ["--kubeconfig", "config"],
+        ("run",): ["--no-reload"],
+        ("generate", "models"): ["--crd", "definition.yaml"],
+    }.get(path, [])
+    attempted = set()
     for wrong in command.params:
         for value in WRONG:
             args = list(always)
@@ -201,13 +221,17 @@ def _attempts(path: tuple[str, ...], command: click.Command) -> Iterator[list[st
                 if (
                     given is None
                     or (isinstance(one, click.Option) and one.is_flag)
-                    or (one is wrong and one.name == "kubeconfig" and always)
+                    or (one is wrong and one.name == "kubeconfig" and path == ("server",))
                 ):
                     continue
                 args += [one.opts[0], given] if isinstance(one, click.Option) else ["--", given]
             arguments = [args[at + 1] for at, word in enumerate(args[:-1]) if word == "--"]
             flags = [word for at, word in enumerate(args) if word != "--" and (at == 0 or args[at - 1] != "--")]
-            yield [*flags, *(["--", *arguments] if arguments else [])]
+            attempt = [*flags, *(["--", *arguments] if arguments else [])]
+            # A parameter without a value, as a flag, leaves the same command line for each of the values.
+            if tuple(attempt) not in attempted:
+                attempted.add(tuple(attempt))
+                yield attempt
 
 
 @pytest.mark.parametrize(

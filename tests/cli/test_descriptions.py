@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from kubeloop.cli.descriptions import descriptions
+from kubeloop.cli.server_commands import descriptions
 from kubeloop.schema.descriptions import cache_file, load
 from kubeloop.testing import LocalCluster
 from tests.kubectl.runner import Kubectl

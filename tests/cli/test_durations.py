@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from kubeloop.cli.durations import DurationParameter
+from kubeloop.cli.flags import DurationParameter
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_mistake_is_named(words: list[str], message: str) -> None:
 
 
 def test_inject_names_what_the_webhooks_need() -> None:
-    from kubeloop.cli.generate_webhooks import webhooks_at
+    from kubeloop.cli.application import webhooks_at
 
     hooks = webhooks_at("boxes_program:hooks")
     assert Inject.of(hooks, "box") == Inject(validating=["box"], mutating=[], definitions=["boxes.boxes.example.com"])

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.cli.kubeconfig_file import writable_target
+from kubeloop.cli.server import writable_target
 from kubeloop.config import load_config
 from kubeloop.meta import ConfigError
 

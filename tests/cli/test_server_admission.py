@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubeloop.cli.server import server
-from kubeloop.cli.server_admission import AdmissionFlags
+from kubeloop.cli.server_flags import AdmissionFlags
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Node, Secret
 from kubeloop.client import Client
-from kubeloop.client.waits.conditions import jsonpath, wanted
+from kubeloop.client.waits.conditions import condition_for, jsonpath
 from kubeloop.meta import ApiError, DeadlineError, ObjectMeta, Unstructured
 
 TREE: Any = {"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "hunter2"}}
@@ -91,5 +91,5 @@ async def test_a_wait_for_a_secret_shows_neither_the_value_nor_the_wanted_one(cl
 
 def test_misspelt_words_of_a_wait_do_not_show_the_value() -> None:
     with pytest.raises(ValueError, match=r'^"jsonpth=\.\.\." cannot be waited for') as caught:
-        wanted("jsonpth={.data.password}=b3RoZXI=")
+        condition_for("jsonpth={.data.password}=b3RoZXI=")
     assert "b3RoZXI" not in str(caught.value)

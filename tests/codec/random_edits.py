@@ -214,9 +214,9 @@ class Edit:
 
 
 def to_plain(made: Any) -> Tree:
-    from kubeloop.codec.encode_new import write_struct
+    from kubeloop.codec.changes import encode_struct
 
-    tree: Tree = json.loads(write_struct(made))
+    tree: Tree = json.loads(encode_struct(made))
     return tree
 
 

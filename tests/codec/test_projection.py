@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeloop.codec import frames as frames_module
-from kubeloop.codec.frames import FrameCutter
+from kubeloop.codec.frames import FrameSplitter
 from kubeloop.codec.list_pages import ListSplitter
 from kubeloop.codec.paths import EACH, parse_path
 from kubeloop.codec.projection import Projection
@@ -147,7 +147,7 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(max_size=30).filter(lambda each: b"\n" not in each), max_size=8), st.lists(st.integers(1, 40), max_size=20))
 def test_frames_come_whole_and_in_order_wherever_the_chunks_were_cut(lines: list[bytes], sizes: list[int]) -> None:
-    cutter = FrameCutter()
+    cutter = FrameSplitter()
     data = b"".join(line + b"\n" for line in lines)
     assert [bytes(frame) for chunk in cut(data, sizes) for frame in cutter.feed(chunk)] == [line for line in lines if line]
     assert cutter.pending == 0
@@ -155,7 +155,7 @@ def test_frames_come_whole_and_in_order_wherever_the_chunks_were_cut(lines: list
 
 def test_a_frame_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames_module, "MAX_FRAME", 1000)
-    cutter = FrameCutter()
+    cutter = FrameSplitter()
     cutter.feed(b"x" * 900)
     with pytest.raises(DecodeError, match="not a watch"):
         cutter.feed(b"x" * 200)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver.request import api_errors
 from kubeloop.client import Client
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.codegen.sources import read_builtins, read_cluster
 from kubeloop.codegen.typed import render_package
+from kubeloop.endpoints import api_errors
 from kubeloop.meta import Forbidden, GroupVersionKind, Unstructured
 from kubeloop.testing import TlsTestServer
 from tests.faults import FaultServer, Received, Reply

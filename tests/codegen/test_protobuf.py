@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kubeloop.cli.generate import generate
 from kubeloop.codec.protobuf.table import Count, MessageDefinition, MessageForm, Scalar, Zero, table
-from kubeloop.codegen.proto_files import ProtoField, read_messages
+from kubeloop.codegen.protobuf import ProtoField, read_messages
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import builtin

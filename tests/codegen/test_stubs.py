@@ -19,9 +19,8 @@ import kubeloop.api
 import kubeloop.meta
 from kubeloop.api.core.v1 import Container, Pod, PodSpec
 from kubeloop.codec import decode
-from kubeloop.codegen.models import render
+from kubeloop.codegen.models import render, render_stubs
 from kubeloop.codegen.naming import class_name
-from kubeloop.codegen.stubs import render_stubs
 from kubeloop.codegen.types import HAND_WRITTEN, INLINE
 from kubeloop.meta import Model, Resource, custom_resource
 from kubeloop.schema import builtin
@@ -226,5 +225,5 @@ def test_a_model_without_a_docstring_says_its_fields_and_a_docstring_stays() -> 
 
 
 def test_an_import_reads_no_stub() -> None:
-    code = "import sys, kubeloop.api.core.v1; print('kubeloop.meta.model_docs' in sys.modules, 'kubeloop.meta.construction' in sys.modules)"
+    code = "import sys, kubeloop.api.core.v1; print('kubeloop.meta.repr' in sys.modules, 'kubeloop.meta.construction' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False False\n"

@@ -5,7 +5,7 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment, DeploymentStrategy, ReplicaSet
 from kubeloop.api.core.v1 import Pod
 from kubeloop.client import Client
-from kubeloop.controlplane.revisions import DESIRED, HISTORY, MOST, REVISION
+from kubeloop.controlplane.rollout import DESIRED, HISTORY, MOST, REVISION
 from kubeloop.controlplane.template import HASH_LABEL
 from tests.controlplane.workloads import deployment, is_rolled_out
 

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from kubeloop.api.core.v1 import ContainerStatus, Pod, PodCondition, PodSpec, PodStatus
-from kubeloop.controlplane.pod_ranking import DELETION_COST, deletion_order, is_active, is_available
+from kubeloop.controlplane.controller_utils import DELETION_COST, deletion_order, is_active, is_available
 from kubeloop.meta import ObjectMeta
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

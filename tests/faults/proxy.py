@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kubeloop.config import ClusterConfig
-from kubeloop.serving.accepting import close_listening
+from kubeloop.http1.sockets import close_listening
 
 _CHUNK = 64 * 1024
 _LINGER_ZERO = struct.pack("ii", 1, 0)

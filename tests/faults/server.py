@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from kubeloop.config import ClusterConfig, Credentials, Pem
+from kubeloop.http1.sockets import close_listening
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
-from kubeloop.serving.accepting import close_listening
 
 
 @functools.cache

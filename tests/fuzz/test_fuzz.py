@@ -8,12 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import effort
 from tests.fuzz.requests import Sent, requests
 from tests.fuzz.server import ALLOWED, Fuzzed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(240)]
 
-#: With 400 examples of 25 requests 10,000 are sent.
+#: Of an example. 2,500 requests are sent, 10,000 in the long form; ``make fuzz`` sends more, and others in each run.
 REQUESTS = 25
 
 
@@ -23,7 +24,7 @@ def fuzzed() -> Iterator[Fuzzed]:
         yield server
 
 
-@settings(max_examples=400, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=effort(short=100, long=400), suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.lists(requests(), min_size=REQUESTS, max_size=REQUESTS))
 def test_each_request_is_answered_as_something_that_was_expected(fuzzed: Fuzzed, sent: list[Sent]) -> None:
     assert [finding for finding in map(fuzzed.send, sent) if finding] == []

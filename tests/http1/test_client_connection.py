@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeloop.http1.client_connection import READ_BUFFER, WRITE_SLICE, ClientConnection
+from kubeloop.http1.client_heads import parse_head
 from kubeloop.http1.errors import ConnectionEnded, ProtocolError
 from kubeloop.http1.headers import Headers
-from kubeloop.http1.response_parser import parse_head
 from tests.pipe import Pipe
 
 CRLF = b"\r\n"

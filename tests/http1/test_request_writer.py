@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.http1.request_writer import request_head
+from kubeloop.http1.client_heads import request_head
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Reply
 

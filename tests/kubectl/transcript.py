@@ -15,7 +15,6 @@ output of a command that exits with that status. Variables may stand before the 
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -23,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kubectl.runner import kubectl_binary
+from tests.kubectl.runner import kubectl_binary, kubectl_environment
 
 #: Seconds for one command.
 _PATIENCE = 60.0
@@ -128,7 +127,7 @@ class Session:
 
     def _run(self, line: str) -> str:
         words = shlex.split(line.replace("{ns}", self.namespace))
-        environment = {"HOME": str(self.home), "KUBECONFIG": str(self.kubeconfig), "PATH": os.environ.get("PATH", "")}
+        environment = kubectl_environment(self.home, self.kubeconfig)
         while "=" in words[0]:
             name, _, value = words.pop(0).partition("=")
             environment[name] = value

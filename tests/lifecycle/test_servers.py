@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kubeloop.apiserver.server import ApiServer, ServerOptions
-from kubeloop.apiserver.storage import KeyValue, MemoryStorage, Range, Storage, StorageFailed, Written
+from kubeloop.apiserver.storage import KeyValue, MemoryStorage, Range, Storage, StorageFailed, WriteOutcome
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.meta import ConfigError
 from kubeloop.pki import CertificateAuthority
@@ -97,7 +97,7 @@ class SlowStorage(MemoryStorage):
         await _may_fail()
         return await super().range(start, end, revision=revision, limit=limit)
 
-    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> Written:
+    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> WriteOutcome:
         await _may_fail()
         return await super().write(key, value, expected=expected, lease=lease)
 

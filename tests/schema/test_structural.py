@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.schema.defaulting import apply_defaults
-from kubeloop.schema.list_types import check_lists
-from kubeloop.schema.pruning import drop_nulls, prune
+from kubeloop.schema.custom_objects import apply_defaults, check_lists, drop_nulls, prune
 from kubeloop.schema.structural import parse
 from kubeloop.schema.validation import same, validate
 

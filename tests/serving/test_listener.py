@@ -11,7 +11,8 @@ import pytest
 from kubeloop.http1.errors import BodyTooLarge
 from kubeloop.meta.errors import ConfigError
 from kubeloop.serving.answer import Answer, StreamingResponse
-from kubeloop.serving.listener import Handler, Listener
+from kubeloop.serving.connection import Handler
+from kubeloop.serving.listener import Listener
 from kubeloop.serving.request import Request
 
 

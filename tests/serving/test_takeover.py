@@ -12,7 +12,8 @@ import pytest
 
 from kubeloop.pki import CertificateAuthority
 from kubeloop.serving.answer import Aborted, Duplex, Hijack, Reply, Socket, SocketTakeover, StreamingResponse
-from kubeloop.serving.listener import Handler, Listener, server_context
+from kubeloop.serving.connection import Handler
+from kubeloop.serving.listener import Listener, server_context
 from kubeloop.serving.request import Request
 
 

@@ -14,14 +14,12 @@ import pytest
 import kubeloop.cli.watch
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
+from kubeloop.apiserver.aggregation.api_services import RegisteredService
 from kubeloop.apiserver.aggregation.availability import Probe
-from kubeloop.apiserver.aggregation.identity import ProxyIdentity
-from kubeloop.apiserver.aggregation.registered import Registered
 from kubeloop.apiserver.crd.controller import DefinitionController
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.server.builtin_resources import builtin_registry
+from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.apiserver.server.compaction import Compactor
 from kubeloop.apiserver.storage import MemoryStorage
 from kubeloop.apiserver.storage.watch_cache import WatchCache
@@ -31,6 +29,8 @@ from kubeloop.controller.manager.http_endpoints import HttpEndpoint
 from kubeloop.controller.webhooks import Webhooks, WebhookServer
 from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.pki import CertificateAuthority
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.identity import ProxyIdentity
 from kubeloop.schema import builtin
 from kubeloop.serving.listener import Listener
 from kubeloop.tasks import SupervisedTask, Supervisor
@@ -130,7 +130,7 @@ async def end_aggregator(work: Stubborn) -> End:
 
 async def end_probe(work: Stubborn) -> End:
     store = Store()
-    service = Registered("v1.a.example.com", "a.example.com", "v1", 1, 1, None)
+    service = RegisteredService("v1.a.example.com", "a.example.com", "v1", 1, 1, None)
     probe = Probe(service, None, None, None, store.clock)  # type: ignore[arg-type]  # none of them is called
     probe.start(StubbornSupervisor(work))
     return probe.stop

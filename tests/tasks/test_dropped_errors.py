@@ -11,12 +11,11 @@ from typing import cast
 import pytest
 
 import kubeloop
-from kubeloop.apiserver.handlers.kubelet.upgrading import relay
 from kubeloop.client.streams.commands import _collect
-from kubeloop.client.streams.port_stream import PortStream
-from kubeloop.client.streams.port_transport import PortTransport
+from kubeloop.client.streams.port_stream import PortStream, PortTransport
 from kubeloop.client.streams.session import ExecSession
 from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.reverseproxy.upgrade import relay
 from kubeloop.tasks import end_tasks
 
 _LOG = logging.getLogger("kubeloop.tests")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.apiserver.request import api_errors
 from kubeloop.client import ALL_NAMESPACES, Client
+from kubeloop.endpoints import api_errors
 from kubeloop.meta import ConfigError, ConnectionRefused, Expired, Forbidden, ObjectMeta
 from kubeloop.testing import LocalCluster, TlsTestServer
 from kubeloop.transport import Transport

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.docstrings import figures_of, lacks, problems
+from tools.docstrings import figures_of, lacks, lacks_of_classes, problems
+from tools.public_api import PACKAGES, classes_for_examples
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,6 @@ from tools.docstrings import figures_of, lacks, problems
         pytest.param("def _f(a, b, c, d): ...", [], id="a private function needs nothing"),
         pytest.param("@overload\ndef f(a, b, c, d): ...", [], id="an overload needs nothing"),
         pytest.param("@root.command()\ndef f(a, b, c, d): ...", [], id="a command needs nothing, because its docstring is its help"),
-        pytest.param('class C:\n    """A thing."""', ["example"], id="a class needs an example"),
-        pytest.param('class C:\n    """A thing: ``C(1)``."""', [], id="code in the text is an example"),
         pytest.param(
             'class C:\n    """A thing: ``C(1)``.\n\n    Args:\n        a: One.\n    """\n\n    def __init__(self, a, b, c, d): ...',
             [],
@@ -55,11 +54,30 @@ def test_it_finds_what_a_docstring_lacks(tmp_path: Path, source: str, kinds: lis
     assert [lack.kind for lack in lacks([path], tmp_path)] == kinds
 
 
-def test_a_figure_that_rises_is_a_problem_that_says_how_to_find_the_places(tmp_path: Path) -> None:
-    path = tmp_path / "package" / "module.py"
-    path.parent.mkdir()
-    path.write_text('class C:\n    """A thing."""\n')
-    today = figures_of(lacks([path], tmp_path))
+class WithExample:
+    """A thing.
+
+    >>> WithExample()
+    <WithExample>
+    """
+
+
+class WithoutExample:
+    """A thing: ``WithoutExample()``."""
+
+
+def test_it_finds_classes_without_an_example() -> None:
+    assert [lack.place for lack in lacks_of_classes([WithExample, WithoutExample])] == ["tests.tools.test_docstrings WithoutExample"]
+
+
+def test_errors_enums_and_protocols_need_no_example() -> None:
+    names = {name for package in PACKAGES for name in classes_for_examples(package)}
+    assert "Client" in names
+    assert not {"ApiError", "OperationResult", "Clock"} & names
+
+
+def test_a_figure_that_rises_is_a_problem_that_says_how_to_find_the_places() -> None:
+    today = figures_of(lacks_of_classes([WithoutExample]))
     assert today == {"example": 1}
     assert problems(today, today) == []
     assert problems({}, today) == [

@@ -17,7 +17,7 @@ from kubeloop.meta import RequestEntityTooLarge, TransportError
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from kubeloop.transport.connection import Connections
-from kubeloop.transport.limits.in_flight import MAX_REQUESTS
+from kubeloop.transport.limits import MAX_REQUESTS
 from tests.faults import FaultServer, Received, Reply
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

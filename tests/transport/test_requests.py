@@ -34,8 +34,8 @@ from kubeloop.meta import (
 )
 from kubeloop.timing import FakeClock, TokenBucket
 from kubeloop.transport import LogContext, Transport, log_context
-from kubeloop.transport.describe import describe
-from kubeloop.transport.warnings import ServerWarning, warnings_in
+from kubeloop.transport.answer import ServerWarning, warnings_in
+from kubeloop.transport.round_tripper import describe
 from tests.faults import DROP, SILENCE, FaultServer, Reply, status
 
 

@@ -27,7 +27,7 @@ from kubeloop.meta import (
 )
 from kubeloop.timing import FakeClock, TokenBucket
 from kubeloop.transport import Hook, Outcome, SentRequest, Transport
-from kubeloop.transport.limits.failure_backoff import FailureBackoff
+from kubeloop.transport.limits import FailureBackoff
 from kubeloop.transport.user_agent import default_user_agent
 from tests.faults import DROP, SILENCE, FaultServer, Reply, frames, status
 

@@ -15,7 +15,7 @@ from kubeloop.meta import ApiError, ConnectionRefused, TransportError, Untrusted
 from kubeloop.pki import CertificateAuthority
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
-from kubeloop.transport.failure import failure_of
+from kubeloop.transport.errors import failure_of
 from tests.faults import FaultServer, Reply, authority
 
 

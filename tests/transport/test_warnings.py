@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.meta import Forbidden
 from kubeloop.transport import ServerWarning, Transport, WarningHandler, ignore_warnings, once_each
-from kubeloop.transport.warnings import REMEMBERED, warnings_in
+from kubeloop.transport.answer import REMEMBERED, warnings_in
 from tests.faults import FaultServer, Reply
 
 TWO = Reply(headers={"Warning": '299 - "v1 is \\"old\\", really", 299 kube-apiserver "second", 199 - "other"'})

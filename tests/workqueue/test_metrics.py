@@ -4,7 +4,7 @@ import pytest
 
 from kubeloop.timing import FakeClock
 from kubeloop.workqueue import PriorityQueue, QueueTimes, WorkQueue
-from kubeloop.workqueue.metrics import BOUNDS, EXCEEDED, Histogram, PriorityLabels
+from kubeloop.workqueue.protocol import BOUNDS, EXCEEDED, DurationHistogram, PriorityLabels
 
 
 class Times:
@@ -152,7 +152,7 @@ def test_after_25_priorities_all_others_are_one_series() -> None:
 
 
 def test_a_value_is_counted_in_the_first_bucket_that_is_not_below_it() -> None:
-    histogram = Histogram()
+    histogram = DurationHistogram()
     assert BOUNDS[0] == 1e-08
     assert BOUNDS[-1] == 1000
     for value in (0, 1e-8, 2e-8, 1000, 1001):

@@ -93,6 +93,7 @@ async def test_a_cancelled_worker_leaves_its_turn_and_its_item_to_the_next(clock
     await settle()
     first.cancel()
     await settle()
+    assert not second.done(), "the worker that left passes nothing on but its place"
     await clock.advance(1)
     assert await second == "a"
     assert clock.waiting == 0

@@ -1,6 +1,6 @@
-"""kubeloop for scripts and notebooks: the same names and methods, which wait instead of being awaited. See docs/blocking.md.
+"""kubeloop for scripts and notebooks: the same names and methods, but methods block instead of being awaited. See docs/blocking.md.
 
-Everything here is made from the asynchronous classes when it is first used; ``__init__.pyi``, which is generated, says its types.
+Each name is created from its asynchronous class at its first use; the generated ``__init__.pyi`` declares the types.
 """
 
 from __future__ import annotations

@@ -10,23 +10,23 @@ from kubeloop.blocking.contexts import BlockingContext
 from kubeloop.blocking.iterators import BlockingIterator
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.blobs.retention import Transform
-from kubeloop.cache.deltas.delta_queue import InformerQueue, Known
+from kubeloop.cache.deltas import InformerQueue, Known
 from kubeloop.cache.diagnostics.describe import Description
 from kubeloop.cache.diagnostics.stats import InformerStats
 from kubeloop.cache.handlers.event import Predicate
 from kubeloop.cache.handlers.registration import Handler
 from kubeloop.cache.lister.changes import ChangeSet
 from kubeloop.cache.lister.query import Labels as Labels_2, Value, Where
-from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.standalone.object_store import ObjectStore
+from kubeloop.cache.reflector.steps import WatchPolicy
+from kubeloop.cache.standalone import ObjectStore
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.sorted_index import Bound
 from kubeloop.client.conflict import DEFAULT_BACKOFF, DEFAULT_RETRY, Retries
 from kubeloop.client.discovery.resources import ApiResource, Discovered
 from kubeloop.client.lists import ObjectList
-from kubeloop.client.mapping import ALL_NAMESPACES, ResourceMapping
+from kubeloop.client.managed_fields import extract
+from kubeloop.client.mapper import ALL_NAMESPACES, ResourceMapping
 from kubeloop.client.options import DeleteOptions, Expiry, ListOptions, Match, Propagation, Validation, WatchOptions, WriteOptions
-from kubeloop.client.ownership.extract import extract
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.streams.copying import CopyProgress, CopyResult
 from kubeloop.client.streams.errors import CommandFailed, CopyError, ForwardingError, OutputTooLarge, StreamError
@@ -34,17 +34,17 @@ from kubeloop.client.streams.forwarding import ForwardedPort
 from kubeloop.client.streams.logs import Since
 from kubeloop.client.streams.merged_logs import LogLine
 from kubeloop.client.streams.methods import Target
-from kubeloop.client.streams.ports import PortSpec
 from kubeloop.client.streams.session import ExecResult, Output
+from kubeloop.client.streams.targets import PortSpec
 from kubeloop.client.verbs.changing import CreateOrUpdateResult, OperationResult
 from kubeloop.client.verbs.deleting import DeleteResult
 from kubeloop.client.verbs.patching import Patch, PatchType
-from kubeloop.client.waits.conditions import Want
+from kubeloop.client.waits.conditions import WaitCondition
 from kubeloop.client.watches import Event
 from kubeloop.client.write_hooks import Listener, Write
 from kubeloop.config.cluster import ClusterConfig
+from kubeloop.config.credentials import PluginPolicy
 from kubeloop.config.overrides import Overrides
-from kubeloop.config.plugin_policy import PluginPolicy
 from kubeloop.meta.errors import (
     AlreadyExists,
     ApiError,
@@ -63,23 +63,21 @@ from kubeloop.meta.errors import (
     UnknownKind,
     WaitFailed,
 )
-from kubeloop.meta.key import ObjectKey
-from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, ObjectKey
 from kubeloop.meta.model import Model, replace
 from kubeloop.meta.object_meta import ObjectMeta
-from kubeloop.meta.partial import PartialObject
 from kubeloop.meta.program import run
 from kubeloop.meta.resource import Resource, custom_resource
 from kubeloop.meta.status import Status
-from kubeloop.meta.unstructured import Unstructured
-from kubeloop.timing.bucket import TokenBucket
+from kubeloop.meta.unstructured import PartialObject, Unstructured
 from kubeloop.timing.clock import Clock
+from kubeloop.timing.limits import TokenBucket
 from kubeloop.transport.answer import Response
 from kubeloop.transport.hooks import Hook
-from kubeloop.transport.limits.failure_backoff import FailureBackoff
+from kubeloop.transport.limits import FailureBackoff
 from kubeloop.transport.round_tripper import Sender
 from kubeloop.transport.transport import Query
-from kubeloop.transport.warnings import WarningHandler
+from kubeloop.transport.answer import WarningHandler
 from kubeloop.types import JSONObject
 from os import PathLike
 from pathlib import Path
@@ -445,7 +443,13 @@ class Client:
     ) -> R: ...
     def wait_created(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R: ...
     def wait_for(
-        self, kind: type[R], name: str, want: Callable[[R], object] | str | Want[R], *, timeout: float, namespace: str | None = None
+        self,
+        kind: type[R],
+        name: str,
+        want: Callable[[R], object] | str | WaitCondition[R],
+        *,
+        timeout: float,
+        namespace: str | None = None,
     ) -> R: ...
     def wait_gone(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None, uid: str = "") -> None: ...
     def wait_ready(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R: ...

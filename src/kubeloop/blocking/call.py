@@ -18,7 +18,7 @@ _HERE = os.path.dirname(__file__)  # noqa: PTH120 - compared with the file names
 
 
 class Call(Generic[T]):
-    """Made for one ``wait``. ``here`` lets the coroutine run functions in the thread that waits."""
+    """A running coroutine; ``wait`` may be called once. ``here`` lets the coroutine run functions in the waiting thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work[T], context: Context | None = None) -> None:
         self._loop = loop
@@ -36,7 +36,7 @@ class Call(Generic[T]):
         return self._task.result()
 
     def wait(self) -> BaseException | None:
-        """Run it to its end; gives what it raised, without the frames that are only of this package."""
+        """Run the coroutine to its end; return its error, without frames of this package."""
         try:
             self._loop.call_soon_threadsafe(self._start)
             while (job := self._jobs.get()) is not None:
@@ -55,7 +55,7 @@ class Call(Generic[T]):
         return error if error is None else _clean(error)
 
     def here(self, function: Callable[..., object]) -> Callable[..., Coroutine[Any, Any, object]]:
-        """``function`` as the coroutine wants to await it; it runs in the thread that waits, which may make other blocking calls there."""
+        """Return an async function that runs ``function`` in the waiting thread, which may make other blocking calls meanwhile."""
 
         async def ask(*args: object) -> object:
             answer: asyncio.Future[object] = self._loop.create_future()
@@ -77,16 +77,16 @@ class Call(Generic[T]):
         self._task.add_done_callback(lambda _: self._jobs.put(None))
 
     def _drop(self) -> None:
-        """Nobody wants it any more: cancel it, and wait until it has cleaned up."""
+        """Cancel the coroutine and wait until it has cleaned up."""
         self._dropped = True
         self._loop.call_soon_threadsafe(self._cancel)
         while self._jobs.get() is not None:
             pass
         if self._task is not None and not self._task.cancelled():
-            self._task.exception()  # seen, so that nobody warns of it
+            self._task.exception()  # retrieved, so that asyncio does not warn about it
 
     def _cancel(self) -> None:
-        # Of one that has ended the waiting thread may have been told already, and interrupted before it could see that.
+        # An ended coroutine may have notified the waiting thread already, which was interrupted before it saw that.
         if self._task is None or self._task.done():
             self._jobs.put(None)
         else:
@@ -96,13 +96,20 @@ class Call(Generic[T]):
         try:
             value = function(*args)
         except Exception as error:  # noqa: BLE001 - raised where it is awaited
-            tell(self._loop, answer, None, error)
+            resolve_future(self._loop, answer, None, error)
         else:
-            tell(self._loop, answer, value)
+            resolve_future(self._loop, answer, value)
 
 
-def tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[object], value: object, error: Exception | None = None) -> None:
-    """Settle a future of the loop from another thread. Nothing happens if nobody waits for it any more."""
+def resolve_future(loop: asyncio.AbstractEventLoop, future: asyncio.Future[object], value: object, error: Exception | None = None) -> None:
+    """Set the result or error of a future of the loop from another thread. Does nothing if the future is done.
+
+    Args:
+        loop: The future's loop.
+        future: The future.
+        value: The result.
+        error: The error. None: ``value`` is the result.
+    """
 
     def settle() -> None:
         if future.done():
@@ -117,7 +124,7 @@ def tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[object], value:
 
 
 def _clean(error: BaseException) -> BaseException:
-    """The traceback begins with the frame that matters to a reader."""
+    """Return the error with a traceback that begins at the first frame outside this package."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Asynchronous context managers as ordinary ones."""
+"""Asynchronous context managers as ordinary context managers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ T = TypeVar("T")
 _Raised = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 
 
-class Held(Generic[T]):
-    """An asynchronous context manager, entered and left for a thread that waits.
+class EnteredContext(Generic[T]):
+    """An asynchronous context manager that one task enters and leaves on behalf of a waiting thread.
 
     Guarantees
-        It is entered and left in one task, as it would be in a coroutine: task groups, timeouts and context variables of its own work.
-        When its body was interrupted (Ctrl-C, ``sys.exit``) it sees a cancellation, as a coroutine does.
+        One task enters and leaves it, as in a coroutine: task groups, timeouts and its context variables work.
+        If its body was interrupted (Ctrl-C, ``sys.exit``), it sees a cancellation, as in a coroutine.
     """
 
     def __init__(self, loop: LoopThread, manager: AbstractAsyncContextManager[T]) -> None:
@@ -47,7 +47,7 @@ class Held(Generic[T]):
             raise
 
     def abandon(self) -> None:
-        """Whoever entered it was interrupted in that moment: there will be no body that ends."""
+        """Leave the context because the caller of ``enter`` was interrupted, so that its body will not run."""
         self._loop.post(self._abandon)
 
     def leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
@@ -98,10 +98,10 @@ class Held(Generic[T]):
 
 
 class BlockingContext(Generic[T]):
-    """What a method gives that opens something: ``with client.pods.exec_stream(...) as session``."""
+    """The result of a method that opens a resource: ``with client.pods.exec_stream(...) as session``."""
 
     def __init__(self, loop: LoopThread, manager: AbstractAsyncContextManager[Any], keep: object = None) -> None:
-        self._held = Held(loop, manager)
+        self._held = EnteredContext(loop, manager)
         self._loop = loop
         self._keep = keep
 

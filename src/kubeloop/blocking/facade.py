@@ -1,4 +1,4 @@
-"""Facades: the classes of the asynchronous interface, for callers that wait. Made from those classes, method by method, when first used."""
+"""Facades: blocking versions of the asynchronous classes, created from them method by method at their first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import GenericAlias, TracebackType
 from typing import Any, ClassVar, Self
 
 from kubeloop.blocking.call import Call
-from kubeloop.blocking.contexts import Held
+from kubeloop.blocking.contexts import EnteredContext
 from kubeloop.blocking.iterators import BlockingIterator
 from kubeloop.blocking.loop import LoopThread, shared_loop
 from kubeloop.blocking.rules import DIRECT, EITHER, STREAM, WITHOUT, public, returned_name
@@ -19,9 +19,9 @@ _OWN = frozenset({"_wrapped", "_loop", "_keep", "_held"})
 
 
 class Facade:
-    """An object of the asynchronous interface, whose methods wait.
+    """An object of the asynchronous interface with blocking methods.
 
-    Equal, and equal in hash, if they stand for the same object. Attributes are read and written through.
+    Two facades are equal, and have the same hash, if they wrap the same object. Attributes are read and written through.
     """
 
     __slots__ = ("__weakref__", "_held", "_keep", "_loop", "_wrapped")
@@ -86,7 +86,7 @@ _facades: dict[type[Any], type[Facade]] = {}
 
 
 def facade_of(cls: type[Any]) -> type[Facade]:
-    """The facade of a class; always the same one."""
+    """Return the facade of a class; the same class always has the same one."""
     found = _facades.get(cls)
     if found is None:
         found = _facades.setdefault(cls, _build(cls))
@@ -117,7 +117,7 @@ def _build(cls: type[Any]) -> type[Facade]:
 
 
 def blocking_function(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
-    """A coroutine function as one that waits."""
+    """Convert a coroutine function to a blocking function."""
     parameters = Parameters(function)
 
     @functools.wraps(function)
@@ -143,13 +143,13 @@ def _begun(
 async def _make(
     maker: Callable[..., Any], function: Callable[..., Any], call: Call[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """A plain call in the loop's thread."""
+    """Call a constructor in the loop's thread."""
     given, named = Parameters(function).adapt(call, args, kwargs)
     return maker(*given, **named)
 
 
 def _maker(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A class method that makes an object, such as ``Client.from_config``."""
+    """Convert a class method that creates an object, such as ``Client.from_config``."""
 
     @functools.wraps(function)
     def make(cls: type[Facade], *args: Any, **kwargs: Any) -> Any:
@@ -233,7 +233,7 @@ def _whole(name: str, function: Callable[..., Any], parameters: Parameters) -> C
 
 
 def _special(cls: type[Any]) -> dict[str, Any]:
-    """Methods of Python's own protocols."""
+    """Return the methods of Python's own protocols."""
     body: dict[str, Any] = {}
     if hasattr(cls, "__aenter__"):
         body |= {"__enter__": _enter, "__exit__": _exit}
@@ -252,7 +252,7 @@ def _special(cls: type[Any]) -> dict[str, Any]:
 def _enter(self: Facade) -> Any:
     __tracebackhide__ = True
     self._loop.check()
-    held: Held[Any] = Held(self._loop, self._wrapped)
+    held: EnteredContext[Any] = EnteredContext(self._loop, self._wrapped)
     try:
         entered = held.enter()
         found = self if entered is self._wrapped else wrap(entered, self._loop, self)

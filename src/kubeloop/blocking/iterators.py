@@ -1,4 +1,4 @@
-"""Asynchronous iterators as ordinary ones."""
+"""Asynchronous iterators as ordinary iterators."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _END = object()
 
 
 class BlockingIterator(Iterator[T], Generic[T]):
-    """Items as they come; each is asked for when it is wanted. Several threads may share one: each item goes to one of them.
+    """An iterator that requests each item when the caller needs it. Threads may share it: each item goes to one of them.
 
-    Leaving a ``for`` early ends the request when the iterator is collected; ``close``, or using it as ``with``, ends it at once.
+    If a ``for`` is left early, the request ends when the iterator is collected; ``close``, or using it with ``with``, ends it at once.
     """
 
     def __init__(self, loop: LoopThread, source: AsyncIterator[Any], keep: object = None) -> None:
@@ -44,7 +44,7 @@ class BlockingIterator(Iterator[T], Generic[T]):
         return found
 
     def close(self) -> None:
-        """End it. Closing what has ended does nothing."""
+        """End the iteration. Closing it twice, or after its end, does nothing."""
         __tracebackhide__ = True
         with self._lock:
             self._loop.call(self._close, self._context)

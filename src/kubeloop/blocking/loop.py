@@ -1,5 +1,5 @@
-"""One event loop in a thread of its own, which all blocking objects of a process share. Starts when the first one is made, ends with
-the interpreter. After a fork the child begins a new one; what was made before belongs to the parent.
+"""An event loop in a separate thread, which all blocking objects of a process share. It starts with the first object and ends with the
+interpreter. After a fork the child starts another one; objects from before the fork belong to the parent.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _PATIENCE = 5.0
 
 
 class LoopThread:
-    """Runs coroutines for threads that wait. Made by ``shared_loop``.
+    """Runs coroutines for threads that wait. ``shared_loop`` creates it.
 
     Guarantees
-        Any thread may call, any number at a time. Who is interrupted (Ctrl-C) has the work cancelled, and waits until it has cleaned up; a
+        Any number of threads may call at a time. An interrupt (Ctrl-C) of the caller cancels the work and waits until it has cleaned up; a
         second interrupt does not wait.
-        At the end of the interpreter what is still open is closed, for at most 5 s.
+        When the interpreter exits, open resources are closed, in at most 5 s.
 
     Raises
-        RuntimeError: from this loop's own thread, which would wait for itself for ever; after a fork; after the end.
+        RuntimeError: the caller is the loop's own thread, which would wait for itself forever; after a fork; after the end.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class LoopThread:
         atexit.register(self.stop)
 
     def call(self, work: Work[T], context: Context | None = None) -> T:
-        """Run a coroutine and wait for it; what it raises is raised here. ``context``: what its context variables are, if not a copy."""
+        """Run a coroutine and wait for it; raise its error. ``context``: its context variables, by default a copy of the caller's."""
         __tracebackhide__ = True
         self.check()
         call = Call(self._loop, work, context)
@@ -62,13 +62,13 @@ class LoopThread:
         return call.value
 
     def post(self, job: Callable[[], object]) -> None:
-        """Call something in the loop's thread, soon; nobody waits for it. Does nothing where there is no loop any more."""
+        """Schedule a function in the loop's thread without waiting. Does nothing if the loop has ended."""
         if self._pid == os.getpid() and not self._ended:
             with contextlib.suppress(RuntimeError):  # it ended in this moment
                 self._loop.call_soon_threadsafe(job)
 
     def close_with(self, owner: object, close: Callable[[], Awaitable[object]]) -> None:
-        """Close something when nobody has ``owner`` any more, or at the end. ``close`` must not refer to ``owner``."""
+        """Call ``close`` when ``owner`` is collected, or at the end. ``close`` must not refer to ``owner``."""
         self._closers = {one for one in self._closers if one.alive}
         closer = weakref.finalize(owner, self._close_later, close)
         closer.atexit = False
@@ -88,7 +88,7 @@ class LoopThread:
             raise RuntimeError("the interpreter is ending, and kubeloop.blocking has ended with it")
 
     def stop(self) -> None:
-        """Close all that is open and end the thread. For ever. In a forked child it does nothing."""
+        """Close all resources and end the thread permanently. In a forked child it does nothing."""
         if self._pid != os.getpid() or self._ending:
             return
         self._ending = True
@@ -128,11 +128,11 @@ async def _quietly(close: Callable[[], Awaitable[object]]) -> None:
     try:
         await close()
     except Exception:
-        _logger.debug("closing what nobody needs any more failed", exc_info=True)
+        _logger.debug("closing an unused resource failed", exc_info=True)
 
 
 class _Shared:
-    """The loop of this process."""
+    """Stores the loop of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -153,7 +153,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def shared_loop() -> LoopThread:
-    """The loop that all blocking objects of this process share; started if it is not running yet."""
+    """Return the loop that all blocking objects of this process share; start it if necessary."""
     with _shared.lock:
         if _shared.loop is None:
             _shared.loop = LoopThread()

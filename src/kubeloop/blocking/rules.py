@@ -1,4 +1,4 @@
-"""What becomes of a class of the asynchronous interface, decided in one place for the facades and for their stub."""
+"""The rules by which an asynchronous class becomes a blocking one, for the facades and for their stub."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONSTRUCTED = frozenset({"Client", "Informers", "LocalCluster", "Transport"})
 #: Their plain methods may be called from any thread, and are called in the caller's.
 DIRECT = frozenset({"Lister", "LocalCluster"})
 
-#: What is left out: it belongs to programs that have an event loop of their own, or to the insides.
+#: Names without a blocking version: they are for programs with an event loop, or internal.
 WITHOUT: dict[str, frozenset[str]] = {
     "Informer": frozenset({"check", "feeds", "forsake", "close", "reader", "scope", "snapshot", "start", "wrote"}),
     "Informers": frozenset({"dump_on_signal", "spawn"}),
@@ -31,7 +31,7 @@ WITHOUT: dict[str, frozenset[str]] = {
     "Transport": frozenset({"figures", "places", "upgrade"}),
 }
 
-#: Parameters of these types take functions that may be slow and may call: they run in a thread of their own, one event at a time.
+#: Parameters of these types accept functions that may block: they run in a separate thread, one event at a time.
 HANDLER = "Handler"
 
 _ASYNC_METHODS = ("__aenter__", "__aiter__", "__anext__", "__await__")
@@ -39,7 +39,7 @@ _known: dict[type, bool] = {}
 
 
 def is_async(cls: type[Any]) -> bool:
-    """Whether objects of this class get a facade: classes of the interface with anything to await."""
+    """Whether objects of this class get a facade: public classes with a member to await."""
     found = _known.get(cls)
     if found is None:
         found = _known[cls] = _is_async(cls)
@@ -65,13 +65,13 @@ def _is_async(cls: type[Any]) -> bool:
 
 
 def returned_name(function: Any) -> str:
-    """The class that a function says that it returns, by its bare name: ``ListCall`` of ``ListCall[R]``."""
+    """Return the bare name of a function's result type: ``ListCall`` for ``ListCall[R]``."""
     said = inspect.get_annotations(function).get("return", "")
     text = said if isinstance(said, str) else getattr(said, "__name__", "")
     return text.partition("[")[0].strip("\"'").rpartition(".")[2]
 
 
 def public(cls: type[Any]) -> dict[str, Any]:
-    """The names of a class that its facade has, with what is behind each (functions unbound, properties as such)."""
+    """Return the members of a class that its facade has, by name (functions unbound, properties as such)."""
     without = WITHOUT.get(cls.__name__, frozenset())
     return {name: raw for name, raw in inspect.getmembers_static(cls) if not name.startswith("_") and name not in without}

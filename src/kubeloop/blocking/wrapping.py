@@ -1,4 +1,4 @@
-"""Results on their way out, arguments on their way in."""
+"""Converts results of the asynchronous interface for blocking callers, and their arguments for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any
 
-from kubeloop.blocking.call import Call, tell
+from kubeloop.blocking.call import Call, resolve_future
 from kubeloop.blocking.contexts import BlockingContext
 from kubeloop.blocking.iterators import BlockingIterator
 from kubeloop.blocking.loop import LoopThread
@@ -19,9 +19,9 @@ from kubeloop.blocking.rules import HANDLER, is_async
 
 
 def wrap(value: Any, loop: LoopThread, keep: object = None) -> Any:
-    """A result as a caller may use it: what has to be awaited as a facade, iterator or context manager; all else as it is.
+    """Return a result for a blocking caller: an object to await becomes a facade, an iterator or a context manager.
 
-    ``keep`` is what must stay open as long as the result is used.
+    Other results are returned unchanged. ``keep`` is an object that must stay open as long as the result is in use.
     """
     kind = type(value)
     if kind in (list, tuple):
@@ -46,7 +46,7 @@ def _must_wrap(value: object) -> bool:
 
 
 def unwrap(value: Any) -> Any:
-    """An argument as the asynchronous interface takes it."""
+    """Return an argument in the form that the asynchronous interface accepts."""
     from kubeloop.blocking.facade import Facade
 
     if isinstance(value, Facade):
@@ -57,7 +57,7 @@ def unwrap(value: Any) -> Any:
 
 
 class Parameters:
-    """Which parameters of a function take functions that are awaited, and how those are given to it."""
+    """The parameters of a function that accept async functions; ``adapt`` converts the caller's ordinary functions."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         annotations = {name: str(said) for name, said in inspect.get_annotations(function).items() if name != "return"}
@@ -66,7 +66,7 @@ class Parameters:
         self._names = list(inspect.signature(function).parameters) if self._handlers or self._awaited else []
 
     def adapt(self, call: Call[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """``args`` without the object itself."""
+        """Convert the arguments of a call; ``args`` excludes the object itself."""
         if not self._names:
             return list(map(unwrap, args)), {name: unwrap(value) for name, value in kwargs.items()}
         names = self._names[1:] if self._names[0] == "self" else self._names
@@ -85,9 +85,9 @@ class Parameters:
 
 
 def in_own_thread(function: Callable[..., object]) -> Callable[..., Coroutine[Any, Any, object]]:
-    """``function`` as something to await; its calls run in one thread of their own, which ends when nobody can call it any more.
+    """Return an async function that runs ``function`` in a separate thread, which ends when the result is collected.
 
-    Not in the loop's executor: the end of the interpreter would wait for a handler that does not return.
+    The loop's executor is unsuitable: the interpreter would wait at its exit for a handler that does not return.
     """
     jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
     started: list[threading.Thread] = []
@@ -102,9 +102,9 @@ def in_own_thread(function: Callable[..., object]) -> Callable[..., Coroutine[An
                 value = context.run(function, *args)
             except BaseException as error:  # noqa: BLE001 - raised where it is awaited
                 fault = error if isinstance(error, Exception) else RuntimeError(f"the handler ended with {type(error).__name__}")
-                tell(loop, answer, None, fault)
+                resolve_future(loop, answer, None, fault)
             else:
-                tell(loop, answer, value)
+                resolve_future(loop, answer, value)
 
         if not started:
             started.append(threading.Thread(target=_work, args=(jobs,), name="kubeloop.blocking handler", daemon=True))

@@ -1,8 +1,7 @@
 """Informers: a local, indexed, compressed copy of what a cluster has, kept equal to it by one list and watch per kind."""
 
 from kubeloop.cache.blobs.head import Head, Owner
-from kubeloop.cache.deltas.delta_fifo import DeltaFifo
-from kubeloop.cache.deltas.delta_queue import DeltaQueue
+from kubeloop.cache.deltas import DeltaFifo, DeltaQueue
 from kubeloop.cache.diagnostics.describe import Description
 from kubeloop.cache.diagnostics.stats import FeedStats, HandlerStats, InformerStats
 from kubeloop.cache.handlers.event import Event, EventType
@@ -21,8 +20,8 @@ from kubeloop.cache.multicluster.several import (
     UnknownCluster,
 )
 from kubeloop.cache.reflector.initial_state import InconsistentState
-from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.standalone.object_store import (
+from kubeloop.cache.reflector.steps import WatchPolicy
+from kubeloop.cache.standalone import (
     ExpiringStore,
     IndexFunctionError,
     ObjectKeyError,
@@ -33,7 +32,7 @@ from kubeloop.cache.standalone.object_store import (
 )
 from kubeloop.cache.store.index_sources import ByLabel, Sorted
 from kubeloop.cache.store.store import Snapshot, UnknownIndex
-from kubeloop.cache.tasks.progress import InformerStopped, all_synced
+from kubeloop.cache.tasks import InformerStopped, all_synced
 
 __all__ = [
     "ByLabel",

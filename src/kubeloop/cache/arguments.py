@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from kubeloop.cache.reflector.policy import WatchPolicy
+from kubeloop.cache.reflector.steps import WatchPolicy
 from kubeloop.client import Client
 from kubeloop.meta import Resource
 from kubeloop.meta.type_checks import described, described_word

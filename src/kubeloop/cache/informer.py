@@ -21,8 +21,7 @@ from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.store import Snapshot
-from kubeloop.cache.tasks.progress import InformerStopped, all_drained
-from kubeloop.cache.tasks.tasks import Tasks, end
+from kubeloop.cache.tasks import InformerStopped, Tasks, all_drained, end
 from kubeloop.client import Write
 from kubeloop.meta import DeadlineError, Resource
 from kubeloop.meta.repr import counted
@@ -40,8 +39,8 @@ class Informer(Generic[R]):
     Guarantees
         A handler sees the states of one object in the order of their resourceVersions, each at most once (resyncs apart).
         When a handler runs, the lister already shows that state or a later one.
-        An object that vanished while the watch was down is reported as deleted, with the last state known here (``tombstone``).
-        A handler added late first sees every object as added (``initial``), then only changes, without a gap.
+        An object that vanished while the watch was down is reported as deleted, with its last known state (``tombstone``).
+        A handler that is added late first sees every object as added (``initial``), then only changes, without a gap.
 
     Not guaranteed
         Every state: when the server compacts or the watch restarts, states in between are skipped. Write level-based handlers.
@@ -49,10 +48,14 @@ class Informer(Generic[R]):
         Order between different objects after a relist.
 
     Cost
-        About 2 KiB and no parsed object per cached Pod; reading decodes a fresh one, about 30 us.
+        About 2 KiB and no decoded object per cached Pod; reading decodes a new one, about 30 us.
 
-    Example
-        ``pods = informers.of(Pod, indexes={"node": "spec.nodeName"})``, then ``pods.lister.by_index("node", "node-7")``
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod, indexes={"node": "spec.nodeName"})
+        ...     await pods.wait_synced()
+        ...     print(pods.lister.by_index("node", "node-7"))
+        []
     """
 
     def __init__(self, runner: InformerRunner[R]) -> None:
@@ -73,7 +76,7 @@ class Informer(Generic[R]):
 
     @property
     def stopped(self) -> bool:
-        """Whether it has stopped: nothing changes any more, and it takes no more handlers."""
+        """Whether it has stopped: the cache changes no more, and no handlers can be added."""
         return self._runner.stopped
 
     @property
@@ -152,14 +155,18 @@ class Informer(Generic[R]):
         registration gets every event.
 
         Args:
-            added: called for each object that is new to the handler, first for all that the cache has.
-            updated: called for each changed object, and for each object at a resync.
-            deleted: called for each deleted object.
-            where: shows the handler only objects whose head it accepts (see ``Filter``); nothing is decoded for that.
-            coalesce: changes of one object that wait for a slow handler become one (see ``merge``); the order between objects is lost.
-            resync: seconds after which ``updated`` is called for each object again, with ``event.type`` "resync" (0: never; else at
-                least 1); None: the period of the informer, or of the factory.
-            name: of the handler in logs and metrics; default the name of the first function.
+            added: Called for each object that is new to the handler, first for all cached objects.
+            updated: Called for each changed object, and for each object at a resync.
+            deleted: Called for each deleted object.
+            where: Shows the handler only objects whose head it accepts (``Filter``); it decodes nothing.
+            coalesce: Waiting changes of one object become one (``merge``); the order between objects is lost.
+            resync: Seconds after which ``updated`` is called for each object again, with the type RESYNC. 0: never; else at least 1. None:
+                the
+                period of the informer, or of the factory.
+            name: Name of the handler in logs and metrics. Empty: the name of the first function.
+
+        Returns:
+            The registration: it waits for the initial events and removes the handler.
 
         Raises:
             InformerStopped: the informer has stopped and will never call the functions.
@@ -280,7 +287,7 @@ class InformerRunner(Generic[R]):
         self.pipeline.start(self._create)
 
     async def stop(self) -> None:
-        """Stop list, watch and handlers permanently, and drop the events that wait. The lister still answers, from the last state."""
+        """Stop list, watch and handlers permanently, and drop waiting events. The lister still reads the last state."""
         self.close()
         await end(self._own, self.defaults.clock)
 

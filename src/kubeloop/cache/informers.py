@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, cast
 
 from kubeloop.cache import arguments
 from kubeloop.cache.blobs.retention import Retention, Transform, warn_of_unknown
-from kubeloop.cache.deltas.delta_queue import DeltaQueue, InformerQueue, Known
+from kubeloop.cache.deltas import DeltaQueue, InformerQueue, Known
 from kubeloop.cache.diagnostics.describe import Description, dump
 from kubeloop.cache.diagnostics.stats import InformerStats
 from kubeloop.cache.informer import Informer, InformerRunner
@@ -28,13 +28,12 @@ from kubeloop.cache.leaks import DuplicateInformerCheck
 from kubeloop.cache.persistence import Persistence
 from kubeloop.cache.persistence.persistence import EVERY
 from kubeloop.cache.reflector.listwatch import ListWatch
-from kubeloop.cache.reflector.policy import WatchPolicy
+from kubeloop.cache.reflector.steps import WatchPolicy
 from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index_sources import IndexSource
-from kubeloop.cache.tasks.progress import InformerStopped, Progress
-from kubeloop.cache.tasks.tasks import Tasks
+from kubeloop.cache.tasks import InformerStopped, Progress, Tasks
 from kubeloop.client import Client, Write
-from kubeloop.client.mapping import ALL_NAMESPACES
+from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import PartialObject, Resource, kind_info
 from kubeloop.meta.signals import on_signal
@@ -48,7 +47,7 @@ _log = logger_with_context("kubeloop.cache")
 
 
 class ObservableInformers(ABC):
-    """What informers can be asked about themselves. See docs/observability.md."""
+    """Diagnostics of informers: statistics, tables and metrics. See docs/observability.md."""
 
     #: Ends what was begun here, when the informers end.
     _endings: list[Callable[[], object]]
@@ -56,7 +55,7 @@ class ObservableInformers(ABC):
     @property
     @abstractmethod
     def cluster(self) -> str:
-        """What keys, logs and metrics call the cluster."""
+        """Name of the cluster in keys, logs and metrics."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Informer[Any]]:
@@ -130,7 +129,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class InformerOptions(TypedDict, Generic[R], total=False):
-    """What ``Informers.of`` can be told, for those who pass it on."""
+    """The options of ``Informers.of``, for functions that pass them on."""
 
     namespace: str | Iterable[str] | None
     label_selector: Labels | None
@@ -146,14 +145,37 @@ class InformerOptions(TypedDict, Generic[R], total=False):
 
 
 class Informers(ObservableInformers):
-    """All informers of one program and one cluster. ``async with`` starts them, leaving the block stops them.
+    """Factory of the informers of one program and one cluster. ``async with`` starts them, leaving the block stops them.
 
     Guarantees
         Calls for the same scope (see ``InformerScope``) return the same informer: one list and watch, one copy in memory.
-        After the block nothing of it runs: no task, no open request. Informers that are never ended emit a ``ResourceWarning``.
+        After the block nothing of it runs: no task, no open request. Informers whose block is never left emit a ``ResourceWarning``.
 
     Errors
-        What a server refuses does not end the block; it is logged, tried again, and raised or named by ``wait_synced``.
+        A refused request does not end the block; it is logged, retried, and raised or named by ``wait_synced``.
+
+    Args:
+        client: The client of the cluster. It stays open.
+        resync: Seconds between resyncs of handlers that name no period of their own. 0: no resyncs.
+        clock: Clock of all delays. None: the system's monotonic clock.
+        rng: Source of jitter. None: a new ``random.Random``.
+        cluster: Name of the cluster in keys and logs. None: the client's.
+        read_your_writes: Listers show writes of ``client`` at once, before the watch confirms them.
+        policy: Options of lists and watches.
+        persist: Folder for the state of each informer, so that the next start requests only changes; created for this user alone
+            (``Persistence``). None: nothing is saved.
+        persist_every: Seconds between two saves. 0: save only at the end.
+        persist_secrets: Save Secrets too.
+
+    Raises:
+        TypeError, ValueError: an argument has a wrong type or value; the text names the argument and valid values.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     config_maps = informers.of(ConfigMap)
+        ...     await informers.wait_synced()
+        ...     print(config_maps.lister.list())
+        []
     """
 
     def __init__(
@@ -170,18 +192,6 @@ class Informers(ObservableInformers):
         persist_every: float = EVERY,
         persist_secrets: bool = False,
     ) -> None:
-        """``resync``: period in seconds of handlers that name none; 0 is never. ``policy``: how to list and watch.
-
-        ``cluster``: what keys and logs call it; None: as the client does.
-
-        ``read_your_writes``: what ``client`` writes while the block runs is shown by listers at once, before the watch brings it.
-
-        ``persist``: a folder (made, for this user alone) for the state of each informer, so that the next start asks for changes only; see
-        ``Persistence``. ``persist_every``: seconds between two saves; 0: only at the end. Secrets only with ``persist_secrets``.
-
-        Raises:
-            TypeError, ValueError: an argument has a wrong type or value; names the argument and valid values.
-        """
         arguments.check_client(client)
         arguments.check_seconds("resync", resync)
         arguments.check_name("cluster", cluster)
@@ -221,21 +231,38 @@ class Informers(ObservableInformers):
         page_size: int = 0,
         resync: float | None = None,
     ) -> Informer[R]:
-        """Return the informer of a kind, of all or of matching objects: in the client's namespace, in one, several or ``ALL_NAMESPACES``.
+        """Return the informer of a kind. It starts with the block, or at once inside it.
 
-        Started with the block, or at once inside it. Several namespaces are listed and watched apart, into one cache.
-        ``indexes``: name to path (``{"node": "spec.nodeName"}``) or function. ``paths``: more that ``head.value`` can read undecoded.
-        ``fields``, ``transform``, ``managed_fields``: the parts of each object to store (``Retention``), all but managedFields by default.
-        ``client.update`` refuses objects of an informer with ``fields`` or ``transform``, since it would erase the rest.
-        ``queue``: ``DeltaFifo`` groups what happens by object, as client-go once did; the usual one keeps the order over all objects.
-        ``indexes`` and ``paths`` are added to an informer that exists. ``page_size`` counts for its first caller (0: the usual one).
-        ``resync``: period in seconds of its handlers that name none and come later; None: that of these informers.
+        An informer that exists gets further ``indexes`` and ``paths``; the other options belong to its scope. ``client.update`` refuses
+        objects of
+        an informer with ``fields`` or ``transform``, since the update would erase the rest.
+
+        Args:
+            kind: Class of the objects.
+            namespace: One namespace, several, or ``ALL_NAMESPACES``. None: the client's. Several namespaces are listed and watched
+                separately,
+                into one cache.
+            label_selector: Cache only matching objects.
+            field_selector: Cache only matching objects, as far as the server supports the fields.
+            indexes: Name -> path (``{"node": "spec.nodeName"}``), function of the object, ``ByLabel`` or ``Sorted``.
+            paths: Further paths that ``head.value`` reads without decoding.
+            fields: Store only these paths of each object, and its identity. Empty: whole objects.
+            transform: Changes each object before it is stored (``Retention``).
+            managed_fields: Store managedFields too.
+            queue: ``DeltaFifo`` groups deltas by object, as client-go once did; ``DeltaQueue`` keeps the order over all objects.
+            page_size: Objects per page of a list; only the first caller's counts. 0: the policy's.
+            resync: Seconds between resyncs of handlers that are added later and name no period. None: that of these informers.
+
+        Returns:
+            The informer; the same one for calls of the same scope.
 
         Raises:
-            ValueError: a namespace that cannot be, or for a cluster-scoped kind; a selector that cannot be read; a malformed path; a
-                negative number; an index that exists with another source.
-            TypeError: an argument has a wrong type; names the argument and valid values.
-            UnknownKind: the class names no kind. InformerStopped: the block has ended.
+            ValueError: an invalid namespace, or one for a cluster-scoped kind; an unreadable selector; a malformed path; a negative number;
+                an
+                index that exists with another source.
+            TypeError: an argument has a wrong type; the text names the argument and valid values.
+            UnknownKind: the class names no kind.
+            InformerStopped: the block has ended.
         """
         arguments.check_kind(kind, "of")
         chosen = arguments.paths("fields", fields, " (a selector is field_selector=...)")
@@ -263,9 +290,19 @@ class Informers(ObservableInformers):
         managed_fields: bool = False,
         page_size: int = 0,
     ) -> Informer[PartialObject]:
-        """Return the informer of a kind's metadata, and request only metadata from the server. Arguments as of ``of``.
+        """Return the informer of a kind's metadata, and request only metadata from the server.
 
         Source: Kubernetes API concepts, "Metadata-only fetches".
+
+        Args:
+            kind: Class of the objects.
+            namespace: As of ``of``.
+            label_selector: As of ``of``.
+            field_selector: As of ``of``.
+            indexes: As of ``of``, over metadata.
+            paths: As of ``of``, of metadata.
+            managed_fields: As of ``of``.
+            page_size: As of ``of``.
         """
         arguments.check_kind(kind, "metadata")
         arguments.check_flag("managed_fields", managed_fields)
@@ -337,12 +374,12 @@ class Informers(ObservableInformers):
 
     @property
     def cluster(self) -> str:
-        """What keys, logs and metrics call the cluster."""
+        """Name of the cluster in keys, logs and metrics."""
         return self._defaults.cluster
 
     @property
     def read_your_writes(self) -> bool:
-        """Whether listers show what the client has written before the watch brings it."""
+        """Whether listers show the client's writes before the watch confirms them."""
         return self._read_your_writes
 
     def __iter__(self) -> Iterator[Informer[Any]]:

@@ -18,7 +18,7 @@ _log = logger_with_context("kubeloop.cache")
 
 
 class DuplicateInformerCheck:
-    """Counts things that are alike, and says when their number has passed ``MANY`` and each doubling."""
+    """Counts similar objects, and warns when their number passes ``MANY`` and at each doubling."""
 
     def __init__(self) -> None:
         self._next: Counter[str] = Counter()
@@ -31,7 +31,7 @@ class DuplicateInformerCheck:
         return True
 
     def handlers(self, name: str, count: int, description: str) -> None:
-        """Another handler of that name was added, so that there are ``count``: often one for each request that somebody serves."""
+        """Record that a handler of that name was added, so that there are ``count``: often one is added per request by mistake."""
         if self.grown(name, count):
             _log.warning(
                 "%s: %d handlers named %s, and none was removed; each gets every change: call registration.remove() on handlers that "
@@ -64,7 +64,14 @@ class UsageMonitor:
         self._said = False
 
     def look(self, now: float, handlers: int, reads: int, objects: int) -> None:
-        """``handlers`` it has now, ``reads`` were answered in all. Warns at most once."""
+        """Check an informer's use, and warn at most once.
+
+        Args:
+            now: Time of the informer's clock, in seconds.
+            handlers: Number of its handlers.
+            reads: Number of queries answered since the start.
+            objects: Number of its objects.
+        """
         self._handled = self._handled or handlers > 0
         if handlers or reads != self._reads:
             self._since, self._reads = now, reads

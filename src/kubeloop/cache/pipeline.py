@@ -17,7 +17,7 @@ from kubeloop.cache import arguments
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.blobs.retention import warn_of_unknown
-from kubeloop.cache.deltas.delta_queue import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
+from kubeloop.cache.deltas import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.processor import Create, Processor
 from kubeloop.cache.handlers.registration import Callbacks, Registration
@@ -37,7 +37,7 @@ _ADDED, _MODIFIED, _DELETED, _RESYNC = EventType.ADDED, EventType.MODIFIED, Even
 
 
 class StoreChange(Struct, frozen=True, gc=False):
-    """A change that a delta made in the store: the new state (of a deletion the last state known) and the state before.
+    """A change of the store: the new state (of a deletion the last known state) and the previous one.
 
     Attributes:
         handler: the registration that the change is for; None: all of them.
@@ -128,6 +128,12 @@ class ReflectorTarget:
     """The ``ReflectorStore`` of one list and watch: passes its objects to the pipeline and records its progress.
 
     An informer of several namespaces has one for each; each syncs, fails and relists independently of the others.
+
+    Args:
+        pipeline: Receives the objects.
+        listwatch: The list and watch.
+        namespace: The watched namespace. None: all.
+        description: The watched objects, for errors.
     """
 
     def __init__(self, pipeline: InformerPipeline[Any], listwatch: ListWatch, namespace: str | None, description: str) -> None:
@@ -215,7 +221,7 @@ class ReflectorTarget:
 
 
 class InformerPipeline(Generic[R]):
-    """The parts of one informer, and the order in which an event passes them. Its only tasks are those of handlers and resyncs.
+    """The parts of one informer, in the order in which an event passes them. Its only tasks are those of handlers and resyncs.
 
     Guarantees
         A batch is applied whole before other tasks of the loop run: between two batches, queue and store agree.
@@ -296,7 +302,7 @@ class InformerPipeline(Generic[R]):
             self._start_resyncs(create, registration)
 
     def add_handler(self, callbacks: Callbacks[R]) -> Registration[R]:
-        """Add a handler. It sees every object of the store as added; later changes follow without a gap."""
+        """Add a handler. It gets every object of the store as added; later changes follow without a gap."""
         registration = self.processor.add(callbacks)
         self.processor.replay(_ADDED, self.store.snapshot(), self._defaults.clock.now(), registration)
         if self.synced:

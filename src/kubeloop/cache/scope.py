@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from kubeloop.cache.blobs.retention import LEAN, Retention
-from kubeloop.cache.deltas.delta_queue import DeltaQueue, InformerQueue, Known
-from kubeloop.cache.tasks.progress import Progress
+from kubeloop.cache.deltas import DeltaQueue, InformerQueue, Known
+from kubeloop.cache.tasks import Progress
 from kubeloop.client import ListOptions
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 from kubeloop.meta import Resource, kind_info, names
@@ -48,8 +48,16 @@ class InformerScope(Generic[R]):
     ) -> InformerScope[R]:
         """Return the scope for the arguments of ``Informers.of``, in canonical form.
 
+        Args:
+            kind: Class of the objects.
+            namespace: One namespace, several, or None for all.
+            label_selector: Cache only matching objects.
+            field_selector: Cache only matching objects.
+            keep: The parts of objects to store.
+            queue: Makes the queue of deltas.
+
         Raises:
-            ValueError: a namespace for a cluster-scoped kind, no namespace out of several, an invalid name of a namespace, or a
+            ValueError: a namespace for a cluster-scoped kind, an empty list of namespaces, an invalid name of a namespace, or a
                 selector that cannot be read or selects nothing.
             TypeError: a namespace that is no text, or no selector. UnknownKind: the class names no kind.
         """

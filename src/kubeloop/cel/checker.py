@@ -72,7 +72,8 @@ class Checked:
 
 
 def check(parsed: Parsed, environment: Environment) -> Checked:
-    """
+    """Type-check an expression.
+
     Raises:
         CompileError: types do not fit, or a name is not declared; the text lists every fault.
     """

@@ -25,7 +25,8 @@ _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "
 
 
 def check_constants(checked: Checked) -> None:
-    """
+    """Check the constant arguments of conversions and of regular expressions.
+
     Raises:
         InstantiationError: a constant conversion or pattern always fails.
     """
@@ -72,7 +73,8 @@ def _fold(node: Node) -> Any:
 
 
 def check_literals(checked: Checked) -> None:
-    """
+    """Check the literals of an expression.
+
     Raises:
         CompileError: some constants are invalid; the text names each.
     """
@@ -111,7 +113,7 @@ def _mixed(nodes: list[Node], optional: list[bool], checked: Checked) -> Iterato
 
 
 def _mixed_entries(entries: list[EntryNode], checked: Checked) -> Iterator[tuple[Node, str]]:
-    """Compare with the first key and the first value; unlike in a list, each further mismatch is an error of its own."""
+    """Compare with the first key and the first value; unlike in a list, each further mismatch is a separate error."""
     keys: Type | None = None
     values: Type | None = None
     for entry in entries:

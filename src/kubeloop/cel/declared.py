@@ -1,10 +1,8 @@
-"""The types that a schema declares for rules: fields by their escaped names, and the maximum size of each value (for rule costs).
-
-Source: k8s.io/apiserver pkg/cel/common/schemas.go. Parts whose type CEL does not have are left out, so rules cannot reach them.
-"""
+"""Declared types: the types of a schema for rules, and the types that mutation expressions construct."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +11,7 @@ import msgspec
 from kubeloop.cel import types
 from kubeloop.cel.estimate import CostRange, Path
 from kubeloop.cel.identifier_escaping import escape
+from kubeloop.cel.overloads import Function, function
 from kubeloop.cel.program import Environment
 from kubeloop.cel.types import Type
 from kubeloop.schema.node import TypeSchema
@@ -160,3 +159,46 @@ def _collect(declared: DeclaredType, into: dict[str, dict[str, Type]]) -> None:
         _collect(one, into)
     if declared.element is not None:
         _collect(declared.element, into)
+
+
+# Types that mutation expressions may construct: ``Object{...}`` with any fields, ``JSONPatch{...}``; and keys of JSON pointers.
+#
+# Source: k8s.io/apiserver pkg/cel/mutation, pkg/cel/library/jsonpatch.go.
+
+
+OBJECT: Final = types.struct("Object")
+OPERATION: Final = types.struct("JSONPatch")
+
+PATCH_FUNCTIONS: Final[dict[str, Function]] = {}
+_OPERATION_FIELDS: Final = {"op": types.STRING, "from": types.STRING, "path": types.STRING, "value": types.DYN}
+
+
+class _AnyFields(Mapping[str, Type]):
+    """A mapping in which every name is a field of any type."""
+
+    def __getitem__(self, name: str) -> Type:
+        return types.DYN
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        return True
+
+
+_ANY: Final = _AnyFields()
+
+
+def patch_messages(name: str) -> Mapping[str, Type] | None:
+    """Return the fields of ``Object``, of the types of its fields (``Object.spec.template``) and of ``JSONPatch``."""
+    if name == OPERATION.name:
+        return _OPERATION_FIELDS
+    return _ANY if name == OBJECT.name or name.startswith(f"{OBJECT.name}.") else None
+
+
+@function("jsonpatch.escapeKey", "string -> string", "string_jsonpatch_escapeKey_string", into=PATCH_FUNCTIONS)
+def _escape_key(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

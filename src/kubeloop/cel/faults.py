@@ -32,6 +32,10 @@ class CostExceeded(EvalError):
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
+class TooDeep(Exception):
+    """The expression nests more than 250 levels."""
+
+
 @dataclass(frozen=True, slots=True)
 class Issue:
     """One fault at an offset (code points) of the source."""

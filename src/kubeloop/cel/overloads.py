@@ -145,13 +145,13 @@ def _collect(of: Type, into: dict[Type, None]) -> None:
 
 def _types(text: str) -> list[Type]:
     tokens = _TOKEN.findall(text)
-    found: list[Type] = []
+    result: list[Type] = []
     at = 0
     while at < len(tokens):
         one, at = _one(tokens, at)
-        found.append(one)
+        result.append(one)
         at += 1
-    return found
+    return result
 
 
 def _one(tokens: list[str], at: int) -> tuple[Type, int]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kubeloop.cel.depth import room_for
 from kubeloop.cel.faults import CompileError, EvalError
+from kubeloop.cel.syntax import room_for
 from kubeloop.cel.types import Type
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ PER_CALL_LIMIT: Final = 1_000_000
 class Environment:
     """The declarations for an expression: variables by name, and fields of object types by type name.
 
+    >>> from kubeloop.cel.types import INT
+    >>> compile_expression("size > 1", Environment({"size": INT})).eval({"size": 3})
+    True
+
     ``bindings``: ``cel.bind`` is available. ``messages`` returns the fields of a type that expressions may construct (``Object{a: 1}``),
     None for an unknown type; ``functions`` are additional functions of this environment.
     """
@@ -36,7 +40,12 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """The result of an evaluation: a value or an error, and the cost in both cases."""
+    """The result of an evaluation: a value or an error, and the cost in both cases.
+
+    >>> result = compile_expression("1 / 0", Environment({})).run({})
+    >>> str(result.error)
+    'division by zero'
+    """
 
     cost: int
     value: Any = None
@@ -45,6 +54,10 @@ class EvaluationResult:
 
 class Program:
     """A compiled expression.
+
+    >>> program = compile_expression("'web'.startsWith('w')", Environment({}))
+    >>> program.eval({})
+    True
 
     Guarantees
         Evaluation never changes the input values, and stops with ``CostExceeded`` beyond its limit.

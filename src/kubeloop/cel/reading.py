@@ -8,19 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubeloop.cel.depth import MOST_LEVELS
-from kubeloop.cel.faults import Issue
-from kubeloop.cel.literals import bytes_of, double_of, integer_of, text_of
-from kubeloop.cel.syntax import CallNode, Const, EntryNode, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
-from kubeloop.cel.syntax_errors import NO_IDENTIFIER, OPERANDS, SyntaxErrorReport, too_much, unexpected
-from kubeloop.cel.tokens import Token, escaped, tokens
+from kubeloop.cel.faults import Issue, TooDeep
+from kubeloop.cel.syntax import MOST_LEVELS, CallNode, Const, EntryNode, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
+from kubeloop.cel.tokens import (
+    NO_IDENTIFIER,
+    OPERANDS,
+    RESERVED,
+    SyntaxErrorReport,
+    Token,
+    bytes_of,
+    double_of,
+    escaped,
+    integer_of,
+    text_of,
+    tokens,
+    too_much,
+    unexpected,
+)
 from kubeloop.cel.values import UInt
 
-#: Reserved words that are not part of the grammar.
-_RESERVED: Final = frozenset({
-    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var",
-    "void", "while",
-})  # fmt: skip
 _TERNARY, _OR, _AND, _RELATION, _SUM, _PRODUCT = range(6)
 _BINARY: Final = {
     "||": (_OR, "_||_"), "&&": (_AND, "_&&_"),
@@ -33,10 +39,6 @@ _PREFIX: Final = {"!": "!_", "-": "-_"}
 _SIGNED: Final = (*(kind for kind in OPERANDS if kind not in ("-", "!")),)
 _CLOSED_AT_ONCE: Final = ("paren", "call", "index")
 _CLOSES: Final = {"(": ")", "[": "]", "{": "}"}
-
-
-class TooDeep(Exception):
-    """The expression nests more than 250 levels."""
 
 
 @dataclass(slots=True)
@@ -267,7 +269,7 @@ class _Reader:
             self._open("message", name=dot + ".".join(names))
             return None
         name = self.take("name")
-        reserved = name.text in _RESERVED
+        reserved = name.text in RESERVED
         if reserved:
             self.issue(start.at, f"reserved identifier: {name.text}")
         if self.word.kind == "(":

@@ -49,7 +49,8 @@ class Meter:
     cost: int = 0
 
     def add(self, cost: int) -> None:
-        """
+        """Add to the cost of the evaluation.
+
         Raises:
             CostExceeded: the limit is exceeded.
         """

@@ -1,4 +1,4 @@
-"""The tokens of an expression. Source: the CEL specification's lexis (https://github.com/google/cel-spec/blob/master/doc/langdef.md)."""
+"""The lexis of CEL: tokens, literals, and messages for unexpected tokens."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import Final
 from kubeloop.cel.faults import Issue
 
 #: One rule of the grammar each; the longest match counts, and of equally long matches the first.
+#: Reserved words that are not part of the grammar.
+RESERVED: Final = frozenset({
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var",
+    "void", "while",
+})  # fmt: skip
 _ESCAPE: Final = r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
 _HALF_ESCAPE: Final = r"""\\(?:[0-3][0-7]?|[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})?"""
 _TEXT: Final = "|".join([
@@ -51,7 +56,7 @@ class Token:
 
 def tokens(source: str) -> tuple[list[Token], list[Issue]]:
     """Return the tokens of a text, and an issue for each unrecognised part."""
-    found: list[Token] = []
+    result: list[Token] = []
     issues: list[Issue] = []
     at = 0
     while at < len(source):
@@ -67,12 +72,161 @@ def tokens(source: str) -> tuple[list[Token], list[Issue]]:
         if kind == "sign" or (kind == "name" and text in _WORD_SIGNS):
             kind = text
         if kind != "space":
-            found.append(Token(kind, text, at))
+            result.append(Token(kind, text, at))
         at = match.end()
-    found.append(Token("end", "<EOF>", len(source)))
-    return found, issues
+    result.append(Token("end", "<EOF>", len(source)))
+    return result, issues
 
 
 def escaped(text: str) -> str:
     """Return the text as messages show it."""
     return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+
+
+#: cel-go's second message about an invalid field name.
+NO_IDENTIFIER: Final = "unsupported ident kind"
+#: The words that an operand may begin with.
+OPERANDS: Final = ("[", "{", "(", ".", "-", "!", "true", "false", "null", "float", "int", "uint", "string", "bytes", "name")
+#: Kinds of words in the order of the grammar, in which messages list them.
+_ORDER: Final = (
+    "end", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", "true", "false", "null", "float", "int", "uint", "string", "bytes",
+    "name", "quoted",
+)  # fmt: skip
+_NAMES: Final = {
+    "end": "<EOF>",
+    "float": "NUM_FLOAT",
+    "int": "NUM_INT",
+    "uint": "NUM_UINT",
+    "string": "STRING",
+    "bytes": "BYTES",
+    "name": "IDENTIFIER",
+    "quoted": "ESC_IDENTIFIER",
+}
+
+
+class SyntaxErrorReport(Exception):
+    """The text is not an expression, and parsing cannot continue; ``issues`` are the faults found so far."""
+
+    def __init__(self, issues: list[Issue]) -> None:
+        super().__init__(issues[-1].text)
+        self.issues = issues
+
+
+def unexpected(word: Token, following: str, expected: tuple[str, ...], *, completes: bool) -> str:
+    """Return the message for an unexpected word.
+
+    Args:
+        word: The unexpected word.
+        following: The kind of the next word; if it is expected, ``word`` is superfluous.
+        expected: The kinds of words that are allowed.
+        completes: Whether only one word is missing at the end of the text.
+    """
+    shown, listed = f"'{escaped(word.text)}'", _listed(expected)
+    if following in expected and word.kind != "end":
+        return too_much(word, expected)
+    if completes and len(expected) == 1:
+        return f"Syntax error: missing {listed} at {shown}"
+    return f"Syntax error: mismatched input {shown} expecting {listed}"
+
+
+def too_much(word: Token, expected: tuple[str, ...]) -> str:
+    return f"Syntax error: extraneous input '{escaped(word.text)}' expecting {_listed(expected)}"
+
+
+def _listed(expected: tuple[str, ...]) -> str:
+    wanted = [_NAMES.get(kind, f"'{kind}'") for kind in _ORDER if kind in expected]
+    return wanted[0] if len(wanted) == 1 else f"{{{', '.join(wanted)}}}"
+
+
+_ESCAPE_SEQUENCE: Final = re.compile(
+    r"\\(?:(?P<plain>[abfnrtv\\'\"`?])|(?P<octal>[0-3][0-7]{2})|[xX](?P<byte>[0-9a-fA-F]{2})|u(?P<u4>[0-9a-fA-F]{4})|U(?P<u8>[0-9a-fA-F]{8}))"
+)
+_PLAIN: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+#: Python's limit of digits for int(); no 64-bit integer has more.
+_MOST_DIGITS: Final = 4000
+_LAST_POINT: Final = 0x10FFFF
+
+
+def text_of(literal: str) -> str:
+    """Parse a string literal.
+
+    Raises:
+        ValueError: an escape stands for no character.
+    """
+    content, raw = _content(literal)
+    return content if raw else _ESCAPE_SEQUENCE.sub(_character, content)
+
+
+def bytes_of(literal: str) -> bytes:
+    """Parse a byte literal without its ``b``; characters are written in UTF-8, escapes stand for bytes.
+
+    Raises:
+        ValueError: an escape stands for no byte.
+    """
+    content, raw = _content(literal)
+    if raw:
+        return content.encode()
+    out = bytearray()
+    at = 0
+    for found in _ESCAPE_SEQUENCE.finditer(content):
+        out += content[at : found.start()].encode()
+        at = found.end()
+        if found["u4"] or found["u8"]:
+            raise ValueError("unable to unescape string")
+        if found["plain"]:
+            out += _PLAIN.get(found["plain"], found["plain"]).encode()
+        else:
+            out.append(_number(found))
+    out += content[at:].encode()
+    return bytes(out)
+
+
+def _content(literal: str) -> tuple[str, bool]:
+    literal = literal.replace("\r\n", "\n").replace("\r", "\n")
+    raw = literal[0] in "rR"
+    literal = literal[raw:]
+    quotes = 3 if len(literal) >= 6 and literal[:3] in ("'''", '"""') else 1
+    return literal[quotes:-quotes], raw
+
+
+def _character(found: re.Match[str]) -> str:
+    if found["plain"]:
+        return _PLAIN.get(found["plain"], found["plain"])
+    number = _number(found)
+    if number > _LAST_POINT or 0xD800 <= number <= 0xDFFF:
+        raise ValueError("invalid unicode code point")
+    return chr(number)
+
+
+def _number(found: re.Match[str]) -> int:
+    if found["octal"]:
+        return int(found["octal"], 8)
+    return int(found["byte"] or found["u4"] or found["u8"], 16)
+
+
+def integer_of(text: str, minimum: int, maximum: int) -> int:
+    """Parse an integer literal.
+
+    Raises:
+        ValueError: the number is not between ``minimum`` and ``maximum``.
+    """
+    sign = -1 if text.startswith("-") else 1
+    digits = text.removeprefix("-")
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(text)
+    number = sign * int(digits, base=16 if digits.startswith("0x") else 10)
+    if not minimum <= number <= maximum:
+        raise ValueError(text)
+    return number
+
+
+def double_of(text: str) -> float:
+    """Parse a floating-point literal.
+
+    Raises:
+        ValueError: the number is too large.
+    """
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(text)
+    return number

@@ -10,9 +10,9 @@ from kubeloop.version import VERSION
 #: Subcommand -> "module:attribute" and its one-line help, so that help needs no imports.
 _COMMANDS = {
     "add": ("kubeloop.cli.new.command:add", "Extend a project: a kind, webhooks, or a version."),
-    "completion": ("kubeloop.cli.completion:completion", "Print the script that makes bash, zsh or fish complete commands and options."),
+    "completion": ("kubeloop.cli.group:completion", "Print the script that makes bash, zsh or fish complete commands and options."),
     "config": ("kubeloop.cli.config:config", "Show, explain and change kubeconfig files."),
-    "descriptions": ("kubeloop.cli.descriptions:descriptions", "Import the texts that kubectl explain shows."),
+    "descriptions": ("kubeloop.cli.server_commands:descriptions", "Import the texts that kubectl explain shows."),
     "doctor": ("kubeloop.cli.doctor.command:doctor", "Look for what a program lacks in a cluster: permissions, kinds, and more."),
     "envtest-assets": (
         "kubeloop.envtest.assets:envtest_assets",

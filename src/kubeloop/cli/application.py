@@ -1,4 +1,4 @@
-"""Imports the controllers at ``module:attribute``, as ``python -m`` would."""
+"""Imports the controllers and webhooks at ``module:attribute``, as ``python -m`` would."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from kubeloop.codegen.crd.classes import imported
 from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.names import dns1035_label, dns1123_label
+from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
     from kubeloop.controller import ControllerBase
+    from kubeloop.controller.webhooks import Service, Webhooks
 
 _WANTED = "a list of controllers, a controller, its class, or a function without arguments that returns one of these"
 
@@ -86,3 +89,42 @@ def _called(make: Any, target: str) -> Any:
         return make()
     except Exception as error:  # any error of the user's code
         raise ConfigError(f"{target}: {make.__name__}() failed: {type(error).__name__}: {error}") from error
+
+
+def conversions_of(target: str, service: str) -> dict[str, JSONObject]:
+    """Return ``spec.conversion`` by name of CustomResourceDefinition, for the kinds with converters at ``target``.
+
+    Raises:
+        ConfigError: There is no ``Webhooks``, or the Service has no such name.
+    """
+    return {name: conversion(b"") for name, conversion in webhooks_at(target).definitions(service_of(service)).items()}
+
+
+def webhooks_at(target: str) -> Webhooks:
+    """Return the ``Webhooks`` at MODULE:NAME.
+
+    Raises:
+        ConfigError: There is something else, or nothing.
+    """
+    from kubeloop.controller.webhooks import Webhooks
+
+    wanted = "a Webhooks, in which webhooks are declared"
+    found = named(target, wanted)
+    if not isinstance(found, Webhooks):
+        raise ConfigError(f"{target}: {found!r} is not {wanted}")
+    return found
+
+
+def service_of(text: str) -> Service:
+    """Return the Service that NAMESPACE/NAME names.
+
+    Raises:
+        ConfigError: The text has another form, or a part of it is no name.
+    """
+    from kubeloop.controller.webhooks import Service
+
+    namespace, slash, name = text.partition("/")
+    faults = dns1123_label(namespace) or dns1035_label(name)
+    if not slash or faults:
+        raise ConfigError(f'--service "{text}": must be NAMESPACE/NAME' + (f"; {faults[0]}" if slash and faults else ""))
+    return Service(namespace, name)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kubeloop.cli.group import CommandGroup
-from kubeloop.codegen.typed.docs import Docs
+from kubeloop.codegen.typed.python_text import Docs
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -91,8 +91,7 @@ def schema(v2: Path, v3: Path, facts: Path, out: Path) -> None:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write the table to.")
 def protobuf(sources: tuple[Path, ...], out: Path) -> None:
     """Write the table of protobuf messages that ships with kubeloop."""
-    from kubeloop.codegen.proto_files import read_messages
-    from kubeloop.codegen.protobuf import write_table
+    from kubeloop.codegen.protobuf import read_messages, write_table
 
     try:
         missing = write_table(out, read_messages(sources))
@@ -169,7 +168,7 @@ def roles(targets: tuple[str, ...], name: str, out: Path | None, only_check: boo
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
 def webhooks(target: str, service: str, name: str, out: Path | None, only_check: bool) -> None:
     """Write the configurations of admission webhooks (module:name of a Webhooks)."""
-    from kubeloop.cli.generate_webhooks import generate_webhooks
+    from kubeloop.cli.generators import generate_webhooks
 
     try:
         generate_webhooks(target, service, name, out, only_check=only_check)

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from kubeloop.cli.application import controllers_at
-from kubeloop.cli.generated import emit
+from kubeloop.cli.application import controllers_at, conversions_of, service_of, webhooks_at
 from kubeloop.codec import write_yaml
 from kubeloop.codegen.crd import Definition, check_definition, classes_at, definitions_of, to_yaml, version_warnings
 from kubeloop.codegen.document import schemas_from
-from kubeloop.codegen.models import render
+from kubeloop.codegen.models import render, render_stubs
 from kubeloop.codegen.sources import Tell, read_builtins, read_cluster, read_files
-from kubeloop.codegen.stubs import render_stubs
 from kubeloop.codegen.typed import Docs, ModelSource, render_module, render_package, same
 from kubeloop.codegen.write import differences, write_modules
 from kubeloop.meta import Resource
@@ -61,8 +59,6 @@ def generate_crd(
         classes += found
     definitions = definitions_of(dict.fromkeys(classes), descriptions=descriptions)
     if webhooks:
-        from kubeloop.cli.generate_webhooks import conversions_of
-
         conversions = conversions_of(webhooks, service)
         for definition in definitions:
             if definition.name in conversions:
@@ -331,3 +327,56 @@ def role_documents(kinds: Iterable[type[Resource]], name: str) -> list[JSONObjec
                 metadata["labels"] = {f"rbac.authorization.k8s.io/aggregate-to-{target}": "true" for target in targets}
             found.append({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules})
     return found
+
+
+def generate_webhooks(target: str, service: str, name: str, out: Path | None, *, only_check: bool) -> None:
+    """Write the configurations of the admission webhooks at ``target``, or compare them with the file.
+
+    Args:
+        target: MODULE:NAME of a ``Webhooks``.
+        service: NAMESPACE/NAME of the Service in front of them.
+        name: Name of the configurations. Empty: that of the Service.
+        out: The file. None: standard output.
+        only_check: Compare, and write nothing.
+
+    Raises:
+        ConfigError: There is no ``Webhooks``, it has no admission webhook, the Service has no such name, or the file differs.
+    """
+    place = service_of(service)
+    found = webhooks_at(target).configurations(name or place.name, place)
+    if not found:
+        raise ConfigError(f"{target}: declares no admission webhook; use its decorators mutating and validating")
+    documents = [{"apiVersion": one.api_version, "kind": one.kind, **one.to_dict()} for one in found]
+    emit(write_yaml(*documents), out, only_check=only_check, source="webhooks")
+
+
+def emit(text: str, out: Path | None, *, only_check: bool, source: str) -> None:
+    """Print ``text``, write it to ``out``, or compare it with ``out``.
+
+    Args:
+        text: The manifest.
+        out: The file. None: standard output.
+        only_check: Compare, and write nothing.
+        source: What the manifest is made from, for messages.
+
+    Raises:
+        ConfigError: The file differs, or cannot be written.
+    """
+    if out is None:
+        if only_check:
+            raise ConfigError("--check compares with a file: name it with --out")
+        click.echo(text, nl=False)
+        return
+    if only_check:
+        there = out.read_text(encoding="utf-8") if out.exists() else ""
+        differences = list(difflib.unified_diff(there.splitlines(), text.splitlines(), str(out), "generated", lineterm=""))
+        if differences:
+            raise ConfigError(f"not what the {source} say; run again without --check:\n" + "\n".join(differences))
+        click.echo(f"{out}: up to date")
+        return
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be written: {error}") from error
+    click.echo(f"{out}: written")

@@ -1,4 +1,4 @@
-"""Command groups: load commands on use, suggest corrections, and print user errors without a traceback."""
+"""Command groups: load commands on use, suggest corrections, and print user errors without a traceback. Completion for shells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.program import TRACEBACK
@@ -86,3 +86,21 @@ class LazyGroup(CommandGroup):
             if os.environ.get(TRACEBACK) or (isinstance(error, OSError) and error.errno == errno.EPIPE):
                 raise  # click ends quietly when the output is closed
             raise click.ClickException(str(error) or type(error).__name__) from error
+
+
+_EPILOG = """\b
+Load it:
+  bash   source <(kubeloop completion bash)        in ~/.bashrc
+  zsh    source <(kubeloop completion zsh)         in ~/.zshrc, after compinit
+  fish   kubeloop completion fish | source         in ~/.config/fish/config.fish
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that makes a shell complete kubeloop's commands and options."""
+    made = get_completion_class(shell)
+    assert made is not None, "click completes in these three shells"
+    click.echo(made(ctx.find_root().command, {}, "kubeloop", "_KUBELOOP_COMPLETE").source())

@@ -21,12 +21,9 @@ import click
 
 from kubeloop.cli.flags import with_flags
 from kubeloop.cli.group import CommandGroup
-from kubeloop.cli.server_admission import AdmissionFlags
-from kubeloop.cli.server_authentication import AuthenticationFlags
 from kubeloop.cli.server_commands import compact, snapshot
-from kubeloop.cli.server_flags import ServerFlags
+from kubeloop.cli.server_flags import AdmissionFlags, AuthenticationFlags, OperationFlags, ServerFlags
 from kubeloop.cli.server_logging import EVERYTHING, configure
-from kubeloop.cli.server_operation import OperationFlags
 from kubeloop.meta.errors import ConfigError, KubeloopError
 from kubeloop.meta.signals import on_signal
 from kubeloop.tasks import end_tasks
@@ -113,8 +110,7 @@ async def _run(
     from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
     from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
     from kubeloop.apiserver.server import ApiServer, ServerOptions
-    from kubeloop.apiserver.server.kubeconfig import kubeconfig_text
-    from kubeloop.cli.kubeconfig_file import writable_target
+    from kubeloop.apiserver.server.credentials import kubeconfig_text
     from kubeloop.pki.files import kept_authority, write_secret
 
     services = ServiceRanges.parse(flags.service_cluster_ip_range, flags.service_node_port_range)
@@ -182,7 +178,7 @@ async def _descriptions(source: str) -> Texts:
     from kubeloop.schema.descriptions import cache_file, load
 
     if source:
-        from kubeloop.cli.descriptions import import_descriptions
+        from kubeloop.cli.server_commands import import_descriptions
 
         return await import_descriptions((source,), None)
     return load(cache_file())
@@ -230,9 +226,9 @@ def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
         # Imported in a thread, so that the loop can respond meanwhile.
         await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
         from kubeloop import controlplane
-        from kubeloop.apiserver.request.users import MASTERS
         from kubeloop.apiserver.server import CONTROLLERS
         from kubeloop.config import ClusterConfig, Pem
+        from kubeloop.endpoints.access import MASTERS
         from kubeloop.transport.in_process import InProcessSender
 
         # Without TLS and HTTP the start of the controllers takes half of the CPU time (docs/performance.md).
@@ -293,3 +289,34 @@ def _ending(exit_with_stdin: bool, parent: int) -> asyncio.Event:
 
         poll()
     return ending
+
+
+#: The names of all entries in a kubeconfig that ``kubeloop server`` wrote.
+_OWN_ENTRIES = {"kubeloop", "kubeloop-admin"}
+
+
+def writable_target(path: Path) -> Path:
+    """Return the target of ``path``, with links followed: it must not exist, be empty, or be a former server's kubeconfig.
+
+    Raises:
+        ConfigError: the file has other content, such as a kubeconfig with other clusters, which would be lost.
+    """
+    from kubeloop.config.kubeconfig import read_kubeconfig
+
+    target = path.resolve()
+    if not target.exists():
+        return target
+    if not target.is_file():
+        raise ConfigError(f"{path}: not a regular file; name another one for the kubeconfig")
+    if not target.stat().st_size:
+        return target
+    try:
+        found = read_kubeconfig([target], must_exist=True)
+    except ConfigError:
+        raise ConfigError(f"{path}: exists and is no kubeconfig, so it is left as it is; name another file, or delete it") from None
+    if others := sorted({*found.clusters, *found.users, *found.contexts} - _OWN_ENTRIES):
+        raise ConfigError(
+            f"{path}: holds other entries ({', '.join(others)}), which would be lost, so it is left as it is; name another file, "
+            f"and let kubectl merge: KUBECONFIG={path}:OTHER"
+        )
+    return target

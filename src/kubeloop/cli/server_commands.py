@@ -1,4 +1,4 @@
-"""``kubeloop server compact`` and ``kubeloop server snapshot``: commands for the data of a server."""
+"""Commands for what servers store: ``kubeloop server compact`` and ``snapshot``, and ``kubeloop descriptions`` for kubectl explain."""
 
 from __future__ import annotations
 
@@ -6,11 +6,115 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubeloop.cli.group import CommandGroup
-from kubeloop.meta.errors import ApiError, KubeloopError, NotFound
+from kubeloop.meta.errors import ApiError, ConfigError, KubeloopError, NotFound
+
+if TYPE_CHECKING:
+    from kubeloop.schema.descriptions import Texts
+
+
+@click.group(cls=CommandGroup)
+def descriptions() -> None:
+    """Import the texts that kubectl explain shows."""
+
+
+@descriptions.command("import")
+@click.argument("sources", nargs=-1, required=True, metavar="FILE|CONTEXT...")
+@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="Default: $KUBECONFIG, or ~/.kube/config.")
+def import_command(sources: tuple[str, ...], kubeconfig: Path | None) -> None:
+    """Import the descriptions of built-in kinds, for servers that start from now on.
+
+    FILE is an OpenAPI document, version 2 or 3, as JSON (kubectl get --raw /openapi/v2); CONTEXT is one of your kubeconfig, whose cluster
+    is asked. Only descriptions are saved, in $XDG_CACHE_HOME/kubeloop/descriptions.json (~/.cache without it).
+    """
+    from kubeloop.schema.descriptions import cache_file
+
+    try:
+        found = asyncio.run(import_descriptions(sources, kubeconfig))
+    except (KubeloopError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{cache_file()}: {sum(map(len, found.values()))} descriptions of {len(found)} definitions")
+
+
+@descriptions.command("clear")
+def clear_command() -> None:
+    """Remove what was imported."""
+    from kubeloop.schema.descriptions import cache_file
+
+    cache_file().unlink(missing_ok=True)
+    click.echo(f"{cache_file()}: removed")
+
+
+async def import_descriptions(sources: tuple[str, ...], kubeconfig: Path | None) -> Texts:
+    """Read the descriptions of ``sources``, and save those of built-in definitions; later sources add to earlier ones.
+
+    Args:
+        sources: Paths of OpenAPI documents, or contexts of the kubeconfig.
+        kubeconfig: Where contexts are looked up; None: as kubectl does.
+
+    Returns:
+        What was saved.
+
+    Raises:
+        ConfigError: a source is neither, or has no descriptions of built-in kinds.
+        ApiError, TransportError: the cluster refused or cannot be reached.
+    """
+    from kubeloop.schema import builtin
+    from kubeloop.schema.descriptions import cache_file, save
+
+    schemas = builtin()
+    found: Texts = {}
+    for source in sources:
+        texts = await _read(source, kubeconfig)
+        known = {name: one for name, one in texts.items() if name in schemas}
+        if not known:
+            raise ConfigError(f"{source}: describes none of Kubernetes' own kinds; take /openapi/v2 of a whole cluster")
+        for name, one in known.items():
+            fields = {"", *schemas.definition(name).properties}
+            found.setdefault(name, {}).update({field: text for field, text in one.items() if field in fields})
+    save(found, cache_file())
+    return found
+
+
+async def _read(source: str, kubeconfig: Path | None) -> Texts:
+    from kubeloop.schema.descriptions import texts_of
+
+    texts = _of_file(source)
+    if texts is None:
+        texts = texts_of(await _document(source, kubeconfig), f"/openapi/v2 of context {source}")
+    return texts
+
+
+def _of_file(source: str) -> Texts | None:
+    """Return the texts of a file; None: there is no such file."""
+    from kubeloop.codegen.openapi import read_json
+    from kubeloop.schema.descriptions import texts_of
+
+    path = Path(source)
+    if path.is_dir():
+        raise ConfigError(f"{source}: a folder; name the OpenAPI documents in it")
+    return texts_of(read_json(path), source) if path.exists() else None
+
+
+async def _document(context: str, kubeconfig: Path | None) -> Any:
+    from kubeloop.config import load_config
+    from kubeloop.transport import Transport
+
+    try:
+        config = load_config(kubeconfig, context)
+    except ConfigError as error:
+        raise ConfigError(f"{context}: no such file, and no usable context of the kubeconfig: {error}") from None
+    async with Transport(config) as transport:
+        answer = await transport.request("GET", "/openapi/v2")
+    try:
+        return json.loads(answer.body)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"context {context}: /openapi/v2 is no JSON: {error}") from None
+
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -60,7 +164,7 @@ def snapshot() -> None:
 @click.option("--data", type=_FOLDER, required=True, help="Folder of the server, which may be at work.")
 def save(file: Path, data: Path) -> None:
     """Save the store of --data in FILE, which is replaced if it exists."""
-    from kubeloop.apiserver.storage.sqlite.snapshot import save
+    from kubeloop.apiserver.storage.sqlite.folder import save
 
     revision = _done(lambda: save(data, file))
     click.echo(f"saved revision {revision} of {data} in {file}")
@@ -78,7 +182,7 @@ def save(file: Path, data: Path) -> None:
 )
 def restore(file: Path, data: Path, bump_revision: int) -> None:
     """Make a new store in --data of FILE, which ``save`` wrote."""
-    from kubeloop.apiserver.storage.sqlite.snapshot import restore
+    from kubeloop.apiserver.storage.sqlite.folder import restore
 
     revision = _done(lambda: restore(file, data, bump=bump_revision))
     click.echo(f"restored {file} in {data} at revision {revision}")

@@ -1,15 +1,251 @@
-"""Flags of ``kubeloop server`` that are neither for authentication nor for admission or operation."""
+"""Flags of ``kubeloop server``, with kube-apiserver's names: admission, authentication, audit and limits, and the server itself."""
 
 from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubeloop.cli.durations import DurationParameter
-from kubeloop.cli.flags import FILE, FOLDER, flag
+from kubeloop.cli.flags import FILE, FOLDER, DurationParameter, flag
+from kubeloop.cli.server_logging import FORMATS
+from kubeloop.meta.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.admission.plugins import AdmissionOptions
+    from kubeloop.apiserver.authentication.options import AuthenticationOptions
+    from kubeloop.apiserver.filters import Auditing, OperationOptions
+    from kubeloop.pki import SigningKey
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionFlags:
+    """Names of plug-ins; each value may contain several, separated by commas."""
+
+    enable_admission_plugins: tuple[str, ...] = flag((), metavar="NAME,...", help="Plug-ins to run in addition to the default ones.")
+    disable_admission_plugins: tuple[str, ...] = flag((), metavar="NAME,...", help="Default plug-ins to leave out.")
+
+    def options(self) -> AdmissionOptions:
+        """Return the server's options. Raises ConfigError for unknown names and for plug-ins that cannot be disabled."""
+        from kubeloop.apiserver.admission.plugins import AdmissionOptions
+        from kubeloop.apiserver.admission.table import enabled_plugins, split_names
+
+        options = AdmissionOptions(split_names(self.enable_admission_plugins), split_names(self.disable_admission_plugins))
+        enabled_plugins(options.enable, options.disable)
+        return options
+
+
+_PROXY = "Request headers of front proxies for the"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticationFlags:
+    """Credentials that the server accepts; texts of several values are separated by commas."""
+
+    token_auth_file: Path | None = flag(type=FILE, help='Bearer tokens: CSV lines token,user,uid,"group1,group2".')
+    anonymous_auth: bool = flag(
+        True,
+        type=click.BOOL,
+        show_default=True,
+        help="Accept requests without credentials as system:anonymous; false: answer them with 401.",
+    )
+    client_ca_file: Path | None = flag(type=FILE, help="Authorities of client certificates besides the server's own, PEM.")
+    tls_cert_file: Path | None = flag(type=FILE, help="The server's certificate, PEM. Default: a certificate that its own authority signs.")
+    tls_private_key_file: Path | None = flag(type=FILE, help="Key of --tls-cert-file, PEM.")
+    service_account_issuer: tuple[str, ...] = flag(
+        (),
+        metavar="URL",
+        help="Issuer of service account tokens; of several, the first issues and all are accepted. "
+        "Default: https://kubernetes.default.svc.cluster.local.",
+    )
+    service_account_key_file: tuple[Path, ...] = flag(
+        (), type=FILE, help="Keys that verify service account tokens besides the signing key, PEM; may be repeated."
+    )
+    service_account_signing_key_file: Path | None = flag(
+        type=FILE, help="Key that signs service account tokens, PEM. Default: sa.key in --cert-dir, made if it is missing."
+    )
+    service_account_jwks_uri: str = flag(
+        "", metavar="URL", help="Address of the keys for verifiers. Default: /openid/v1/jwks at this server."
+    )
+    service_account_max_token_expiration: float | None = flag(
+        type=DurationParameter(), help="Longest lifetime of a token in seconds (or as in 24h). Default: no limit."
+    )
+    service_account_extend_token_expiration: bool = flag(
+        True,
+        type=click.BOOL,
+        show_default=True,
+        help="Give tokens that kubelets request a lifetime of a year, for programs that read their token only once.",
+    )
+    api_audiences: tuple[str, ...] = flag(
+        (), metavar="NAMES", help="Names of this server, separated by commas: a token must be meant for one of them. Default: the issuers."
+    )
+    requestheader_client_ca_file: Path | None = flag(
+        type=FILE, help="Authority of front proxies' certificates, PEM. Default: no front proxies."
+    )
+    requestheader_allowed_names: tuple[str, ...] = flag((), metavar="NAMES", help="Common names of front proxies. Default: all.")
+    requestheader_username_headers: tuple[str, ...] = flag((), metavar="HEADERS", help=f"{_PROXY} user name.")
+    requestheader_uid_headers: tuple[str, ...] = flag((), metavar="HEADERS", help=f"{_PROXY} user's UID.")
+    requestheader_group_headers: tuple[str, ...] = flag((), metavar="HEADERS", help=f"{_PROXY} user's groups.")
+    requestheader_extra_headers_prefix: tuple[str, ...] = flag((), metavar="PREFIXES", help=f"{_PROXY} user's extra values, by prefix.")
+
+    def options(self, folder: Path | None) -> AuthenticationOptions:
+        """Return the server's options.
+
+        ``folder`` contains the signing key if no flag names one; None: the server makes a new key.
+
+        Raises:
+            ConfigError: The text names the flag or the file, and the remedy.
+        """
+        from kubeloop.apiserver.authentication.options import AuthenticationOptions, TokenSettings
+        from kubeloop.apiserver.authentication.request_header import RequestHeaders
+
+        if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
+            raise ConfigError("--tls-cert-file and --tls-private-key-file belong together: name both or none")
+        accounts = TokenSettings.read(
+            own=self._own_key(folder),
+            issuers=self.service_account_issuer,
+            key_files=self.service_account_key_file,
+            signing_file=self.service_account_signing_key_file,
+            api_audiences=_split(self.api_audiences),
+            keys_at=self.service_account_jwks_uri,
+            max_expiration=self.service_account_max_token_expiration or 0.0,
+            extend=self.service_account_extend_token_expiration,
+        )
+        proxies = RequestHeaders(
+            _split(self.requestheader_username_headers),
+            _split(self.requestheader_uid_headers),
+            _split(self.requestheader_group_headers),
+            _split(self.requestheader_extra_headers_prefix),
+            _split(self.requestheader_allowed_names),
+        )
+        proxies.check()
+        return AuthenticationOptions(
+            accounts,
+            self.token_auth_file,
+            self.client_ca_file,
+            self.requestheader_client_ca_file,
+            proxies,
+            self.anonymous_auth,
+            self.tls_cert_file,
+            self.tls_private_key_file,
+        )
+
+    def _own_key(self, folder: Path | None) -> SigningKey | None:
+        if folder is None or self.service_account_signing_key_file is not None:
+            return None
+        from kubeloop.pki.files import kept_signing_key
+
+        return kept_signing_key(folder)
+
+
+def _split(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(one for value in values for one in value.split(",") if value)
+
+
+#: Longest time in seconds that a request waits in a queue, as upstream.
+_LONGEST_WAIT = 60.0
+#: Seconds for running requests when the server ends.
+_LONGEST_GRACE = 10.0
+
+
+class _Verbosity(click.IntRange):
+    """``-v=3`` as Kubernetes' programs take it, besides ``-v3`` and ``-v 3``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text: Any = value.removeprefix("=") if isinstance(value, str) else value
+        return super().convert(text, param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationFlags:
+    """Audit, limits, shutdown and logs. Times are in seconds."""
+
+    audit_policy_file: Path | None = flag(type=FILE, help="Policy of the audit log: an audit.k8s.io/v1 Policy, YAML.")
+    audit_log_path: str = flag("", metavar="FILE", help="File of the audit log (mode 0600), an event per line; - is stdout.")
+    audit_log_maxsize: int = flag(0, type=click.IntRange(min=0), help="Size in MiB at which the audit log is rotated; 0: never.")
+    audit_log_maxbackup: int = flag(0, type=click.IntRange(min=0), help="Number of rotated audit logs to retain; 0: all.")
+    audit_log_maxage: int = flag(0, type=click.IntRange(min=0), help="Days to retain rotated audit logs; 0: no limit.")
+    enable_priority_and_fairness: bool = flag(
+        True,
+        type=click.BOOL,
+        show_default=True,
+        help="Admit requests by FlowSchemas and priority levels, fairly; false: only limit their number.",
+    )
+    max_requests_inflight: int = flag(
+        400,
+        type=click.IntRange(min=0),
+        show_default=True,
+        help="Number of reading requests that run at a time; with priority and fairness, levels share the sum of this and the next.",
+    )
+    max_mutating_requests_inflight: int = flag(
+        200, type=click.IntRange(min=0), show_default=True, help="Number of writing requests that run at a time."
+    )
+    request_timeout: float = flag(
+        60.0,
+        type=DurationParameter(),
+        show_default=True,
+        help="Seconds (or as in 1m) after which a request is answered with 504; watches and other streams have no such limit.",
+    )
+    shutdown_delay_duration: float = flag(
+        0.0,
+        type=DurationParameter(zero=True),
+        show_default=True,
+        help="Seconds that the server serves on after the signal, while /readyz fails.",
+    )
+    shutdown_watch_termination_grace_period: float = flag(
+        0.0,
+        type=DurationParameter(zero=True),
+        show_default=True,
+        help="Seconds over which the server ends watches when it stops; 0: all at once.",
+    )
+    logging_format: str = flag("text", type=click.Choice(FORMATS), show_default=True, help="Format of the log on stderr.")
+    v: int = flag(
+        0,
+        "-v",
+        "--v",
+        type=_Verbosity(min=0),
+        show_default=True,
+        help="Log level: from 3 on the log has a line for each request, from 4 on everything, as with --verbose.",
+    )
+
+    def options(self) -> OperationOptions:
+        """Return the server's options. Raises ConfigError for flags that exclude each other and for files that cannot be read."""
+        from kubeloop.apiserver.filters import OperationOptions
+        from kubeloop.apiserver.flow.control import FlowLimits
+
+        wait = min(self.request_timeout / 4, _LONGEST_WAIT)
+        fair = self.enable_priority_and_fairness
+        return OperationOptions(
+            auditing=self._auditing(),
+            flow=FlowLimits(self.max_requests_inflight, self.max_mutating_requests_inflight, wait, fair),
+            request_timeout=self.request_timeout,
+            shutdown_delay=self.shutdown_delay_duration,
+            shutdown_grace=min(self.request_timeout, _LONGEST_GRACE),
+            watch_grace=self.shutdown_watch_termination_grace_period,
+        )
+
+    def _auditing(self) -> Auditing | None:
+        """Return None without an audit log.
+
+        Raises:
+            ConfigError: The policy cannot be read or is invalid; one of the two flags lacks the other.
+        """
+        if self.audit_policy_file is None and not self.audit_log_path:
+            return None
+        if self.audit_policy_file is None:
+            raise ConfigError("--audit-log-path needs --audit-policy-file FILE, which selects the requests to log")
+        if not self.audit_log_path:
+            raise ConfigError("--audit-policy-file needs --audit-log-path FILE, the file to write (- for standard output)")
+        from kubeloop.apiserver.audit.log import AuditLog, Rotation
+        from kubeloop.apiserver.audit.policy import AuditPolicy
+        from kubeloop.apiserver.filters import Auditing
+        from kubeloop.timing import SystemClock
+
+        path = None if self.audit_log_path == "-" else Path(self.audit_log_path)
+        rotation = Rotation(self.audit_log_maxsize, self.audit_log_maxbackup, self.audit_log_maxage)
+        return Auditing(AuditPolicy.read(self.audit_policy_file), AuditLog(path, SystemClock(), rotation))
 
 
 class IpAddress(click.ParamType[str]):

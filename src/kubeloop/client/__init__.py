@@ -3,14 +3,13 @@
 from kubeloop.client.client import Client
 from kubeloop.client.conflict import DEFAULT_BACKOFF, DEFAULT_RETRY, Retries, retry_on_conflict, retry_on_error
 from kubeloop.client.lists import ListCall, ObjectList
-from kubeloop.client.mapper import Mapper
-from kubeloop.client.mapping import ALL_NAMESPACES, ResourceMapping
+from kubeloop.client.managed_fields import extract
+from kubeloop.client.mapper import ALL_NAMESPACES, Mapper, ResourceMapping
 from kubeloop.client.options import DeleteOptions, ListOptions, Propagation, WatchOptions, WriteOptions
-from kubeloop.client.ownership.extract import extract
 from kubeloop.client.selector_text import Fields, Labels
-from kubeloop.client.subresource import Subresource
 from kubeloop.client.verbs.changing import CreateOrUpdateResult, OperationResult
 from kubeloop.client.verbs.deleting import DeleteResult
+from kubeloop.client.verbs.subresources import Subresource
 from kubeloop.client.watches import Event, Watch
 from kubeloop.client.write_hooks import Write
 

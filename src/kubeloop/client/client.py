@@ -1,6 +1,6 @@
-"""The verbs of the Kubernetes API, typed: ``await client.get(Pod, "web-0", namespace="shop")`` is a ``Pod``.
+"""The typed client of the Kubernetes API: ``await client.get(Pod, "web-0", namespace="shop")`` returns a ``Pod``.
 
-One client is one cluster and one user; several in one process are the normal case. The verbs themselves are in ``verbs/``.
+A client serves one cluster and one user; a process may have several. The methods are in ``verbs/``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from kubeloop.client.mapper import Mapper
-from kubeloop.client.mapping import namespace_fault
+from kubeloop.client.mapper import Mapper, namespace_error
 from kubeloop.client.options import Validation, WriteOptions
 from kubeloop.client.streams.methods import PodVerbs
 from kubeloop.client.verbs.applying import Applying
@@ -27,21 +26,29 @@ from kubeloop.transport import Transport
 
 
 class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
-    """The API of one cluster as one user. For one event loop; use it as ``async with``, or call ``close``.
+    """The API of one cluster as one user. It belongs to one event loop; use it with ``async with``, or call ``close``.
+
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings"), data={"color": "blue"}))
+    >>> (await client.get(ConfigMap, "settings")).data
+    {'color': 'blue'}
+    >>> [pod.metadata.name async for pod in client.list(Pod, label_selector="app=web")]
+    []
 
     Namespaces
-        ``namespace=None`` is the object's own, else the configuration's (``client.namespace``), in every method. Lists, watches and
-        informers of all namespaces say so: ``namespace=ALL_NAMESPACES``. ``in_namespace`` gives a client of one namespace only.
+        ``namespace=None`` means the namespace of the object, else that of the configuration (``client.namespace``), in every method.
+        Lists, watches and informers of all namespaces require ``namespace=ALL_NAMESPACES``. ``in_namespace`` returns a client that is
+        limited to one namespace.
 
     Time limits
-        ``timeout`` is in seconds and limits the whole call, which then raises ``DeadlineError``; 0 does not wait at all. None is no limit
-        but that of each request (``Transport(timeout=)``, 15 minutes). Waits must be given a number. A watch ends without an error.
+        ``timeout`` is in seconds and limits the whole call, which then raises ``DeadlineError``; 0 does not wait at all. None means that
+        only each request is limited (``Transport(timeout=)``, 15 minutes). Methods that wait require a number. A watch ends without an
+        error.
 
     Raises
-        ``ApiError`` by reason (``NotFound``, ``Conflict``, ``Invalid`` with causes ...): the server refused.
-        ``TransportError``: no answer; a write may still have been carried out.
-        ``UnknownKind``: the kind is not known here or not served. ``DecodeError``: the answer is not of the kind asked for.
-        ``ValueError``: a name or namespace that cannot be one, or a field that holds a value of another type; nothing was sent.
+        ``ApiError`` by reason (``NotFound``, ``Conflict``, ``Invalid`` with causes ...): the server refused the request.
+        ``TransportError``: no response arrived; the server may still have executed a write.
+        ``UnknownKind``: neither the models nor the server know the kind. ``DecodeError``: the response has another kind than requested.
+        ``ValueError``: an invalid name or namespace, or a field with a value of another type; nothing was sent.
     """
 
     def __init__(self, transport: Transport, *, namespace: str | None = None, clock: Clock | None = None) -> None:
@@ -63,12 +70,19 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
         overrides: Overrides | None = None,
         plugin_policy: PluginPolicy | None = None,
     ) -> Self:
-        """A client for a kubeconfig, by default KUBECONFIG, ~/.kube/config or the pod's own cluster (``load_config``).
+        """Return a client for a kubeconfig (see ``load_config``).
 
-        ``overrides`` are what a program's own flags say; they win. ``plugin_policy`` says which credential plugins may run.
+        Args:
+            kubeconfig: Path of a kubeconfig. None: ``KUBECONFIG``, ``~/.kube/config`` or the pod's own cluster.
+            context: Name of a context. None: the current context.
+            overrides: Settings from the flags of a program; they take precedence over the files.
+            plugin_policy: The credential plugins that may run. None: all.
+
+        Returns:
+            A client without open connections.
 
         Raises:
-            ConfigError: nothing usable was found.
+            ConfigError: there is no usable configuration.
         """
         return cls(Transport(load_config(kubeconfig, context, overrides=overrides, plugin_policy=plugin_policy)))
 
@@ -77,33 +91,34 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
 
     @property
     def cluster(self) -> str:
-        """The cluster's name, as in ``ObjectKey.cluster``."""
+        """The name of the cluster, as in ``ObjectKey.cluster``."""
         return self.transport.cluster
 
     @property
     def pods(self) -> PodVerbs:
-        """What concerns pods only: logs, commands, ports, files, eviction (docs/streams.md)."""
+        """Methods for pods: logs, commands, ports, files, eviction (docs/streams.md)."""
         return PodVerbs(self)
 
     @property
     def certificates(self) -> CertificateVerbs:
-        """Approval of CertificateSigningRequests."""
+        """Methods for CertificateSigningRequests: approval and denial."""
         return CertificateVerbs(self)
 
     @property
     def service_accounts(self) -> ServiceAccountVerbs:
-        """Tokens of service accounts."""
+        """Methods for service accounts: tokens."""
         return ServiceAccountVerbs(self)
 
     def in_namespace(self, namespace: str) -> Self:
-        """A client of one namespace: lists and watches are of it too, and another one is refused before anything is sent.
+        """Return a client that is limited to one namespace; it refuses other namespaces before it sends anything.
 
-        It shares connections, discovery and listeners with this one, which closes them. Cluster-scoped kinds are as before.
+        It shares connections, discovery and write listeners with this client; only this client closes them. Cluster-scoped kinds are not
+        affected.
 
         Raises:
-            ValueError: that cannot be a namespace.
+            ValueError: the namespace is invalid.
         """
-        fault = namespace_fault(namespace)
+        fault = namespace_error(namespace)
         if fault:
             raise ValueError(fault)
         view = self._view()
@@ -111,9 +126,9 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
         return view
 
     def with_options(self, *, field_manager: str = "", dry_run: bool = False, field_validation: Validation | None = None) -> Self:
-        """A client whose writes are done so unless a call says otherwise; it shares connections with this one, which closes them.
+        """Return a client with other defaults for writes; it shares the connections of this client, which closes them.
 
-        ``dry_run`` holds for every write, deletions and evictions too, and cannot be taken back by a call.
+        ``dry_run`` applies to every write, deletions and evictions included; a single call cannot switch it off.
         """
         view = self._view()
         wanted = WriteOptions(field_manager=field_manager, dry_run=dry_run, field_validation=field_validation)
@@ -127,14 +142,14 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; running calls and watches end with ``TransportError``. A view of another client closes nothing."""
+        """Close all connections; running calls and watches end with ``TransportError``. A client from ``in_namespace`` closes nothing."""
         if not self._lent:
             await self.transport.close()
 
     def on_write(self, listener: Listener) -> Callable[[], None]:
         """Call ``listener`` with a ``Write`` after each write that the server has stored, before the write returns to its caller.
 
-        Returns what removes it. While nobody listens, writes pay nothing. What a listener raises is logged, not raised.
+        Returns a function that removes the listener. Without listeners, writes have no extra cost. Errors of listeners are logged.
         """
         return self._writes.add(listener)
 

@@ -1,4 +1,4 @@
-"""Repeating a read-change-write that met somebody else's write.
+"""Repeats read-change-write cycles that conflict with other writers.
 
 Source: client-go util/retry.
 """
@@ -18,7 +18,18 @@ T = TypeVar("T")
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how far apart. Seconds; each pause is ``factor`` times the one before, and up to ``jitter`` of it longer."""
+    """The number of attempts and the pauses between them.
+
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+    >>> async def set_color():
+    ...     settings = await client.get(ConfigMap, "settings")
+    ...     settings.data["color"] = "blue"
+    ...     return await client.update(settings)
+    >>> (await retry_on_conflict(set_color, retries=Retries(tries=3, delay=0.01))).data
+    {'color': 'blue'}
+
+    Durations are in seconds. Each pause is ``factor`` times the previous one, plus a random share of up to ``jitter`` of it.
+    """
 
     tries: int
     delay: float
@@ -34,10 +45,10 @@ DEFAULT_BACKOFF = Retries(tries=4, delay=0.010, factor=5.0, jitter=0.1)
 
 
 async def retry_on_conflict(attempt: Callable[[], Awaitable[T]], *, retries: Retries = DEFAULT_RETRY, clock: Clock | None = None) -> T:
-    """Call ``attempt`` until it does not end in Conflict, as often as ``retries`` say. It must read the object anew each time.
+    """Call ``attempt`` until it does not raise Conflict, at most as often as ``retries`` allow. It must read the object each time.
 
     Raises:
-        Conflict: the last one, when the last try conflicts too. Anything else goes through at once.
+        Conflict: the last attempt conflicted too. Other errors of ``attempt`` are raised at once.
     """
     return await retry_on_error(attempt, lambda error: isinstance(error, Conflict), retries=retries, clock=clock)
 
@@ -49,10 +60,19 @@ async def retry_on_error(
     retries: Retries = DEFAULT_RETRY,
     clock: Clock | None = None,
 ) -> T:
-    """Call ``attempt`` until it does not raise something ``retriable``, as often as ``retries`` say.
+    """Call ``attempt`` until it raises no retriable error.
+
+    Args:
+        attempt: An async function without arguments. It runs once for each try.
+        retriable: Returns True for an error after which another attempt makes sense.
+        retries: The number of attempts and the pauses between them.
+        clock: The clock for the pauses. None: the system's clock.
+
+    Returns:
+        The result of the first successful attempt.
 
     Raises:
-        Exception: the last retriable one when tries run out; one that is not retriable at once.
+        Exception: the last retriable error after the last attempt; any other error at once.
     """
     clock = clock or SystemClock()
     delay = retries.delay

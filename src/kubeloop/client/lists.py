@@ -1,4 +1,4 @@
-"""Lists: one answer (``ObjectList``), and a list that is asked for page by page (``ListCall``).
+"""Lists: the objects of one response (``ObjectList``), and a list that is requested page by page (``ListCall``).
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks and client-go tools/pager.
 """
@@ -23,7 +23,12 @@ R = TypeVar("R", bound=Resource)
 
 
 class ObjectList(list[R]):
-    """Objects of one answer, with the list's own metadata. A plain list otherwise; slices and copies are plain lists."""
+    """The objects of a list response, with the list's metadata. Otherwise a plain list; slices and copies are plain lists.
+
+    >>> pods = await client.list(Pod)
+    >>> len(pods), pods.continue_token, pods.resource_version.isdigit()
+    (0, '', True)
+    """
 
     def __init__(self, items: Iterable[R] = (), metadata: ListMeta | None = None) -> None:
         super().__init__(items)
@@ -31,28 +36,28 @@ class ObjectList(list[R]):
 
     @property
     def resource_version(self) -> str:
-        """The version of the whole list: watch from here to miss nothing."""
+        """The version of the whole list: a watch from this version misses no change."""
         return self.metadata.resource_version
 
     @property
     def continue_token(self) -> str:
-        """Empty when this was the last page."""
+        """The token of the next page; empty on the last page."""
         return self.metadata.continue_
 
     def __repr__(self) -> str:
-        from kubeloop.client.list_view import text_of
+        from kubeloop.meta.repr import list_text
 
-        return text_of(self)
+        return list_text(self)
 
     def _repr_html_(self) -> str:
-        from kubeloop.client.list_view import html_of
+        from kubeloop.meta.repr import list_html
 
-        return html_of(self)
+        return list_html(self)
 
 
-def objects_in(kind: type[R], answer: Response) -> ObjectList[R]:
-    """The objects of a list answer."""
-    items, metadata = decode_list(kind, answer.body)
+def objects_in(kind: type[R], response: Response) -> ObjectList[R]:
+    """Return the objects of a list response."""
+    items, metadata = decode_list(kind, response.body)
     return ObjectList(items, metadata)
 
 
@@ -63,19 +68,26 @@ _NOT_YET = (
 
 
 class ListCall(Generic[R]):
-    """A list to be had in one of two ways; nothing is sent before.
+    """A list that is not requested yet: ``await`` it, or use it with ``async for``.
 
-    ``await`` it
-        Everything as one ``ObjectList``, from one snapshot. When that expires between two pages (410), all is asked for once more in
-        one answer, as client-go's pager does.
-    ``async for`` over it
-        One page in memory at a time, each object once. When the snapshot expires between two pages, the rest comes from the newest
-        one if the server offers that: then objects that changed meanwhile show their new state.
+    >>> for name in ("a", "b"):
+    ...     _ = await client.create(Secret(metadata=ObjectMeta(name=name)))
+    >>> [secret.metadata.name async for secret in client.list(Secret, limit=1)]
+    ['a', 'b']
+    >>> len(await client.list(Secret))
+    2
 
-    ``timeout`` limits an awaited list as a whole, and a list in a loop page by page.
+    ``await``
+        Returns all objects as one ``ObjectList``, from one snapshot. If the snapshot expires between two pages (410), the whole list is
+        requested again as one response, as in client-go's pager.
+    ``async for``
+        Needs memory for one page at a time, and returns each object once. If the snapshot expires between two pages, the rest comes from
+        the newest snapshot if the server offers that; objects that changed in between then show their new state.
+
+    ``timeout`` limits an awaited list as a whole, and each page of a loop.
 
     Raises:
-        ApiError, TransportError: as the server answered; ``Expired`` when neither way out is there.
+        ApiError, TransportError: the server refused, or no response arrived; ``Expired`` if the server offers neither way to go on.
     """
 
     def __init__(
@@ -86,6 +98,14 @@ class ListCall(Generic[R]):
         timeout: float | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """``client.list`` creates it.
+
+        Args:
+            fetch: Requests one page.
+            options: The options of the first page.
+            timeout: Seconds for an awaited list, or for each page of a loop. None: no limit.
+            clock: The clock of the time limit. None: the system's clock.
+        """
         self._ask = fetch
         self._options = options
         self._timeout = timeout
@@ -97,7 +117,7 @@ class ListCall(Generic[R]):
         return limit(self._whole(self._ask), self._timeout, self._clock, "list").__await__()
 
     async def _fetch(self, options: ListOptions) -> ObjectList[R]:
-        """One page, within the time limit."""
+        """Request one page within the time limit."""
         page = self._ask(options)
         return await (page if self._timeout is None else limit(page, self._timeout, self._clock, "list"))
 
@@ -110,10 +130,10 @@ class ListCall(Generic[R]):
             raise TypeError(_NOT_YET)
 
     async def pages(self, *, prefetch: int = 0) -> AsyncGenerator[ObjectList[R], None]:
-        """The pages as they come; as ``async for``, but with each page's metadata.
+        """Yield pages, each with its metadata; ``async for`` over the list yields their objects.
 
-        ``prefetch``: how many pages are asked for, and kept, before they are wanted (client-go's pager: 10). Close the generator when
-        leaving early (``contextlib.aclosing``), or the last request goes on until it is collected.
+        ``prefetch`` is the number of pages that are requested in advance and stored (client-go's pager: 10). If you leave the loop early,
+        close the generator (``contextlib.aclosing``), or the last request continues until the generator is collected.
         """
         if prefetch < 1:
             async with aclosing(self._fetched()) as pages:

@@ -1,17 +1,17 @@
-"""REST mapping: which resource holds objects of a kind. Classes that know it are believed; the rest is asked from discovery.
-
-Source: client-go restmapper (a kind that is not known is looked for once more in fresh discovery, so that a CRD made later is found).
-"""
+"""REST mapping: the resource and the URL of each kind. A class states its resource; discovery finds that of other kinds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from kubeloop.client.mapping import ResourceMapping
+import msgspec
+
 from kubeloop.meta.errors import UnknownKind
-from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.names import dns1123_label
 from kubeloop.meta.resource import Resource, kind_info
+from kubeloop.meta.type_checks import described
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport
 
@@ -19,8 +19,87 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kubeloop.client.discovery import ApiResource, Discovered
-    from kubeloop.client.discovery.disk_cache import KeptDiscovery
+    from kubeloop.client.discovery.disk_cache import CachedDiscovery
     from kubeloop.client.discovery.openapi import OpenApiDocuments
+
+#: ``namespace=ALL_NAMESPACES`` of list, watch, until and informers: the objects of all namespaces (``kubectl --all-namespaces``).
+ALL_NAMESPACES: Final = "*"
+
+
+class ResourceMapping(msgspec.Struct, frozen=True):
+    """The location of a kind's objects: resource, kind and scope. ``namespaced``: their paths contain a namespace.
+
+    >>> mapping = await client.mapping(Pod)
+    >>> mapping.path("shop", "web-0", "log")
+    '/api/v1/namespaces/shop/pods/web-0/log'
+    >>> mapping.path()
+    '/api/v1/pods'
+    """
+
+    gvr: GroupVersionResource
+    gvk: GroupVersionKind
+    namespaced: bool
+
+    @property
+    def kind(self) -> str:
+        return self.gvk.kind
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """Return the path of one object, or of many: of one namespace, or of all namespaces without ``namespace``.
+
+        Raises:
+            ValueError: a name or namespace that would lead to another path, a namespace for a cluster-scoped kind, or no namespace for one
+                object of a namespaced kind.
+        """
+        parts = [self.gvr.group_version.path]
+        if namespace:
+            require_text(namespace, "namespace")
+            if not self.namespaced:
+                raise ValueError(f'{self.gvk.kind} is cluster-scoped: it has no namespace, "{namespace}" was given')
+            fault = namespace_error(namespace)
+            if fault:
+                raise ValueError(fault)
+            parts += ["namespaces", namespace]
+        elif self.namespaced and name:
+            raise ValueError(f'a namespace is needed to name one {self.gvk.kind} ("{name}")')
+        parts.append(self.gvr.resource)
+        if name:
+            parts.append(segment(name, "name"))
+        if subresource:
+            if not name:
+                raise ValueError(f'a name is needed for the subresource "{subresource}" of {self.gvr.resource}')
+            parts += [segment(part, "subresource") for part in subresource.split("/")]
+        return "/".join(parts)
+
+
+def require_text(given: object, argument: str) -> None:
+    """Raise TypeError if ``given`` is not a string; ``argument`` names it."""
+    if not isinstance(given, str):
+        raise TypeError(f"{argument}={described(given)}: must be text")
+
+
+def namespace_error(namespace: str) -> str:
+    """Return the reason why a text is not a valid namespace, in Kubernetes' words; empty if it is valid."""
+    require_text(namespace, "namespace")
+    if namespace == ALL_NAMESPACES:
+        return 'namespace=ALL_NAMESPACES ("*") names no single namespace; only list, watch, until and informers take all namespaces'
+    faults = dns1123_label(namespace)
+    return f'namespace "{namespace}": {"; ".join(faults)}' if faults else ""
+
+
+def segment(value: str, what: str) -> str:
+    """Return a name unchanged after checking that it is one segment of a path.
+
+    Raises:
+        ValueError: it is not exactly one segment (apimachinery pkg/api/validation/path). TypeError: it is not a string.
+    """
+    require_text(value, what)
+    if value in ("", ".", "..") or "/" in value or "%" in value:
+        raise ValueError(f'{what} "{value}" cannot be used in a path: it must not be empty, ".", "..", or hold "/" or "%"')
+    if not value.isascii() or not value.isprintable() or any(one in value for one in ' ?#"<>\\^`{|}'):
+        raise ValueError(f'{what} "{value}" cannot be used in a path: it holds characters that no name in Kubernetes has')
+    return value
+
 
 T = TypeVar("T")
 
@@ -29,26 +108,32 @@ _SHOWN = 5
 
 
 class Mapper:
-    """Kinds and resources of one server. Discovery is asked when first needed, and again when something is not in it.
+    """The kinds and resources of one server. It requests discovery at the first use, and again when a lookup fails.
+
+    >>> (await client.mapper.find("deploy")).gvr.resource
+    'deployments'
+    >>> (await client.mapper.mapping(Deployment)).path("shop")
+    '/apis/apps/v1/namespaces/shop/deployments'
 
     Guarantees
-        A group whose server is down hides nothing of the others; who asks for its kinds is told which it is and why.
-        A kind that was installed later is found. Looking in vain asks the server ten times at once, then every ten seconds at most.
+        If the server of one group is down, other groups work; a lookup in that group raises an error with the group and the reason.
+        Kinds that are installed later are found. Failed lookups request discovery up to ten times without a pause, then at most every ten
+        seconds.
     """
 
     def __init__(self, transport: Transport, *, clock: Clock | None = None) -> None:
         self._transport = transport
         self._clock: Clock = clock or SystemClock()
         self._known: dict[type[Resource], ResourceMapping] = {}
-        self._kept: KeptDiscovery | None = None
+        self._kept: CachedDiscovery | None = None
         self._documents: OpenApiDocuments | None = None
 
     async def mapping(self, cls: type[Resource]) -> ResourceMapping:
-        """Where objects of ``cls`` live.
+        """Return the location of the objects of ``cls``.
 
         Raises:
             UnknownKind: the class names no kind, or the server does not serve it.
-            ApiError, TransportError: discovery was needed and failed.
+            ApiError, TransportError: the lookup needed discovery, which failed.
         """
         known = self._known.get(cls)
         if known is None:
@@ -62,10 +147,10 @@ class Mapper:
         return known
 
     async def resource_of(self, gvk: GroupVersionKind) -> ApiResource:
-        """The resource of a kind.
+        """Return the resource of a kind.
 
         Raises:
-            UnknownKind: not served, also after asking again.
+            UnknownKind: the server does not serve it, even after another request.
         """
         found, discovered = await self._look(lambda one: _of_kind(one, gvk), gvk.group_version)
         if found is None:
@@ -73,40 +158,43 @@ class Mapper:
         return found
 
     async def find(self, name: str) -> ApiResource:
-        """The resource that a person calls so, as kubectl reads it: plural, singular, short name or kind, in any case, with ``.GROUP`` or
-        ``.VERSION.GROUP`` if need be. Of several groups that with the highest priority, the core group first; that a short name means
-        several resources is logged.
+        """Return the resource with a name as kubectl reads it: plural, singular, short name or kind, in any case.
+
+        The name may end with ``.GROUP`` or ``.VERSION.GROUP``. Of several groups the one with the highest priority wins, the core group
+        first. A short name of several resources is logged.
 
         Raises:
-            UnknownKind: nothing is called so.
+            UnknownKind: there is no such resource.
         """
         found = await self.find_all(name)
-        from kubeloop.client.discovery.names import told_apart
+        from kubeloop.client.discovery.resources import ambiguity_warning
 
-        if warning := told_apart(name, found):
+        if warning := ambiguity_warning(name, found):
             import logging
 
             logging.getLogger("kubeloop.client").warning("%s: %s", self._transport.config.server, warning)
         return found[0]
 
     async def find_all(self, name: str) -> tuple[ApiResource, ...]:
-        """All resources that a person may call so, the one that ``find`` gives first.
+        """Return all resources with a name as in ``find``, the result of ``find`` first.
 
         Raises:
-            UnknownKind: nothing is called so.
+            UnknownKind: there is no such resource.
         """
-        from kubeloop.client.discovery.names import resources_called
+        from kubeloop.client.discovery.resources import find_resources
 
-        found, discovered = await self._look(lambda one: resources_called(one, name) or None)
+        found, discovered = await self._look(lambda one: find_resources(one, name) or None)
         if found is None:
             raise UnknownKind(self._nothing_called(name, discovered))
         return found
 
     async def expand(self, names: str) -> tuple[ApiResource, ...]:
-        """The resources of what ``kubectl get`` takes: names as in ``find`` and categories (``all``), separated by commas; each once.
+        """Return the resources for an argument of ``kubectl get``: names as in ``find`` and categories (``all``), separated by commas.
+
+        Each resource is returned once.
 
         Raises:
-            UnknownKind: nothing is called so.
+            UnknownKind: there is no such resource.
         """
         wanted: dict[ApiResource, None] = {}
         for name in names.split(","):
@@ -116,11 +204,11 @@ class Mapper:
         return tuple(wanted)
 
     async def resources(self) -> tuple[ApiResource, ...]:
-        """Everything that is served, in all versions, from the cache if it was asked before."""
+        """Return all resources in all versions, from the cache if possible."""
         return (await self._kept_discovery().current()).resources
 
     async def discovered(self) -> Discovered:
-        """As ``resources``, with what failed and why (``Discovered.fault``)."""
+        """Return the same as ``resources``, with the failed group versions and the reasons (``Discovered.fault``)."""
         return await self._kept_discovery().current()
 
     @property
@@ -133,14 +221,17 @@ class Mapper:
         return self._documents
 
     def keep_on_disk(self, folder: Path | str | None = None, *, ttl: float | None = None) -> None:
-        """Read discovery from a file if one is younger than ``ttl`` seconds (None: six hours, as kubectl), and keep there what is asked.
+        """Read discovery from a file that is younger than ``ttl`` seconds, and write new responses to it.
 
-        For programs that run often and shortly. ``folder`` None: kubectl's, KUBECACHEDIR or ``~/.kube/cache``. OpenAPI documents are kept
-        there too, by their hashes.
+        For programs that run often and briefly. OpenAPI documents are cached there too, by their hashes.
+
+        Args:
+            folder: None: kubectl's folder, KUBECACHEDIR or ``~/.kube/cache``.
+            ttl: Seconds. None: six hours, as kubectl.
         """
         from pathlib import Path
 
-        from kubeloop.client.discovery.files import TTL, DiscoveryFile
+        from kubeloop.client.discovery.disk_cache import TTL, DiscoveryFile
 
         folder = Path(folder) if folder is not None else None
         self._kept_discovery().file = DiscoveryFile(self._transport.config.server, folder=folder, ttl=TTL if ttl is None else ttl)
@@ -148,17 +239,17 @@ class Mapper:
 
     @property
     def fresh(self) -> bool:
-        """True when what is known was asked by this client, not read from a file."""
+        """True if this client requested the cached resources, False if they come from a file."""
         return self._kept is not None and self._kept.fresh
 
     def forget(self) -> None:
-        """Ask the server anew next time, also where a file knows an answer."""
+        """Request the resources from the server at the next use, even if a file has them."""
         if self._kept is not None:
             self._kept.forget()
         self._known.clear()
 
     async def _look(self, find: Callable[[Discovered], T | None], version: GroupVersion | None = None) -> tuple[T | None, Discovered]:
-        """What ``find`` finds, if need be in fresh discovery; and where it looked last."""
+        """Return the result of ``find``, in newer discovery if necessary, and the discovery that was searched last."""
         kept = self._kept_discovery()
         begun = kept.begun
         discovered = await kept.current()
@@ -174,12 +265,12 @@ class Mapper:
             discovered, found = renewed, find(renewed)
         return found, discovered
 
-    def _kept_discovery(self) -> KeptDiscovery:
+    def _kept_discovery(self) -> CachedDiscovery:
         if self._kept is None:
             # Programs with typed kinds never come here, and start faster for it.
-            from kubeloop.client.discovery.disk_cache import KeptDiscovery
+            from kubeloop.client.discovery.disk_cache import CachedDiscovery
 
-            self._kept = KeptDiscovery(self._transport, self._clock)
+            self._kept = CachedDiscovery(self._transport, self._clock)
         return self._kept
 
     def _nothing_called(self, name: str, discovered: Discovered) -> str:

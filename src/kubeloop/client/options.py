@@ -1,4 +1,4 @@
-"""What lists, watches, writes and deletions can be told, and how it stands in the URL or body.
+"""Options of lists, watches, writes and deletions, and their form in the URL or body.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/ and apimachinery pkg/apis/meta/v1/types.go.
 """
@@ -21,7 +21,7 @@ PAGE_SIZE = 500
 
 
 def _check(options: msgspec.Struct, *numbers: str, **choices: object) -> None:
-    """A wrong value is named here, before a server has to."""
+    """Raise an error that names a wrong value before it is sent."""
     for name in numbers:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
@@ -33,10 +33,14 @@ def _check(options: msgspec.Struct, *numbers: str, **choices: object) -> None:
 
 
 class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which objects to list, and of which version.
+    """The objects to list, and their version.
 
-    ``resource_version`` None asks for the newest; "0" for whatever the server has at hand, which may be older than what
-    was seen before. ``limit`` is the size of a page; 0 asks for everything in one answer, which costs the server its memory.
+    >>> ListOptions(label_selector={"app": "web"}, limit=500).query()["labelSelector"]
+    'app=web'
+    >>> page = await client.list_page(Pod, ListOptions(limit=1))
+
+    ``resource_version`` None requests the newest state; "0" accepts any state that the server has in memory, possibly older than a
+    state that you saw before. ``limit`` is the size of a page; 0 requests all objects in one response, which costs the server memory.
     """
 
     label_selector: Labels | None = None
@@ -51,6 +55,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
         _check(self, "limit", "timeout_seconds", resource_version_match=Match)
 
     def query(self) -> dict[str, str | int | bool | None]:
+        """Return the parameters of the URL."""
         # A continue token carries its own version: the server refuses both together (API concepts, "Retrieving large result sets").
         first = not self.continue_token
         return {
@@ -65,10 +70,13 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which objects to watch, and from which version on.
+    """The objects to watch, and the version to start from.
 
-    ``send_initial_events`` asks for a streaming list (KEP-3157): the state comes as ADDED events and a bookmark ends it; it needs
-    ``resource_version_match="NotOlderThan"`` and bookmarks, which are set here.
+    >>> WatchOptions(send_initial_events=True).query()["resourceVersionMatch"]
+    'NotOlderThan'
+
+    ``send_initial_events`` requests a streaming list (KEP-3157): the state arrives as ADDED events, and a bookmark ends it. It implies
+    ``resource_version_match="NotOlderThan"`` and bookmarks.
     """
 
     label_selector: Labels | None = None
@@ -79,6 +87,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     send_initial_events: bool = False
 
     def query(self) -> dict[str, str | int | bool | None]:
+        """Return the parameters of the URL."""
         return {
             "watch": True,
             "labelSelector": label_text(self.label_selector),
@@ -92,9 +101,17 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to write. ``dry_run`` does everything but store. ``field_validation`` Strict refuses unknown and duplicate fields.
+    """Options of a write.
 
-    ``field_manager``: who is said to own the fields written; default: the program's name as its User-Agent has it. ``force`` is for apply.
+    >>> settings = ConfigMap(metadata=ObjectMeta(name="settings"))
+    >>> settings = await client.create(settings, options=WriteOptions(dry_run=True, field_validation="Strict"))
+    >>> await client.get(ConfigMap, "settings")
+    Traceback (most recent call last):
+        ...
+    NotFound: ...
+
+    ``dry_run`` does everything except storing the object. ``field_validation="Strict"`` refuses unknown and duplicate fields.
+    ``field_manager`` owns the written fields; by default it is the program's name in its User-Agent. ``force`` is for apply.
     """
 
     dry_run: bool = False
@@ -106,6 +123,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         _check(self, field_validation=Validation)
 
     def query(self) -> dict[str, str | int | bool | None]:
+        """Return the parameters of the URL."""
         return {
             "dryRun": "All" if self.dry_run else None,
             "fieldManager": self.field_manager or None,
@@ -114,7 +132,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def over(self, defaults: WriteOptions) -> WriteOptions:
-        """These, and where they say nothing, ``defaults``."""
+        """Return these options, completed by ``defaults``."""
         return WriteOptions(
             dry_run=self.dry_run or defaults.dry_run,
             field_manager=self.field_manager or defaults.field_manager,
@@ -124,11 +142,17 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to delete. ``grace_period_seconds`` 0 deletes a pod without waiting for its node.
+    """Options of a deletion.
 
-    ``uid`` and ``resource_version`` are preconditions: the server answers Conflict if the object has others.
-    ``ignore_store_read_error``: also delete an object that the server can no longer read from its store. No finalizer runs and
-    nothing that depends on it is collected; the server takes it alone, not with other options (KEP-3926).
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+    >>> await client.delete(ConfigMap, "settings", options=DeleteOptions(uid="another-uid"))
+    Traceback (most recent call last):
+        ...
+    Conflict: ...
+
+    ``grace_period_seconds`` 0 deletes a pod without waiting for its node. ``uid`` and ``resource_version`` are preconditions: the server
+    answers Conflict if the object has others. ``ignore_store_read_error``: also delete an object that the server can no longer read from
+    its store. No finalizer runs and no dependent is collected; the server accepts it only without other options (KEP-3926).
     """
 
     propagation_policy: Propagation | None = None
@@ -142,6 +166,7 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
         _check(self, "grace_period_seconds", propagation_policy=Propagation)
 
     def body(self) -> bytes:
+        """Return the body of the request."""
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if self.propagation_policy is not None:
             options["propagationPolicy"] = self.propagation_policy

@@ -1,4 +1,4 @@
-"""Selectors as callers spell them, checked, and as the text that a URL carries."""
+"""Checks the selectors of callers and converts them to the text of a URL."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Fields: TypeAlias = str | Mapping[str, str] | FieldSelector
 
 
 def label_text(labels: Labels | None, argument: str = "label_selector=") -> str | None:
-    """The selector as a URL carries it; None if it selects everything. ``argument``: how an error names what was given.
+    """Return a label selector as text; None if it selects everything. ``argument`` names the argument in errors.
 
     Raises:
-        ValueError: it cannot be read (in Kubernetes' words), a pair is no label, or it selects nothing: a URL cannot say so, and leaving
-            it out would select everything.
-        TypeError: no selector at all.
+        ValueError: it is malformed (in Kubernetes' words), a pair is not a label, or it selects nothing: a URL cannot express that, and
+            without a selector the request would return everything.
+        TypeError: it is not a selector.
     """
     if labels is None:
         return None
@@ -31,7 +31,7 @@ def label_text(labels: Labels | None, argument: str = "label_selector=") -> str 
         if isinstance(labels, str):
             return None if parse_label_selector(labels).everything else labels
         if isinstance(labels, Mapping):
-            # Checked: a value with a comma in it would become a requirement of its own.
+            # Checked, because a value with a comma would become two requirements.
             pairs = _pairs(labels, argument, '"app=web,tier!=db" or {"app": "web"}')
             return ",".join(str(Requirement.checked(key, Operator.EQUALS, (value,))) for key, value in pairs) or None
         if isinstance(labels, LabelSelector):
@@ -46,10 +46,10 @@ def label_text(labels: Labels | None, argument: str = "label_selector=") -> str 
 
 
 def field_text(fields: Fields | None, argument: str = "field_selector=") -> str | None:
-    """As ``label_text``, of a field selector.
+    """Return a field selector as text, as ``label_text`` does.
 
     Raises:
-        ValueError: it cannot be read, in Kubernetes' words. TypeError: no selector at all.
+        ValueError: it is malformed, in Kubernetes' words. TypeError: it is not a selector.
     """
     if fields is None:
         return None
@@ -68,14 +68,14 @@ def field_text(fields: Fields | None, argument: str = "field_selector=") -> str 
     return str(fields) or None
 
 
-def _shown(given: object) -> str:
-    """A text as it is, since the server's logs have it in the address of the request; everything else without its contents."""
-    return repr(given) if isinstance(given, str) else described(given)
+def _shown(selector: object) -> str:
+    """Return a text unchanged, because server logs contain it in the URL anyway; return only the type of other values."""
+    return repr(selector) if isinstance(selector, str) else described(selector)
 
 
-def _pairs(given: Mapping[Any, Any], argument: str, wanted: str) -> list[tuple[str, str]]:
-    pairs = list(given.items())
+def _pairs(selector: Mapping[Any, Any], argument: str, expected: str) -> list[tuple[str, str]]:
+    pairs = list(selector.items())
     for key, value in pairs:
         if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError(f"{argument}{described(given)}: {described(key)} and {described(value)} must be text; give {wanted}")
+            raise TypeError(f"{argument}{described(selector)}: {described(key)} and {described(value)} must be text; give {expected}")
     return pairs

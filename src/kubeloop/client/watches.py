@@ -1,6 +1,6 @@
-"""A watch that goes on: typed events of one kind, resumed where it ended, until the caller leaves or the server has forgotten.
+"""A resumed watch: typed events of one kind over any number of connections, until the caller leaves or the resourceVersion has expired.
 
-Without a cache; whoever needs the current state of many objects wants an informer.
+It has no cache; for the current state of many objects use an informer.
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes and client-go RetryWatcher.
 """
 
@@ -16,7 +16,7 @@ import msgspec
 from kubeloop.client.lists import ListCall
 from kubeloop.client.options import Expiry, ListOptions, WatchOptions
 from kubeloop.codec import decode, document_of
-from kubeloop.codec.frames import FrameCutter
+from kubeloop.codec.frames import FrameSplitter
 from kubeloop.meta import ApiError, DeadlineError, DecodeError, Gone, KubeloopError, Resource, Status, TransportError, UntrustedCertificate
 from kubeloop.meta.type_checks import described_word
 from kubeloop.timing import Backoff, Clock, TimeLimit
@@ -37,7 +37,15 @@ _SHORT = 1.0
 
 
 class Event(msgspec.Struct, Generic[R], frozen=True):
-    """What happened to one object. Of a deleted one the last state is given."""
+    """One watch event. For DELETED, ``object`` is the last known state.
+
+    >>> secret = await client.create(Secret(metadata=ObjectMeta(name="token")))
+    >>> async with client.watch(Secret) as events:
+    ...     async for event in events:
+    ...         print(event.type, event.object.metadata.name)
+    ...         break
+    ADDED token
+    """
 
     type: EventType
     object: R
@@ -57,26 +65,34 @@ class _Bookmark(msgspec.Struct):
 
 
 class _InterruptedError(KubeloopError):
-    """The server said within the stream that it cannot go on with it."""
+    """The server ended the watch with an error event."""
 
 
 class Watch(Generic[R]):
-    """``async with client.watch(Pod) as events: async for event in events: ...``; leaving the block frees the socket.
+    """A watch of one kind. Leaving the ``async with`` block closes its connection.
+
+    >>> secret = await client.create(Secret(metadata=ObjectMeta(name="token")))
+    >>> async with client.watch(Secret, timeout=60) as events:
+    ...     async for event in events:
+    ...         if event.type == "ADDED":
+    ...             result = await client.delete(Secret, event.object.metadata.name)
+    ...         elif event.type == "DELETED":
+    ...             break
 
     Guarantees
-        For one object events come in the order of its changes, none twice and none missing, over any number of reconnects.
-        Without ``resource_version`` all objects that are there come first, as ADDED.
-        It goes on for ever; with ``timeout`` the iteration ends after so many seconds.
-        With ``on_expired="relist"``: where the server has forgotten the version to go on from, the difference to a new list is told; what
-        vanished meanwhile is DELETED with the last state that was seen here. States in between are missing then.
+        The events of one object come in the order of its changes, each exactly once, over any number of reconnections.
+        Without ``resource_version`` the existing objects come first, as ADDED.
+        The watch continues until the caller leaves; with ``timeout`` the iteration ends after that many seconds.
+        With ``on_expired="relist"``: if the server no longer has the version, the watch lists again and yields the differences. Objects
+        that disappeared meanwhile come as DELETED with their last known state. Intermediate states are missing then.
 
     Raises, from ``async for``
-        Expired: the server no longer has the version to go on from; list again. Not with ``on_expired="relist"``.
-        ApiError: it refuses (401, 403, 404 ...). UntrustedCertificate. TransportError: the client was closed.
-        Other failures are waited out, longer each time.
+        Expired: the server no longer has the version; list again. Not with ``on_expired="relist"``.
+        ApiError: the server refuses (401, 403, 404 ...). UntrustedCertificate. TransportError: the client was closed.
+        After other failures the watch reconnects, with growing pauses.
 
     Raises
-        ValueError: ``resource_version`` is "" or "0": what comes from there has no order to go on in; ``on_expired`` is neither way.
+        ValueError: ``resource_version`` is "" or "0", whose events have no defined order; or ``on_expired`` has another value.
     """
 
     def __init__(
@@ -92,9 +108,22 @@ class Watch(Generic[R]):
         timeout: float | None = None,
         on_expired: Expiry = "raise",
     ) -> None:
+        """``client.watch`` creates it.
+
+        Args:
+            transport: The connection to the API server.
+            locate: Returns the path of the objects; it may need discovery.
+            kind: The class of the objects.
+            list_all: Lists the objects, for ``on_expired="relist"`` and for the existing objects.
+            options: Which objects to watch, and from which version.
+            clock: The clock of pauses between connections, and of ``timeout``.
+            accept: The media types of the responses; they may ask for metadata only.
+            timeout: Seconds after which the iteration ends. None: never.
+            on_expired: ``"raise"`` or ``"relist"``.
+        """
         if options.resource_version in ("", "0"):
             raise ValueError(
-                f'resource_version="{options.resource_version}" names no state to go on from; leave it out to begin with what is there, '
+                f'resource_version="{options.resource_version}" names no state to go on from; leave it out to start with existing objects, '
                 "or give that of an object or a list"
             )
         if on_expired not in ("raise", "relist"):
@@ -119,7 +148,7 @@ class Watch(Generic[R]):
 
     @property
     def resource_version(self) -> str | None:
-        """Where a new watch would have to go on from to miss nothing after the last event or bookmark."""
+        """The version from which another watch would continue without missing an event."""
         return self._version
 
     async def __aenter__(self) -> Self:
@@ -148,7 +177,7 @@ class Watch(Generic[R]):
     async def _run(self) -> AsyncGenerator[Event[R], None]:
         try:
             if self._version is None:
-                # Not waited out: whoever begins to watch learns at once what is wrong.
+                # Not retried: the caller of a watch gets the first error at once.
                 async with aclosing(self._listed()) as events:
                     async for event in events:
                         yield event
@@ -202,7 +231,7 @@ class Watch(Generic[R]):
                 raise
 
     async def _listed(self) -> AsyncGenerator[Event[R], None]:
-        """All that is there, or what is different from what is known; afterwards the watch goes on from the list's version."""
+        """Yield the existing objects, or the differences from the known state; the watch then continues from the list's version."""
         version = ""
         gone = set(self._known or ())
         options = ListOptions(label_selector=self._options.label_selector, field_selector=self._options.field_selector)
@@ -239,15 +268,15 @@ class Watch(Generic[R]):
             yield Event("MODIFIED", item)
 
     def _own(self, item: R) -> R:
-        """A twin that no caller can change."""
+        """Return a copy that no caller can change."""
         document = document_of(item)
         return decode(self._kind, document, checked=True) if document is not None else item
 
     async def _once(self) -> AsyncGenerator[Event[R], None]:
-        """One connection's events. Ends when the server ends it."""
+        """Yield the events of one connection until the server closes it."""
         seconds = self._options.timeout_seconds or random.randint(_SHORTEST, _LONGEST)
         options = msgspec.structs.replace(self._options, resource_version=self._version, timeout_seconds=seconds)
-        cutter = FrameCutter()
+        cutter = FrameSplitter()
         ends = self._clock.now() + seconds + _GRACE
         if self._deadline is not None:
             ends = min(ends, self._deadline)
@@ -282,7 +311,7 @@ class Watch(Generic[R]):
                 return None
             if event.type == "ERROR":
                 error = ApiError.of(msgspec.json.decode(event.object, type=Status), f"watch {self._path}")
-                # As client-go: only a version that is gone ends a stream for good, whatever else is said within one.
+                # As client-go: only an expired version ends the watch; other errors within a stream lead to another connection.
                 raise error if isinstance(error, Gone) else _InterruptedError(str(error))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DecodeError(f"{self._path}: a watch frame is not what it should be: {error}") from error
@@ -302,7 +331,7 @@ class Watch(Generic[R]):
         return Event(cast("EventType", event.type), item)
 
     def _was_listed_newer(self, item: R) -> bool:
-        """True for what the list showed already, in a page from after its first page's snapshot (KEP-365)."""
+        """Whether a page that is newer than the first page's snapshot already showed this state (KEP-365)."""
         key = item.metadata.namespace, item.metadata.name
         listed = self._newer.get(key)
         # Versions of one resource type compare as numbers (KEP-5504).

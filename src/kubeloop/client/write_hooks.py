@@ -1,4 +1,4 @@
-"""Own writes: tells who asked what this client has just written, so that caches need not wait for the watch to bring it back."""
+"""Write listeners: they get the client's own writes, so that caches see them before the watch delivers them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from kubeloop.client.mapping import ResourceMapping
+from kubeloop.client.mapper import ResourceMapping
 from kubeloop.client.options import WriteOptions
 from kubeloop.meta import GroupVersionKind, Resource, Status
 from kubeloop.meta.failure_log import FailureLog
@@ -23,15 +23,22 @@ Verb: TypeAlias = Literal["create", "update", "patch", "delete"]
 class Write(msgspec.Struct, frozen=True, gc=False):
     """One write that the server has confirmed.
 
+    >>> writes = []
+    >>> remove = client.on_write(writes.append)
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+    >>> writes[0].verb, writes[0].name, writes[0].gone
+    ('create', 'settings', False)
+    >>> remove()
+
     Guarantees
-        It was stored: no dry run, nothing that was refused, nothing whose answer was lost.
-        ``document`` is the whole object as the server answered, None if the answer was a ``Status`` (most deletions).
-        ``uid`` and ``resource_version`` are "" where the answer does not say them.
+        The server stored it: it was not a dry run, not refused, and its response arrived.
+        ``document`` is the whole object from the response; None if the response was a ``Status`` (most deletions).
+        ``uid`` and ``resource_version`` are empty if the response does not contain them.
 
     Not guaranteed
-        That it is still so: somebody else may have written since. That the object exists: see ``gone``.
-        Writes that answer something else than the object are not told: scale, eviction, binding, patches of which only the metadata
-        is read, deletion of a collection. An apply is told as a patch.
+        That the object is still in this state, since others may write too. That the object exists: see ``gone``.
+        Writes whose response is not the object: scale, eviction, binding, patches with metadata-only responses, deletion of a collection.
+        Listeners do not get these. Listeners get an apply as a patch.
     """
 
     mapping: ResourceMapping
@@ -46,7 +53,7 @@ class Write(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def gone(self) -> bool:
-        """Whether the write ended the object's life: a deletion that waits for nothing, or a change that took its last finalizer.
+        """Whether the object no longer exists: the write deleted it at once, or removed its last finalizer.
 
         See ``is_gone``.
         """
@@ -77,11 +84,11 @@ _NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 
 
 def is_gone(gvk: GroupVersionKind, document: bytes, *, deleted: bool) -> bool:
-    """Whether an object that a server sent as the answer to a write exists no more. ``deleted``: the write was a deletion.
+    """Whether an object in the response to a write no longer exists. ``deleted``: the write was a deletion.
 
     A server deletes an object that is marked for deletion as soon as it has no finalizer and no grace period left
     (k8s.io/apiserver pkg/registry/generic/registry/store.go, deletionFinalizersForGarbageCollection and deleteWithoutFinalizers);
-    a namespace, as soon as it has none in ``spec`` either (pkg/registry/core/namespace/storage, ShouldDeleteNamespaceDuringUpdate).
+    a namespace, as soon as ``spec`` has no finalizer either (pkg/registry/core/namespace/storage, ShouldDeleteNamespaceDuringUpdate).
     """
     metadata = _MARKS.decode(document).metadata
     if not metadata.deletion_timestamp:
@@ -95,7 +102,7 @@ Listener: TypeAlias = Callable[[Write], object]
 
 
 class WriteListeners:
-    """Who hears of the writes of one client, in the order in which they asked. False while there is nobody."""
+    """The write listeners of one client, in the order of their registration. False if there are none."""
 
     __slots__ = ("_counts", "_failures", "_listeners")
 
@@ -109,7 +116,7 @@ class WriteListeners:
         return bool(self._listeners)
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        """Returns what removes it again; twice does nothing."""
+        """Add a listener; return a function that removes it and may be called twice."""
         listeners = self._listeners
         listeners.append(listener)
 
@@ -124,11 +131,18 @@ class WriteListeners:
 
     @staticmethod
     def now() -> float:
-        """The clock of ``Write.sent``: of the process, since it orders a write and what other parts heard, and measures nothing."""
+        """Return the time for ``Write.sent``: from the process' own clock, because it only orders writes and watch events."""
         return time.perf_counter()
 
     def stored(self, mapping: ResourceMapping, verb: Verb, obj: Resource, sent: float | None = None) -> None:
-        """The server answered a write with ``obj``."""
+        """Notify the listeners of a write to which the server responded with ``obj``.
+
+        Args:
+            mapping: The kind's location.
+            verb: The verb of the request.
+            obj: The object in the response.
+            sent: When the request was sent (``now()``). None: unknown.
+        """
         source = source_of(obj)
         if source is not None:
             metadata = obj.metadata
@@ -136,7 +150,15 @@ class WriteListeners:
             self._tell(Write(mapping, verb, *place, source.document, sent))
 
     def deleted(self, mapping: ResourceMapping, namespace: str, name: str, uid: str, answer: Resource | Status) -> None:
-        """The server answered a deletion. ``uid`` is what the deletion was bound to, "" if to nothing."""
+        """Notify the listeners of a deletion.
+
+        Args:
+            mapping: The kind's location.
+            namespace: The object's namespace; empty for a cluster-scoped kind.
+            name: The object's name.
+            uid: The uid in the request's precondition; empty without one.
+            answer: The object or the ``Status`` in the response.
+        """
         if isinstance(answer, Status):
             named = answer.details.uid if answer.details else ""
             self._tell(Write(mapping, "delete", namespace, name, named or uid, "", None))
@@ -151,7 +173,7 @@ class WriteListeners:
                 self._log_failure(listener, write, error)
 
     def _log_failure(self, listener: Listener, write: Write, error: Exception) -> None:
-        """The first failure, and each of another kind, with its traceback; the others in a line with their number."""
+        """Log the first failure, and each of another kind, with its traceback; log repeated failures in one line with their count."""
         count = self._counts[id(listener)] = self._counts.get(id(listener), 0) + 1
         trace = self._failures.failed(id(listener), error)
         again = f" ({type(error).__name__}); it has failed {count} times" if count > 1 else ""
@@ -159,6 +181,6 @@ class WriteListeners:
         log.error("a listener failed on %s of %s %s/%s%s", *place, again, exc_info=trace)
 
 
-def dry(options: WriteOptions | None) -> bool:
-    """Whether a write was only tried."""
+def is_dry_run(options: WriteOptions | None) -> bool:
+    """Whether a write is a dry run."""
     return options is not None and options.dry_run

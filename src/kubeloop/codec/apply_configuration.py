@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubeloop.codec import encode_new
-from kubeloop.codec.changes import change_struct, change_tree
+from kubeloop.codec.changes import change_struct, change_tree, encode_struct, encode_value
 from kubeloop.codec.decoding import decode, decode_struct
 from kubeloop.codec.encoding import describe, to_dict, with_kind
 from kubeloop.codec.shape import Shape, ValueForm, fields_of
@@ -60,7 +59,7 @@ def encode_applied(obj: Resource) -> bytes:
 
 def set_fields(obj: msgspec.Struct) -> dict[str, Any]:
     """Return the fields of a model that differ from the defaults of their classes, at every depth, as a tree."""
-    tree: dict[str, Any] = msgspec.json.decode(encode_new.write_struct(obj))
+    tree: dict[str, Any] = msgspec.json.decode(encode_struct(obj))
     return _without_defaults(tree, type(obj))
 
 
@@ -133,7 +132,7 @@ def _inside(value: Any, shape: Shape, prune: Any) -> Any:
 @functools.cache
 def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the defaults of a class by wire name, as JSON trees without nested defaults."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     shapes = fields_of(cls).by_wire
     for info in msgspec.structs.fields(cls):
         if info.default is not msgspec.NODEFAULT:
@@ -145,8 +144,8 @@ def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
         if default is msgspec.UNSET:
             continue
         shape = shapes[info.encode_name].shape
-        found[info.encode_name] = _inside(msgspec.json.decode(encode_new.write(default, shape)), shape, _without_defaults)
-    return found
+        result[info.encode_name] = _inside(msgspec.json.decode(encode_value(default, shape)), shape, _without_defaults)
+    return result
 
 
 def _has_default(factory: Any) -> bool:

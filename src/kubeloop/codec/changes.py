@@ -7,12 +7,54 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from kubeloop.codec import encode_new
 from kubeloop.codec.shape import Shape, ValueForm, fields_of
+from kubeloop.meta.quantity import Quantity
+from kubeloop.meta.time import format_micro_time
+
+
+def encode_value(value: Any, shape: Shape) -> bytes:
+    """Return the JSON of a value of a known shape."""
+    return _ENCODER.encode(_timed(value, shape) if shape.micro else value)
+
+
+def encode_struct(obj: msgspec.Struct) -> bytes:
+    return _ENCODER.encode(_fields(obj) if fields_of(type(obj)).micro else obj)
+
+
+def _hook(value: Any) -> Any:
+    if isinstance(value, Quantity):
+        return str(value)
+    raise TypeError(f"a field holds a {type(value).__name__}, which JSON cannot say")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_hook)
+
+
+def _timed(value: Any, shape: Shape) -> Any:
+    if isinstance(value, datetime):
+        return format_micro_time(value)
+    if shape.form is ValueForm.STRUCT and isinstance(value, msgspec.Struct):
+        return _fields(value)
+    if shape.form is ValueForm.LIST and shape.item is not None and isinstance(value, list):
+        return [_timed(item, shape.item) for item in value]
+    if shape.form is ValueForm.MAP and shape.item is not None and isinstance(value, dict):
+        return {key: _timed(item, shape.item) for key, item in value.items()}
+    return value
+
+
+def _fields(obj: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields that msgspec would write, one level at a time where a MicroTime may be inside."""
+    written: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(obj), type=dict[str, msgspec.Raw])
+    for wire, field in fields_of(type(obj)).by_wire.items():
+        if field.shape.micro and wire in written:
+            written[wire] = _timed(getattr(obj, field.name), field.shape)
+    return written
+
 
 # Alignment: pairs the items of the old and the new list, so that an item keeps the fields that the models do not know.
 #
@@ -169,7 +211,7 @@ _ANY = Shape(ValueForm.ANY, Any, loose=True)
 
 def _change(raw: bytes | Raw, old: Any, new: Any, shape: Shape, keys: tuple[str, ...] = ()) -> bytes:
     if old is None or new is None:
-        return encode_new.write(new, shape)
+        return encode_value(new, shape)
     if isinstance(new, msgspec.Struct) and type(new) is type(old):
         return change_struct(raw, old, new)
     try:
@@ -179,7 +221,7 @@ def _change(raw: bytes | Raw, old: Any, new: Any, shape: Shape, keys: tuple[str,
             return _change_list(raw, old, new, shape.item or _ANY, keys)
     except msgspec.ValidationError:
         pass
-    return encode_new.write(new, shape)
+    return encode_value(new, shape)
 
 
 def _change_map(raw: bytes | Raw, old: dict[str, Any], new: dict[str, Any], shape: Shape) -> bytes:
@@ -191,10 +233,10 @@ def _change_map(raw: bytes | Raw, old: dict[str, Any], new: dict[str, Any], shap
 def _change_list(raw: bytes | Raw, old: list[Any], new: list[Any], shape: Shape, keys: tuple[str, ...]) -> bytes:
     before = _ARRAY.decode(raw)
     if len(before) != len(old):
-        return encode_new.write(new, Shape(ValueForm.LIST, list, shape, shape.loose, shape.micro))
+        return encode_value(new, Shape(ValueForm.LIST, list, shape, shape.loose, shape.micro))
     matches = align(old, new, keys, lambda one, other: _same(one, other, shape))
     parts = [
-        Raw(encode_new.write(item, shape)) if match is None else _part(before[match], old[match], item, shape, known=True)
+        Raw(encode_value(item, shape)) if match is None else _part(before[match], old[match], item, shape, known=True)
         for item, match in zip(new, matches, strict=True)
     ]
     return msgspec.json.encode(parts)
@@ -202,7 +244,7 @@ def _change_list(raw: bytes | Raw, old: list[Any], new: list[Any], shape: Shape,
 
 def _part(raw: Raw | None, old: Any, new: Any, shape: Shape, known: bool) -> Raw:
     if raw is None or not known:
-        return Raw(encode_new.write(new, shape))
+        return Raw(encode_value(new, shape))
     return raw if _same(old, new, shape) else Raw(_change(raw, old, new, shape))
 
 
@@ -210,4 +252,4 @@ def _same(old: Any, new: Any, shape: Shape) -> bool:
     """Compare the written JSON where Python's equality is too lenient (1 == True, 1 == 1.0)."""
     if not shape.loose:
         return bool(old == new)
-    return old is new or encode_new.write(old, shape) == encode_new.write(new, shape)
+    return old is new or encode_value(old, shape) == encode_value(new, shape)

@@ -15,10 +15,8 @@ import msgspec
 from kubeloop.codec.apply_configuration import document_changes
 from kubeloop.codec.decoding import dec_hook, decoder_of
 from kubeloop.codec.encoding import describe
-from kubeloop.codec.error_paths import explain
-from kubeloop.codec.forgiving import build
+from kubeloop.codec.lenient import build, explain_error, normalise
 from kubeloop.codec.shape import fields_of
-from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.model import Model
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.quantity import Quantity
@@ -132,7 +130,7 @@ def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None 
         try:
             decoder.decode(msgspec.json.encode(tree))
         except msgspec.ValidationError as error:
-            return explain(error, decoder, tree)
+            return explain_error(error, decoder, tree)
         return ""
     if obj is not None and read != obj and (found := _misplaced(obj, read)) is not None:
         path, wrong, meant = found
@@ -166,7 +164,7 @@ def _wrong_type(cls: type[msgspec.Struct], body: bytes) -> str:
     try:
         build(cls, normalise(cls, msgspec.json.decode(body)), dec_hook)
     except msgspec.ValidationError as error:
-        return explain(error)
+        return explain_error(error)
     except TypeError:
         return ""
     return ""

@@ -7,16 +7,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubeloop.codec.error_paths import explain
-from kubeloop.codec.gc_pause import held_back
-from kubeloop.codec.tolerant import normalise
+from kubeloop.codec.gc_pause import gc_paused
+from kubeloop.codec.lenient import build, explain_error, normalise
 from kubeloop.meta.errors import DecodeError, NestedTooDeeply
 from kubeloop.meta.model import DocumentSource
 from kubeloop.meta.object_meta import ListMeta
-from kubeloop.meta.partial import BookmarkObject
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.resource import Resource, set_source
-from kubeloop.meta.unstructured import Unstructured
+from kubeloop.meta.unstructured import BookmarkObject, Unstructured
 
 R = TypeVar("R", bound=Resource)
 M = TypeVar("M", bound=msgspec.Struct)
@@ -105,13 +103,11 @@ def decode_struct(cls: type[M], document: bytes, description: str) -> M:
     except RecursionError:
         raise NestedTooDeeply(f"{description}: the document is nested too deeply for Python to read it") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{_describe(description, document)}: {explain(error, decoder, tree)}") from None
+        raise DecodeError(f"{_describe(description, document)}: {explain_error(error, decoder, tree)}") from None
 
 
 def _forgiving(cls: type[M], tree: Any, error: msgspec.ValidationError) -> M:
     """Decode a document that breaks declared choices and bounds; a value of another type is still an error."""
-    from kubeloop.codec.forgiving import build  # rarely needed
-
     try:
         return build(cls, tree, dec_hook)
     except TypeError:
@@ -131,7 +127,7 @@ def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
     if page.kind and not page.kind.endswith("List") and (page.items is msgspec.UNSET or page.kind == "Table"):
         raise DecodeError(f"expected a {what}, got {page.api_version}, Kind={page.kind}")
     read = _read_later if cls.kind and issubclass(cls, Unstructured) else functools.partial(decode, checked=True)
-    with held_back():
+    with gc_paused():
         items: list[R] = [read(cls, bytes(raw)) for raw in page.items or ()]
     return items, decode_struct(ListMeta, bytes(page.metadata), what)
 
@@ -187,7 +183,7 @@ def _read(decoder: msgspec.json.Decoder[T], document: bytes, what: str) -> T:
     try:
         return decoder.decode(document)
     except msgspec.ValidationError as error:
-        raise DecodeError(f"{_describe(what, document)}: {explain(error)}") from None
+        raise DecodeError(f"{_describe(what, document)}: {explain_error(error)}") from None
     except RecursionError:
         raise NestedTooDeeply(f"{what}: the document is nested too deeply for Python to read it") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -6,15 +6,13 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.codec import encode_new
-from kubeloop.codec.changes import change_struct, change_tree
+from kubeloop.codec.changes import change_struct, change_tree, encode_struct
 from kubeloop.codec.decoding import decode_struct
 from kubeloop.codec.shape import fields_of
 from kubeloop.meta.errors import IncompleteObject
 from kubeloop.meta.model import DocumentSource
-from kubeloop.meta.partial import PartialObject
 from kubeloop.meta.resource import Resource, source_of
-from kubeloop.meta.unstructured import Unstructured
+from kubeloop.meta.unstructured import PartialObject, Unstructured
 
 
 def encode(obj: Resource) -> bytes:
@@ -35,7 +33,7 @@ def encode(obj: Resource) -> bytes:
     if isinstance(obj, Unstructured):
         return _encode_tree(obj, source)
     if source is None:
-        return with_kind(encode_new.write_struct(obj), obj)
+        return with_kind(encode_struct(obj), obj)
     return with_kind(_changed(source, obj), obj)
 
 
@@ -84,7 +82,7 @@ def _changed(source: DocumentSource, obj: Resource) -> bytes:
 def _same(old: Resource, new: Resource) -> bool:
     if not fields_of(type(new)).loose:
         return old == new
-    return encode_new.write_struct(old) == encode_new.write_struct(new)
+    return encode_struct(old) == encode_struct(new)
 
 
 def _encode_tree(obj: Unstructured, source: DocumentSource | None) -> bytes:

@@ -11,7 +11,7 @@ from kubeloop.meta.errors import DecodeError
 MAX_FRAME = 64 * 1024 * 1024
 
 
-class FrameCutter:
+class FrameSplitter:
     """Takes chunks and returns the frames that are complete, without their newline, as views of the chunks.
 
     Guarantees

@@ -17,7 +17,7 @@ _was_enabled = False
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Stop automatic collections inside the block. Nests, and several threads may be inside: the last to leave restores the state.
 
     The collector belongs to the process, therefore the state belongs to this module. Not for code that runs long, awaits, or calls users'

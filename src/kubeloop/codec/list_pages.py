@@ -102,13 +102,13 @@ class ListSplitter(Generic[T]):
     def _items(self, at: int) -> list[tuple[T, memoryview]]:
         buffer = self._buffer
         view = memoryview(buffer)
-        found: list[tuple[T, memoryview]] = []
+        result: list[tuple[T, memoryview]] = []
         search = at + self._searched
         if not self._separator:
             colon = buffer.find(b":", at)
             if colon < 0 or buffer[at] != 0x7B:
                 self._buffer = buffer[at:]
-                return found
+                return result
             self._separator = b"}," + buffer[at : colon + 1]
         while (end := buffer.find(self._separator, search)) >= 0:
             document = view[at : end + 1]
@@ -116,11 +116,11 @@ class ListSplitter(Generic[T]):
             if read is None:
                 search = end + 1
                 continue
-            found.append((read, document))
+            result.append((read, document))
             at = search = end + 2
         self._searched = max(search, len(buffer) - len(self._separator)) - at
         self._buffer = buffer[at:]
-        return found
+        return result
 
     def _try(self, document: memoryview) -> T | None:
         try:

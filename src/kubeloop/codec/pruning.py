@@ -1,4 +1,4 @@
-"""Pruning: cuts an object down to some paths, in one pass over its bytes; values stay as the server wrote them."""
+"""Cuts parts out of objects by position, without decoding the rest: all but some paths, or ``metadata.managedFields``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,56 @@ from kubeloop.codec.paths import EACH, Each, Segment, parse_path
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.type_checks import described
 
+# Cuts ``metadata.managedFields`` out of an object by position, without decoding the rest.
+#
+# The projection returns their bytes; their position is searched for and verified, else the object is decoded and cut as a tree.
+
+
 Buffer = bytes | memoryview
+
+#: JSON escapes a quote inside a string, so these bytes can only be a key.
+_KEY = b'"managedFields":'
+_COMMA, _BRACE = 0x2C, 0x7D
+
+
+class ManagedFieldsStripper:
+    """Cuts managedFields out of the objects of one kind.
+
+    ``openings`` are the beginnings of its documents as servers write them, up to ``metadata``. The first one is put in front of a
+    document without a kind.
+    """
+
+    __slots__ = ("_opening", "_openings")
+
+    def __init__(self, *openings: bytes) -> None:
+        self._opening = openings[0]
+        self._openings = (b'{"metadata":{', *(opening + b'"metadata":{' for opening in openings))
+
+    def apply(self, managed_fields: Raw, document: Buffer, named: bool) -> bytes:
+        """Return the document without them. ``managed_fields``: decoded from this document. ``named``: it has kind and apiVersion."""
+        whole = bytes(document)
+        value = memoryview(managed_fields)
+        at = whole.find(_KEY)
+        start = at + len(_KEY)
+        end = start + len(value)
+        # In metadata, only managedFields holds a list under that key. Where metadata is not the first field, an earlier field may.
+        if at < 0 or not whole.startswith(value, start) or not (whole.startswith(self._openings) or whole.find(_KEY, end) < 0):
+            return self._as_tree(whole, named)
+        if whole[at - 1] == _COMMA:
+            at -= 1
+        elif whole[end] == _COMMA:
+            end += 1
+        elif whole[end] != _BRACE:
+            return self._as_tree(whole, named)
+        view = memoryview(whole)
+        return b"".join((view[:at], view[end:]) if named else (self._opening, view[1:at], view[end:]))
+
+    def _as_tree(self, whole: bytes, named: bool) -> bytes:
+        tree: dict[str, Any] = msgspec.json.decode(whole)
+        tree["metadata"].pop("managedFields", None)
+        rest = msgspec.json.encode(tree)
+        return rest if named else b"".join((self._opening, rest[1:]))
+
 
 _NOTHING = Raw(b"")
 _HERE = ""
@@ -96,12 +145,12 @@ def _struct(name: str, tree: Tree) -> type[Struct]:
 
 
 def _fields(tree: Tree) -> list[tuple[str, Any, Any]]:
-    found: list[tuple[str, Any, Any]] = []
+    result: list[tuple[str, Any, Any]] = []
     for number, (segment, node) in enumerate(tree.items()):
         if segment != _HERE:
             kind = _kind(node)
-            found.append((f"f{number}_", kind, field(default=_NOTHING if kind is Raw else None, name=str(segment))))
-    return found
+            result.append((f"f{number}_", kind, field(default=_NOTHING if kind is Raw else None, name=str(segment))))
+    return result
 
 
 def _kind(node: Tree) -> Any:

@@ -6,14 +6,13 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from kubeloop.codec import encode_new
+from kubeloop.codec.changes import encode_struct
 from kubeloop.codec.decoding import decode, decode_struct
 from kubeloop.codec.encoding import encode, with_kind
 from kubeloop.meta.errors import DecodeError, NestedTooDeeply
 from kubeloop.meta.model import Model
-from kubeloop.meta.partial import PartialObject
 from kubeloop.meta.resource import Resource, source_of
-from kubeloop.meta.unstructured import Unstructured
+from kubeloop.meta.unstructured import PartialObject, Unstructured
 
 M = TypeVar("M", bound=Model)
 
@@ -61,10 +60,10 @@ def from_yaml(cls: type[M], text: str | bytes) -> M:
 
 def _document(obj: Model) -> bytes:
     if not isinstance(obj, Resource):
-        return encode_new.write_struct(obj)
+        return encode_struct(obj)
     source = source_of(obj)
     if isinstance(obj, PartialObject) or (source is not None and source.partial and not isinstance(obj, Unstructured)):
-        written = encode_new.write_struct(obj)
+        written = encode_struct(obj)
         return with_kind(written, obj) if obj.kind else written
     if isinstance(obj, Unstructured):
         return msgspec.json.encode(obj.to_dict())

@@ -144,7 +144,7 @@ def read_yaml(text: str | bytes | IO[str] | IO[bytes], *, name: str = "") -> lis
         DecodeError: the text is not YAML, or a document is not an object; the message names file and line.
     """
     where = name or str(getattr(text, "name", "")) or "YAML"
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     try:
         text = text if isinstance(text, str | bytes) else text.read()
         scanner = Loader(text)
@@ -159,14 +159,14 @@ def read_yaml(text: str | bytes | IO[str] | IO[bytes], *, name: str = "") -> lis
                 continue
             if not isinstance(document, dict):
                 raise DecodeError(f"{where}: document {number} is no object but {_name_of(document)}")
-            found.extend(_items(document))
+            result.extend(_items(document))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" line {mark.line + 1}" if mark is not None else ""
         raise DecodeError(f"{where}{place}: {getattr(error, 'problem', None) or error}") from None
     except (RecursionError, UnicodeDecodeError, ValueError) as error:
         raise DecodeError(f"{where}: {error}") from None
-    return found
+    return result
 
 
 def _items(document: dict[str, Any]) -> Iterable[dict[str, Any]]:

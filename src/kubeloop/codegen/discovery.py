@@ -59,12 +59,12 @@ def resources_of_paths(paths: JSONObject, known: Iterable[ResourceInfo], served:
 
     Paths contain no short names and categories: those come from ``known``, the same resource in this or another version.
     """
-    found: dict[GroupVersionResource, _Found] = {}
+    result: dict[GroupVersionResource, _Found] = {}
     for path, item in sorted(paths.items()):
         place = _place(path)
         if place is None or place.group_version in served:
             continue
-        resource = found.setdefault(GroupVersionResource(*place.group_version, place.resource), _Found())
+        resource = result.setdefault(GroupVersionResource(*place.group_version, place.resource), _Found())
         resource.namespaced |= place.namespaced
         for operation in item.values():
             if isinstance(operation, dict) and "x-kubernetes-action" in operation:
@@ -72,7 +72,7 @@ def resources_of_paths(paths: JSONObject, known: Iterable[ResourceInfo], served:
                 action: str = operation["x-kubernetes-action"]
                 resource.add(place.subresource, GroupVersionKind(kind["group"], kind["version"], kind["kind"]), _VERBS.get(action, action))
     same = {info.gvr.group_resource: info for info in known}
-    for gvr, resource in sorted(found.items()):
+    for gvr, resource in sorted(result.items()):
         if "" not in resource.verbs:
             continue
         kind, verbs = resource.verbs.pop("")

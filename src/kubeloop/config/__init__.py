@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from kubeloop.config.authenticator import RequestAuthenticator
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import Credentials, ExecPlugin, ImpersonatedUser, Pem
+from kubeloop.config.credentials import Credentials, ExecPlugin, ImpersonatedUser, Pem, PluginPolicy
 from kubeloop.config.in_cluster import in_cluster_config
 from kubeloop.config.kubeconfig.merged import Kubeconfig
 from kubeloop.config.load import load_config
 from kubeloop.config.overrides import Overrides
-from kubeloop.config.plugin_policy import PluginPolicy
 
 if TYPE_CHECKING:
     from kubeloop.config.explain import Explanation, Setting
     from kubeloop.config.kubeconfig.editing import KubeconfigEditor, edit_kubeconfig
-    from kubeloop.config.plugins.request import ExecRequest
+    from kubeloop.config.plugins.credential import ExecRequest
 
 _LATER = {
-    "ExecRequest": "plugins.request",
+    "ExecRequest": "plugins.credential",
     "Explanation": "explain",
     "KubeconfigEditor": "kubeconfig.editing",
     "Setting": "explain",

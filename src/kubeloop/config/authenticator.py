@@ -35,6 +35,14 @@ class TokenFile:
     """The token in ``path``. Until the file can be read for the first time, ``first`` is used if it is set."""
 
     def __init__(self, path: Path, first: str, owner: str, clock: Clock) -> None:
+        """Create a reader; the file is read at the first use.
+
+        Args:
+            path: The token file.
+            first: The token until the file can be read; empty: none.
+            owner: The kubeconfig entry, for messages.
+            clock: The clock of the file's refresh.
+        """
         self._path = path
         self._where = f"{owner}: tokenFile: {path}"
         self._clock = clock
@@ -81,6 +89,12 @@ _IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
 
 class RequestAuthenticator:
     """Authenticates the requests of one transport. Call ``headers()`` before each request and ``refused()`` after a 401.
+
+    >>> from kubeloop.config import ClusterConfig, Credentials
+    >>> config = ClusterConfig(server="https://127.0.0.1:6443", credentials=Credentials(token="secret"))
+    >>> authenticator = RequestAuthenticator(config)
+    >>> (await authenticator.headers())["Authorization"]
+    'Bearer secret'
 
     Guarantees
         A rotated token file takes effect within a minute, and at the next request after a 401. While it cannot be read, the old token is

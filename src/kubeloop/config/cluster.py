@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kubeloop.config.credentials import Credentials, Pem
-from kubeloop.config.origins import Provenance
 from kubeloop.http1.proxies import is_proxy_url, not_a_proxy
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.tls import client_tls
@@ -21,8 +20,50 @@ if TYPE_CHECKING:
     from kubeloop.config.explain import Explanation
 
 
+class SettingOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """The origin of one setting. ``kind`` is ``file``, ``override``, ``environment``, ``service account``, ``default`` or ``program``.
+
+    ``where`` is the file, the environment variable, or the argument; ``entry`` and ``key`` are the position in the file.
+    """
+
+    kind: str
+    where: str = ""
+    entry: str = ""
+    key: str = ""
+
+    def __str__(self) -> str:
+        if self.kind == "environment":
+            return f"environment variable {self.where}"
+        return ": ".join(part for part in (self.where or self.kind, self.entry, self.key) if part)
+
+
+DEFAULT = SettingOrigin(kind="default")
+PROGRAM = SettingOrigin(kind="program", where="the program")
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """The origins of one configuration: the files, where they were named, the user entry, and an origin for each setting.
+
+    ``unused`` describes settings that have no effect, and why.
+    """
+
+    files: tuple[str, ...] = ()
+    files_from: str = ""
+    user: str = ""
+    origins: tuple[tuple[str, SettingOrigin], ...] = ()
+    unused: tuple[str, ...] = ()
+
+    def of(self, setting: str) -> SettingOrigin | None:
+        """Return the origin of a setting; None if it is unknown."""
+        return next((origin for name, origin in self.origins if name == setting), None)
+
+
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that a transport needs. Immutable; printing it shows no secret.
+
+    >>> config = ClusterConfig(server="https://127.0.0.1:6443", namespace="shop")
+    >>> config.server, config.namespace
+    ('https://127.0.0.1:6443', 'shop')
 
     ``name`` is the cluster's name in log records, metrics and ``ObjectKey.cluster``. ``source`` says where the settings came from.
 

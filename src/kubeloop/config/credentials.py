@@ -5,16 +5,61 @@ Source of the rules: k8s.io/client-go tools/clientcmd/api/types.go (AuthInfo) an
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 
-from kubeloop.config.plugin_policy import PluginPolicy
 from kubeloop.meta.errors import ConfigError
+
+# Policy for credential plugins: all, none, or a list. Kubeconfigs from others name programs that run as you.
+#
+# Source: client-go plugin/pkg/client/auth/exec/exec.go (PluginPolicy) and KEP-3104 (kuberc credentialPluginPolicy).
+
+
+class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Allowed credential plugins. ``allowed`` None: all; an empty tuple: none; else only these commands, as a path or a name in PATH.
+
+    >>> policy = PluginPolicy(allowed=("aws", "/usr/local/bin/login"))
+    >>> nothing_runs = PluginPolicy(allowed=())
+
+    Raises:
+        ConfigError: an entry is empty or not a normal path, which could never match.
+    """
+
+    allowed: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for entry in self.allowed or ():
+            if not entry or os.path.normpath(entry) != entry:
+                raise ConfigError(f'plugin policy: "{entry}" is no command; write its name, or its path without "." and ".."')
+
+    def check(self, command: str, owner: str) -> None:
+        """Check that the policy allows a command. ``owner`` names the kubeconfig entry, for messages.
+
+        Raises:
+            ConfigError: the command must not run.
+        """
+        if self.allowed is None:
+            return
+        import shutil
+
+        command = os.path.normpath(command)
+        path = shutil.which(command)
+        if command in self.allowed or path in self.allowed:
+            return
+        name = os.path.basename(command)  # noqa: PTH119 - a string that may be no path
+        if path is not None and any(os.path.basename(entry) == name and shutil.which(entry) == path for entry in self.allowed):  # noqa: PTH119
+            return
+        listed = f"it allows {', '.join(self.allowed)}" if self.allowed else "it allows none"
+        raise ConfigError(f"{owner}: exec: {command} may not run: {listed}; add the command to the policy, or use another user")
 
 
 class Pem(msgspec.Struct, frozen=True, kw_only=True):
-    """PEM text, inline (``data``) or in a file (``path``); ``field`` names the setting, for messages."""
+    """PEM text, inline (``data``) or in a file (``path``); ``field`` names the setting, for messages.
+
+    >>> ca = Pem(path="ca.crt", field="certificate-authority")
+    """
 
     data: bytes = b""
     path: Path | None = None
@@ -44,6 +89,9 @@ class Pem(msgspec.Struct, frozen=True, kw_only=True):
 
 class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """A program that prints an ExecCredential. ``owner`` names the kubeconfig entry, for messages.
+
+    >>> plugin = ExecPlugin(command="aws", args=("eks", "get-token"), api_version="client.authentication.k8s.io/v1")
+    >>> credentials = Credentials(exec=plugin)
 
     ``timeout``: maximum seconds of a run; an interactive plugin has at least ``INTERACTIVE_TIMEOUT``. ``cluster_config`` is
     JSON from the cluster's entry, which the plugin receives with ``provide_cluster_info``.
@@ -83,6 +131,9 @@ def usable_token(token: str, setting: str) -> str:
 class ImpersonatedUser(msgspec.Struct, frozen=True, kw_only=True):
     """The user to impersonate; the authenticated user needs the verb ``impersonate`` for each part.
 
+    >>> user = ImpersonatedUser(user="jane", groups=("developers",))
+    >>> credentials = Credentials(token="secret", impersonate=user)
+
     Source: https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
     """
 
@@ -99,6 +150,9 @@ class ImpersonatedUser(msgspec.Struct, frozen=True, kw_only=True):
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     """The credentials of one user. Without any field the user is anonymous.
+
+    >>> Credentials(token="secret")
+    Credentials(token=...)
 
     A ``token_file`` takes precedence over ``token``, which is used until the file can be read. ``exec`` is used only if no other
     credential is set, as in kubectl.

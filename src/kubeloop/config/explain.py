@@ -8,15 +8,18 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kubeloop.config.cluster import ClusterConfig, without_password
+from kubeloop.config.cluster import DEFAULT, PROGRAM, ClusterConfig, SettingOrigin, without_password
 from kubeloop.config.credentials import Pem
-from kubeloop.config.origins import DEFAULT, PROGRAM, SettingOrigin
 from kubeloop.http1.proxies import proxy_for
 from kubeloop.meta.errors import ConfigError
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting. ``value`` is printable: a secret is only mentioned, not shown."""
+    """A setting. ``value`` is printable: a secret is only mentioned, not shown.
+
+    >>> Setting("namespace", "shop", "KUBECONFIG").value
+    'shop'
+    """
 
     name: str
     value: str
@@ -24,7 +27,13 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Iterates over settings; ``str`` formats a table for people. ``unused``: settings without effect, and why."""
+    """Iterates over settings; ``str`` formats a table for people. ``unused``: settings without effect, and why.
+
+    >>> from kubeloop.config import load_config
+    >>> explanation = load_config().explain()
+    >>> [setting.name for setting in explanation if setting.name == "server"]
+    ['server']
+    """
 
     settings: tuple[Setting, ...]
     files: tuple[str, ...]
@@ -35,7 +44,8 @@ class Explanation(msgspec.Struct, frozen=True):
         return iter(self.settings)
 
     def __getitem__(self, name: str) -> Setting:
-        """
+        """Return a setting by its name.
+
         Raises:
             KeyError: there is no setting of that name.
         """

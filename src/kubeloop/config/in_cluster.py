@@ -9,9 +9,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from kubeloop.config.cluster import ClusterConfig
+from kubeloop.config.cluster import DEFAULT, ClusterConfig, Provenance, SettingOrigin
 from kubeloop.config.credentials import Credentials, ImpersonatedUser, Pem
-from kubeloop.config.origins import DEFAULT, Provenance, SettingOrigin
 from kubeloop.config.overrides import Overrides
 from kubeloop.meta.errors import ConfigError
 

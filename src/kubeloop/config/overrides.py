@@ -17,6 +17,10 @@ from kubeloop.config.kubeconfig.entries import Cluster, Context, KubeconfigUser,
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that replace those of the files; empty ones replace nothing. Printing it shows no secret.
 
+    >>> from kubeloop.config import load_config
+    >>> load_config(overrides=Overrides(namespace="shop")).namespace
+    'shop'
+
     ``cluster`` and ``user`` name entries, which must exist. ``insecure_skip_tls_verify`` drops the files' certificate authority; an
     authority given here drops their ``insecure-skip-tls-verify``; ``server`` drops their ``tls-server-name``.
     Relative paths are relative to the working directory.
@@ -49,11 +53,11 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
         return f"Overrides({', '.join(name for name in self.__struct_fields__ if getattr(self, name)) or 'nothing'})"
 
     def on_context(self, entry: Context) -> tuple[Context, frozenset[str]]:
-        """Return the overridden entry, and the fields that come from here."""
+        """Return a context with the overrides applied, and the names of the overridden fields."""
         return overlaid(entry, Context(cluster=self.cluster, user=self.user, namespace=self.namespace))
 
     def on_cluster(self, entry: Cluster) -> tuple[Cluster, frozenset[str]]:
-        """Do the same as ``on_context``."""
+        """Return a cluster with the overrides applied, and the names of the overridden fields."""
         over = Cluster(
             server=self.server,
             tls_server_name=self.tls_server_name,
@@ -72,7 +76,7 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
         return merged, changed
 
     def on_user(self, entry: KubeconfigUser) -> tuple[KubeconfigUser, frozenset[str]]:
-        """Do the same as ``on_context``."""
+        """Return a user with the overrides applied, and the names of the overridden fields."""
         over = KubeconfigUser(
             client_certificate=_absolute(self.client_certificate),
             client_certificate_data=_base64(self.client_certificate_data),

@@ -90,14 +90,14 @@ class TlsSource:
 
     def _signature(self) -> tuple[object, ...]:
         """Return a value that changes whenever a file is written or replaced, also through the links that the kubelet uses."""
-        found: list[object] = []
+        result: list[object] = []
         for pem in self._files():
             try:
                 status = (pem.path or Path()).stat()
-                found.append((status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev))
+                result.append((status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev))
             except OSError as error:
-                found.append(error.errno)
-        return tuple(found)
+                result.append(error.errno)
+        return tuple(result)
 
     def _pinned(self) -> tuple[ClusterConfig, tuple[bytes, ...]]:
         """Return the configuration with the present content of its files, each read once: no file can change between two reads."""

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubeloop.config.credentials import Credentials, ExecPlugin, ImpersonatedUser, Pem, usable_token
+from kubeloop.config.cluster import SettingOrigin
+from kubeloop.config.credentials import Credentials, ExecPlugin, ImpersonatedUser, Pem, PluginPolicy, usable_token
 from kubeloop.config.kubeconfig.entries import Cluster, KubeconfigUser
-from kubeloop.config.origins import SettingOrigin
-from kubeloop.config.plugin_policy import PluginPolicy
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kubeloop.config.resolve import EntryLocation
+    from kubeloop.config.load import EntryLocation
 
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _INTERACTIVE = ("Never", "IfAvailable", "Always")

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from kubeloop.controller.errors import GraceExceeded
     from kubeloop.controller.manager.background import Background, NotRunnableError
     from kubeloop.controller.manager.clusters import OnCluster, OnEachCluster
-    from kubeloop.controller.manager.endpoints import Endpoints
-    from kubeloop.controller.manager.probes import Unhealthy
+    from kubeloop.controller.manager.endpoints import Endpoints, Unhealthy
     from kubeloop.controller.reader.reader import CacheScope, KindScope
 
 __all__ = [
@@ -137,7 +136,7 @@ __all__ = [
 
 #: Loaded when first asked for: what only some programs use costs the others no start-up.
 _LATER = {
-    "Unhealthy": "kubeloop.controller.manager.probes",
+    "Unhealthy": "kubeloop.controller.manager.endpoints",
     "OnEachCluster": "kubeloop.controller.manager.clusters",
     "OnCluster": "kubeloop.controller.manager.clusters",
     "NotRunnableError": "kubeloop.controller.manager.background",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kubeloop.meta import KubeloopError
-from kubeloop.meta.tracebacks import distinct
+from kubeloop.meta.failure_log import distinct
 from kubeloop.transport import logger_with_context
 
 log = logger_with_context("kubeloop.controller.manager")
@@ -20,7 +20,7 @@ class ManagerError(KubeloopError):
 
 
 class GraceExceeded(ManagerError):
-    """What ran had not ended within the grace, and was cancelled. ``names`` says what."""
+    """Work had not ended within the grace, and was cancelled. ``names`` lists it."""
 
     def __init__(self, seconds: float, names: list[str]) -> None:
         super().__init__(f"not ended within {seconds:g} s, cancelled: {', '.join(names)}")
@@ -37,7 +37,7 @@ class ErrorCollector:
         self._errors.append(error)
 
     async def kept(self, end: Callable[[], Awaitable[object]]) -> None:
-        """Do ``end``; what it raises is kept, so that whatever else has to end does."""
+        """Await ``end`` and collect its error, so that the following steps run too."""
         try:
             await end()
         except Exception as error:
@@ -45,7 +45,7 @@ class ErrorCollector:
             self.add(error)
 
     def raise_all(self) -> None:
-        """Raises what was added: one as it is, also out of groups within groups; several as one ``ExceptionGroup``."""
+        """Raise the collected errors: a single one as it is, also out of nested groups; several as one ``ExceptionGroup``."""
         if not self._errors:
             return
         together = BaseExceptionGroup("several things failed", self._errors)

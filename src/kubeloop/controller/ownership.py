@@ -9,7 +9,7 @@ from kubeloop.meta import GroupVersion, KubeloopError, ObjectMeta, OwnerReferenc
 
 
 class OwnershipError(KubeloopError):
-    """An owner reference that must not be written: the garbage collector would delete the object, or two controllers fight over it."""
+    """An invalid owner reference: the garbage collector would delete the object, or two controllers would both own it."""
 
 
 def controller_of(obj: Resource | ObjectMeta) -> OwnerReference | None:

@@ -22,7 +22,7 @@ _VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Permission:
-    """Verbs on one resource of all names. ``resource`` may have a subresource (``foos/status``). ``why``: what wants it, for people.
+    """Verbs on one resource, for all names. ``resource`` may have a subresource (``foos/status``). ``why``: the reason, for people.
 
     ``namespaced``: the kind lives in namespaces, so that a Role can grant it.
     """
@@ -44,7 +44,7 @@ class Permission:
 
 
 def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any]]], *, events: bool = True) -> list[Permission]:
-    """What the informers and writes of these controllers need, one entry for each resource, in order.
+    """Return the permissions that the informers and writes of these controllers require, one entry for each resource, in order.
 
     Informers: get, list and watch of the main kind and of kinds in ``owns``, ``watches`` and ``reads``. Writes: the main kind (finalizers,
     annotations) with its status, its finalizers subresource where it owns children (which an API server that enforces blockOwnerDeletion
@@ -91,7 +91,7 @@ def kinds_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any
 
 
 def lease_permissions(*, sharding: bool = False) -> list[Permission]:
-    """What leader election, or sharding with its Leases of members, needs in the namespace of these Leases."""
+    """Return the permissions that leader election or sharding requires in the namespace of the Leases."""
     verbs = ("create", "delete", "get", "list", "update") if sharding else ("create", "get", "update")
     return [Permission("coordination.k8s.io", "leases", verbs, why="sharding" if sharding else "leader election")]
 

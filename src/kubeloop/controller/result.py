@@ -12,15 +12,20 @@ from kubeloop.meta.type_checks import described_word
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a successful reconcile, and when to reconcile again.
+    """The result of a successful reconcile, and when to reconcile again. Without arguments: at the next change.
 
-    ``requeue_after``: in so many seconds the same key is reconciled again, exactly then, its back-off forgotten (behaviour R205).
-    ``requeue``: it is reconciled again with growing delay, as after an error, but nothing is logged or counted as one.
-    ``priority``: of that next reconcile; None keeps what this one had (behaviour R206). Neither: it waits for a change.
+    Args:
+        requeue_after: Seconds after which the key is reconciled again; its back-off is reset (behaviour R205).
+        requeue: Reconcile again with growing delay, as after an error, but without logging or counting an error.
+        priority: Priority of that next reconcile. None: unchanged (behaviour R206).
 
     Raises:
-        TypeError: one is of another type (a ``timedelta`` has ``total_seconds()``).
+        TypeError: an argument has another type (a ``timedelta`` has ``total_seconds()``).
         ValueError: ``requeue_after`` is not above zero or not finite, or both are given, or a priority without either.
+
+    Example:
+        >>> Result(requeue_after=30)
+        Result(requeue_after=30...)
     """
 
     requeue_after: float | None = None
@@ -54,7 +59,7 @@ class PartlyFailed(Result):
 
 
 class TerminalError(KubeloopError):
-    """Raised by a reconcile that cannot succeed until somebody changes the object: logged and counted, not tried again.
+    """Raised by a reconcile that cannot succeed until its object is changed: logged and counted, not retried.
 
     The key's back-off is forgotten: whatever the next change brings is a first try.
     """

@@ -26,7 +26,7 @@ class ThreadExecutor:
         self._alive = 0
 
     def call(self, function: Callable[[Any], Any], argument: Any) -> asyncio.Future[Any]:
-        """Run it in a thread; the result, or what it raised. A future that is cancelled does not stop the thread."""
+        """Run a function in a thread, and return its result. Cancelling the future does not stop the thread."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         if self._idle:
@@ -44,7 +44,7 @@ class ThreadExecutor:
         return self._made - self._idle
 
     def close(self) -> None:
-        """Let the threads end, each after what it does now. Does not wait."""
+        """Stop the threads, each after its current call. Does not wait."""
         for _ in range(self._alive):
             self._jobs.put(None)
         self._alive = 0

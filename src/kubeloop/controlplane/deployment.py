@@ -16,8 +16,8 @@ from kubeloop.api.core.v1 import Pod
 from kubeloop.controller import Controller, Result, is_controlled_by
 from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controlplane import deployment_status as conditions
-from kubeloop.controlplane import revisions, rollout
-from kubeloop.controlplane.claims import claim
+from kubeloop.controlplane import rollout
+from kubeloop.controlplane.controller_utils import claim
 from kubeloop.controlplane.rollout import Bounds
 from kubeloop.controlplane.template import same_template
 from kubeloop.meta import AlreadyExists, KubeloopError, NotFound, selector_from
@@ -86,32 +86,32 @@ class DeploymentController(
             bounds = Bounds(wanted, 0, 0)
         else:
             bounds = Bounds.resolve(wanted, update.max_surge if update else None, update.max_unavailable if update else None)
-        new, old = revisions.split(deployment, sets)
+        new, old = rollout.split(deployment, sets)
         return _Rollout(deployment, bounds, new, old)
 
     def _scaled_since(self, view: _Rollout) -> bool:
         """Whether the Deployment's size was changed since its ReplicaSets were scaled; an annotation records the size at that time."""
-        sets = [revisions.as_set(one) for one in view.all]
+        sets = [rollout.as_set(one) for one in view.all]
         return any(one.replicas > 0 and one.desired is not None and one.desired != view.bounds.replicas for one in sets)
 
     # --------------------------------------------------------------------------------------------------------------- strategies
 
     async def _roll(self, view: _Rollout) -> None:
         new = await self._ensure_new(view)
-        sets = [revisions.as_set(one) for one in view.old]
-        wanted = rollout.new_size(view.bounds, revisions.as_set(new), sets)
-        if wanted != revisions.size(new):
+        sets = [rollout.as_set(one) for one in view.old]
+        wanted = rollout.new_size(view.bounds, rollout.as_set(new), sets)
+        if wanted != rollout.size(new):
             await self._scale(view, {new.metadata.name: wanted})
             return  # One step at a time: how far the old ones may shrink depends on the new one's status.
-        await self._scale(view, rollout.shrink_old(view.bounds, revisions.as_set(new), sets))
+        await self._scale(view, rollout.shrink_old(view.bounds, rollout.as_set(new), sets))
 
     async def _recreate(self, view: _Rollout) -> None:
-        shrinking = {one.metadata.name: 0 for one in view.old if revisions.size(one) > 0}
+        shrinking = {one.metadata.name: 0 for one in view.old if rollout.size(one) > 0}
         if shrinking:
             await self._scale(view, shrinking)
         elif not self._old_pods_run(view):
             new = await self._ensure_new(view)
-            if revisions.size(new) != view.bounds.replicas:
+            if rollout.size(new) != view.bounds.replicas:
                 await self._scale(view, {new.metadata.name: view.bounds.replicas})
 
     def _old_pods_run(self, view: _Rollout) -> bool:
@@ -124,13 +124,13 @@ class DeploymentController(
         )
 
     async def _rescale(self, view: _Rollout) -> None:
-        new = revisions.as_set(view.new) if view.new is not None else None
-        old = [revisions.as_set(one) for one in view.old]
+        new = rollout.as_set(view.new) if view.new is not None else None
+        old = [rollout.as_set(one) for one in view.old]
         sizes = rollout.rescale(view.bounds, new, old, rolling=view.rolling, status_replicas=view.deployment.status.replicas or 0)
         # Sets whose size stays must get the new measure too, or they would always seem to need scaling.
         for one in view.all:
-            if revisions.size(one) > 0:
-                sizes.setdefault(one.metadata.name, revisions.size(one))
+            if rollout.size(one) > 0:
+                sizes.setdefault(one.metadata.name, rollout.size(one))
         await self._scale(view, sizes)
 
     # ------------------------------------------------------------------------------------------------------------- ReplicaSets
@@ -139,19 +139,19 @@ class DeploymentController(
         """Update revision and annotations of the Deployment and of the new ReplicaSet, if there is one."""
         if view.new is None:
             return
-        number = revisions.next_revision(view.old)
-        wanted = revisions.new_annotations(view.deployment, view.new, number)
+        number = rollout.next_revision(view.old)
+        wanted = rollout.new_annotations(view.deployment, view.new, number)
         least = view.deployment.spec.min_ready_seconds
         if wanted != view.new.metadata.annotations or (view.new.spec.min_ready_seconds or 0) != (least or 0):
             view.new.metadata.annotations = wanted
             view.new.spec.min_ready_seconds = least
             view.new = await self.client.update(view.new)
-        self._show_revision(view, view.new.metadata.annotations.get(revisions.REVISION, ""))
+        self._show_revision(view, view.new.metadata.annotations.get(rollout.REVISION, ""))
 
     def _show_revision(self, view: _Rollout, number: str) -> None:
         """Set the revision together with the status: an update of the Deployment itself would raise its generation for an annotation."""
         if number:
-            view.deployment.metadata.annotations[revisions.REVISION] = number
+            view.deployment.metadata.annotations[rollout.REVISION] = number
 
     async def _ensure_new(self, view: _Rollout) -> ReplicaSet:
         if view.new is not None:
@@ -159,9 +159,9 @@ class DeploymentController(
             if conditions.find(view.deployment.status.conditions, conditions.PROGRESSING) is None:
                 self._announce(view, "FoundNewReplicaSet", f'Found new replica set "{view.new.metadata.name}"')
             return view.new
-        deployment, number = view.deployment, revisions.next_revision(view.old)
-        wanted = rollout.new_size(view.bounds, None, [revisions.as_set(one) for one in view.old])
-        fresh = revisions.fresh(deployment, number, wanted, view.bounds)
+        deployment, number = view.deployment, rollout.next_revision(view.old)
+        wanted = rollout.new_size(view.bounds, None, [rollout.as_set(one) for one in view.old])
+        fresh = rollout.fresh(deployment, number, wanted, view.bounds)
         try:
             created = await self.client.create(fresh)
         except AlreadyExists:
@@ -181,7 +181,7 @@ class DeploymentController(
         """
         deployment = view.deployment
         found = await self.client.get(ReplicaSet, fresh.metadata.name, namespace=fresh.metadata.namespace)
-        if is_controlled_by(found, deployment) and same_template(revisions.template_of(found), revisions.template_of(deployment)):
+        if is_controlled_by(found, deployment) and same_template(rollout.template_of(found), rollout.template_of(deployment)):
             return found
         deployment.status.collision_count = (deployment.status.collision_count or 0) + 1
         await self.client.update_status(deployment)
@@ -192,14 +192,14 @@ class DeploymentController(
             conditions.put(view.deployment.status, conditions.PROGRESSING, "True", reason, message, self._now())
 
     async def _scale(self, view: _Rollout, sizes: Mapping[str, int]) -> None:
-        measure = revisions.measure(view.bounds)
+        measure = rollout.measure(view.bounds)
         for one in view.all:
             name = one.metadata.name
             wanted = sizes.get(name)
             annotations = one.metadata.annotations
-            if wanted is None or (wanted == revisions.size(one) and measure.items() <= annotations.items()):
+            if wanted is None or (wanted == rollout.size(one) and measure.items() <= annotations.items()):
                 continue
-            before = revisions.size(one)
+            before = rollout.size(one)
             one.spec.replicas = wanted
             annotations.update(measure)
             written = await self.client.update(one)
@@ -214,7 +214,7 @@ class DeploymentController(
 
     async def _clean_up(self, view: _Rollout) -> None:
         limit = view.deployment.spec.revision_history_limit
-        for one in revisions.expendable(view.old, _HISTORY if limit is None else limit):
+        for one in rollout.expendable(view.old, _HISTORY if limit is None else limit):
             with contextlib.suppress(NotFound):
                 await self.client.delete(one)
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from kubeloop.api.apps.v1 import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
-from kubeloop.controlplane.revisions import size
-from kubeloop.controlplane.rollout import Bounds
+from kubeloop.controlplane.rollout import Bounds, size
 
 AVAILABLE, PROGRESSING, FAILURE = "Available", "Progressing", "ReplicaFailure"
 COMPLETE, TIMED_OUT = "NewReplicaSetAvailable", "ProgressDeadlineExceeded"

@@ -18,7 +18,7 @@ from kubeloop.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetStatu
 from kubeloop.cache import Head
 from kubeloop.client import Client
 from kubeloop.controller import Controller, Result, Watch, controller_of
-from kubeloop.controlplane.pod_ranking import is_ready
+from kubeloop.controlplane.controller_utils import is_ready
 from kubeloop.controlplane.rollout import scaled
 from kubeloop.meta import KubeloopError, NotFound, ObjectKey, OwnerReference, Unstructured, selector_from
 

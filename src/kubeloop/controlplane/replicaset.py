@@ -20,8 +20,7 @@ from kubeloop.cache import Informer
 from kubeloop.codec import decode, to_dict
 from kubeloop.controller import Controller, Result, controller_of, set_controller_reference
 from kubeloop.controller.builder.controller import OWNER_INDEX
-from kubeloop.controlplane.claims import claim
-from kubeloop.controlplane.pod_ranking import deletion_order, is_active, is_available, is_ready
+from kubeloop.controlplane.controller_utils import claim, deletion_order, is_active, is_available, is_ready
 from kubeloop.meta import ApiError, KubeloopError, NotFound, ObjectKey, Resource, selector_from
 from kubeloop.timing import Clock
 

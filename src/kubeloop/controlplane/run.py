@@ -25,10 +25,14 @@ from kubeloop.controlplane.node_lifecycle import NodeLifecycleController
 from kubeloop.controlplane.pod_gc import PodGarbageCollector
 from kubeloop.controlplane.quota import QuotaController
 from kubeloop.controlplane.replicaset import ReplicaSetController
-from kubeloop.controlplane.role_aggregation import ClusterRoleAggregator
 from kubeloop.controlplane.scheduler import Scheduler
-from kubeloop.controlplane.service_account import ACCOUNT, RootCertificatePublisher, ServiceAccountController
-from kubeloop.controlplane.token_secrets import TokenSecretController
+from kubeloop.controlplane.service_accounts import (
+    ACCOUNT,
+    ClusterRoleAggregator,
+    RootCertificatePublisher,
+    ServiceAccountController,
+    TokenSecretController,
+)
 from kubeloop.controlplane.volume_binder import PersistentVolumeBinder
 from kubeloop.controlplane.volumes import ClaimProtectionController, EphemeralVolumeController, VolumeProtectionController
 from kubeloop.meta import NotFound

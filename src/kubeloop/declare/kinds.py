@@ -13,7 +13,14 @@ C = TypeVar("C", bound=type)
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of ``kubectl get``. ``json_path`` begins with a dot; columns of a priority above 0 are shown by ``-o wide`` only."""
+    """A column of ``kubectl get``. ``json_path`` begins with a dot; columns of a priority above 0 are shown by ``-o wide`` only.
+
+    >>> from kubeloop.declare import crd
+    >>> @crd(columns=[Column("Size", ".spec.size", type="integer")])
+    ... @custom_resource("example.com/v1", plural="databases")
+    ... class Database(Resource):
+    ...     pass
+    """
 
     name: str
     json_path: str
@@ -24,7 +31,14 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """The scale subresource: paths of the desired replicas, of the counted replicas, and of the selector (as text) for autoscalers."""
+    """The scale subresource: paths of the desired replicas, of the counted replicas, and of the selector (as text) for autoscalers.
+
+    >>> from kubeloop.declare import crd
+    >>> @crd(scale=Scale(spec_replicas=".spec.size", status_replicas=".status.size"))
+    ... @custom_resource("example.com/v1", plural="databases")
+    ... class Database(Resource):
+    ...     pass
+    """
 
     spec_replicas: str = ".spec.replicas"
     status_replicas: str = ".status.replicas"
@@ -33,6 +47,14 @@ class Scale(msgspec.Struct, frozen=True):
 
 class CrdVersion(msgspec.Struct, frozen=True):
     """One version of a custom kind.
+
+    >>> from kubeloop.declare import crd, crd_version
+    >>> @crd(deprecated=True)
+    ... @custom_resource("example.com/v1alpha1", plural="databases")
+    ... class Database(Resource):
+    ...     pass
+    >>> crd_version(Database).deprecated
+    True
 
     ``status`` None: there is a status subresource if the class has a field ``status``. ``storage`` None: it is the only version.
     ``list_kind``, ``conversion``, ``labels`` and ``annotations`` belong to the whole definition: set them on the storage version.

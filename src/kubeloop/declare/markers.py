@@ -16,11 +16,23 @@ Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired
 
 
 class Marker(msgspec.Struct, frozen=True, eq=False, repr_omit_defaults=True):
-    """The base class of all markers. Type readers ignore them, ``kubeloop.schema.classes`` reads them. A marker equals only itself."""
+    """The base class of all markers. Type readers ignore them, ``kubeloop.schema.classes`` reads them. A marker equals only itself.
+
+    >>> from typing import Annotated
+    >>> class Spec(Model):
+    ...     size: Annotated[int, Limits(minimum=1), Default(1)] = 1
+    """
 
 
 class Limits(Marker, frozen=True, eq=False):
     """Bounds of a value. ``msgspec.Meta`` may be used instead where it has the bound; these also take what it refuses.
+
+    >>> from typing import Annotated
+    >>> from kubeloop.schema.classes import schema_of
+    >>> class Spec(Model):
+    ...     size: Annotated[int, Limits(minimum=1, maximum=9)] = 1
+    >>> schema_of(Spec)["properties"]["size"]["maximum"]
+    9
 
     ``pattern`` is RE2 (Go's regular expressions) and matches anywhere unless anchored. Lengths count characters, items and properties
     elements.
@@ -41,33 +53,69 @@ class Limits(Marker, frozen=True, eq=False):
 
 
 class Format(Marker, frozen=True, eq=False):
-    """``format`` of the schema: ``int32``, ``int64``, ``uri``, ``ipv4``, ``duration`` ... Servers ignore unknown formats."""
+    """``format`` of the schema: ``int32``, ``int64``, ``uri``, ``ipv4``, ``duration`` ... Servers ignore unknown formats.
+
+    >>> from typing import Annotated
+    >>> class Spec(Model):
+    ...     address: Annotated[str, Format("ipv4")] = ""
+    """
 
     name: str
 
 
 class Enum(Marker, frozen=True, eq=False):
-    """The allowed values (``Enum([1, 2])``), where ``Literal`` cannot express them. Other values of a newer server are still read."""
+    """The allowed values (``Enum([1, 2])``), where ``Literal`` cannot express them. Other values of a newer server are still read.
+
+    >>> from typing import Annotated
+    >>> class Spec(Model):
+    ...     level: Annotated[int, Enum([1, 2])] = 1
+    """
 
     values: list[JSON]
 
 
 class Default(Marker, frozen=True, eq=False):
-    """The value that the server sets if the field is missing. Needed where a Python default cannot express it: zero values, lists, maps."""
+    """The value that the server sets if the field is missing. Needed where a Python default cannot express it: zero values, lists, maps.
+
+    >>> from typing import Annotated
+    >>> import msgspec
+    >>> class Spec(Model):
+    ...     zones: Annotated[list[str], Default(["a"])] = msgspec.field(default_factory=list)
+    """
 
     value: JSON
 
 
 class Required(Marker, frozen=True, eq=False):
-    """Makes a field required although the class has a default for it (a field without a default is required anyway)."""
+    """Makes a field required although the class has a default for it (a field without a default is required anyway).
+
+    >>> from typing import Annotated
+    >>> from kubeloop.schema.classes import schema_of
+    >>> class Spec(Model):
+    ...     name: Annotated[str, Required()] = ""
+    >>> schema_of(Spec)["required"]
+    ['name']
+    """
 
 
 class Nullable(Marker, frozen=True, eq=False):
-    """Allows and preserves an explicit null. A field without a default that may be None is nullable anyway."""
+    """Allows and preserves an explicit null. A field without a default that may be None is nullable anyway.
+
+    >>> from typing import Annotated
+    >>> class Spec(Model):
+    ...     limit: Annotated[int | None, Nullable()] = None
+    """
 
 
 class ListMap(Marker, frozen=True, eq=False):
     """A list with keys, like a map: these fields identify an item (wire names; ``ListMap("host", "port")``).
+
+    >>> from typing import Annotated
+    >>> import msgspec
+    >>> class Port(Model):
+    ...     name: str
+    >>> class Spec(Model):
+    ...     ports: Annotated[list[Port], ListMap("name")] = msgspec.field(default_factory=list)
 
     Managers own single items; changes to an item apply to the item with the same keys in the document that was read.
     """
@@ -83,31 +131,76 @@ class ListMap(Marker, frozen=True, eq=False):
 
 
 class ListSet(Marker, frozen=True, eq=False):
-    """A list without equal items; each item has its own field managers."""
+    """A list without equal items; each item has its own field managers.
+
+    >>> from typing import Annotated
+    >>> import msgspec
+    >>> class Spec(Model):
+    ...     zones: Annotated[list[str], ListSet()] = msgspec.field(default_factory=list)
+    """
 
 
 class Atomic(Marker, frozen=True, eq=False):
-    """A list, map or struct that server-side apply owns and replaces as a whole."""
+    """A list, map or struct that server-side apply owns and replaces as a whole.
+
+    >>> from typing import Annotated
+    >>> import msgspec
+    >>> class Spec(Model):
+    ...     selector: Annotated[dict[str, str], Atomic()] = msgspec.field(default_factory=dict)
+    """
 
 
 class PreserveUnknown(Marker, frozen=True, eq=False):
-    """Makes the server preserve fields that the schema does not name."""
+    """Makes the server preserve fields that the schema does not name.
+
+    >>> from typing import Annotated, Any
+    >>> import msgspec
+    >>> class Spec(Model):
+    ...     settings: Annotated[dict[str, Any], PreserveUnknown()] = msgspec.field(default_factory=dict)
+    """
 
 
 class Pruned(Marker, frozen=True, eq=False):
-    """Marks a ``dict[str, Any]`` whose fields the server removes, because its schema names none."""
+    """Marks a ``dict[str, Any]`` whose fields the server removes, because its schema names none.
+
+    >>> from typing import Annotated, Any
+    >>> import msgspec
+    >>> class Spec(Model):
+    ...     settings: Annotated[dict[str, Any], Pruned()] = msgspec.field(default_factory=dict)
+    """
 
 
 class Embedded(Marker, frozen=True, eq=False):
-    """A whole object with apiVersion, kind and metadata, which the server validates as such."""
+    """A whole object with apiVersion, kind and metadata, which the server validates as such.
+
+    >>> from typing import Annotated, Any
+    >>> import msgspec
+    >>> class Spec(Model):
+    ...     template: Annotated[dict[str, Any], Embedded()] = msgspec.field(default_factory=dict)
+    """
 
 
 class Opaque(Marker, frozen=True, eq=False):
-    """A typed field that is free-form for the server: its schema is an object that preserves everything. Use it for recursive classes."""
+    """A typed field that is free-form for the server: its schema is an object that preserves everything. Use it for recursive classes.
+
+    >>> from typing import Annotated
+    >>> class Tree(Model):
+    ...     name: str = ""
+    >>> class Spec(Model):
+    ...     tree: Annotated[Tree | None, Opaque()] = None
+    """
 
 
 class Rule(Marker, frozen=True, eq=False):
-    """A CEL rule over ``self`` (and ``oldSelf``), which the server checks when the object is written."""
+    """A CEL rule over ``self`` (and ``oldSelf``), which the server checks when the object is written.
+
+    >>> from typing import Annotated
+    >>> from kubeloop.schema.classes import schema_of
+    >>> class Spec(Model):
+    ...     size: Annotated[int, Rule("self >= oldSelf", message="size cannot shrink")] = 1
+    >>> schema_of(Spec)["properties"]["size"]["x-kubernetes-validations"]
+    [{'rule': 'self >= oldSelf', 'message': 'size cannot shrink'}]
+    """
 
     rule: str
     message: str = ""
@@ -118,6 +211,11 @@ class Rule(Marker, frozen=True, eq=False):
 
 
 class Schema(Marker, frozen=True, eq=False):
-    """Any other keywords of the schema: its keys replace those from types and markers; None removes a key."""
+    """Any other keywords of the schema: its keys replace those from types and markers; None removes a key.
+
+    >>> from typing import Annotated
+    >>> class Spec(Model):
+    ...     code: Annotated[str, Schema({"not": {"enum": ["none"]}})] = ""
+    """
 
     fragment: Mapping[str, JSON]

@@ -112,7 +112,7 @@ def _addresses(line: CommandLine) -> Iterator[tuple[str, int]]:
 
 
 def _listen(address: tuple[str, int]) -> socket.socket:
-    """Raises FlagError: the address is taken."""
+    """Listen on an address. Raise FlagError if it is in use."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     try:
         return socket.create_server(address, family=family, backlog=128)

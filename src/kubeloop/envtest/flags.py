@@ -18,7 +18,7 @@ _FALSE: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 
 class Treatment(Enum):
-    """What a program does with a flag."""
+    """How a program treats a flag: implements it, accepts it without effect, or refuses it."""
 
     IMPLEMENTED = "implemented"
     HARMLESS = "harmless"

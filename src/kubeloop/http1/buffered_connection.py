@@ -24,7 +24,7 @@ _IN_A_TURN = 1024 * 1024
 
 
 class BufferedConnection(asyncio.Protocol):
-    """Whoever serves the connection reads ``buffer`` and takes from its front; one task reads, one at a time writes."""
+    """A connection with a read buffer. The server reads and removes bytes at its front; one task reads, one at a time writes."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()

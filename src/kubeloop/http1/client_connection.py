@@ -12,11 +12,10 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator
 
+from kubeloop.http1.client_heads import chunk_size, content_length, may_begin_head, parse_head
 from kubeloop.http1.errors import ConnectionEnded, PeerSilentError, ProtocolError
-from kubeloop.http1.grammar import list_contains
-from kubeloop.http1.headers import Headers
+from kubeloop.http1.headers import Headers, list_contains
 from kubeloop.http1.progress import ANSWERED, SENT, reach
-from kubeloop.http1.response_parser import chunk_size, content_length, may_begin_head, parse_head
 from kubeloop.timing import Clock, SystemClock, Timer
 
 # A watch frame has some kilobytes: with a small buffer the socket would be paused and resumed all the time.

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from kubeloop.http1.buffered_connection import BufferedConnection
 from kubeloop.http1.errors import BodyMalformed, BodyTooLarge, ConnectionEnded
-from kubeloop.http1.grammar import MAX_DIGITS, is_hexadecimal
+from kubeloop.http1.headers import MAX_DIGITS, is_hexadecimal
 
 _LINE_LIMIT = 4096
 #: Maximum bytes of framing beyond that of chunks of a fair size: many small chunks with long extensions are an attack.

@@ -1,8 +1,4 @@
-"""Opens a TCP connection to the address of a host that responds first (RFC 8305, "Happy Eyeballs").
-
-asyncio's own implementation (``create_connection(happy_eyeballs_delay=...)``) leaks a just connected socket when cancelled; here
-every socket that is not returned is closed.
-"""
+"""TCP connections: opens them to the first address that answers, and stops listening without losing one."""
 
 from __future__ import annotations
 
@@ -104,3 +100,22 @@ def _alternating(addresses: list[_Address]) -> list[_Address]:
 def _all_failed(errors: list[OSError]) -> OSError:
     texts = dict.fromkeys(map(str, errors))
     return errors[0] if len(texts) == 1 else OSError(f"Multiple exceptions: {', '.join(texts)}")
+
+
+# Stops listening without losing a connection that has just been accepted.
+#
+# ``asyncio.Server.close`` refuses a transport to a connection that was accepted in the same turn of the loop, and its socket stays open.
+
+
+def stop_accepting(server: asyncio.Server) -> None:
+    """Accept no further connection; the sockets stay open, so clients wait. Call ``server.close()`` a turn of the loop later."""
+    for listening in server.sockets:
+        asyncio.get_running_loop().remove_reader(listening.fileno())
+
+
+async def close_listening(server: asyncio.Server) -> None:
+    """Close the listening sockets; accepted connections stay, waiting ones are refused."""
+    stop_accepting(server)
+    # Not after the wait: a cancellation of the caller would leave the sockets open.
+    asyncio.get_running_loop().call_soon(server.close)
+    await asyncio.sleep(0)

@@ -31,6 +31,10 @@ JSON = Any
 class JSONPath:
     """A compiled template such as ``{.status.conditions[?(@.type=="Ready")].status}``; immutable and reusable for many documents.
 
+    >>> pod = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    >>> JSONPath('{.status.conditions[?(@.type=="Ready")].status}').values(pod)
+    ['True']
+
     Without braces the whole text is one expression, and a missing first dot is added, as kubectl does. ``allow_missing``: a member or
     index that a document lacks gives no value instead of an error.
 
@@ -129,10 +133,10 @@ class _Search:
                     yield from self._filter(value, node)
 
     def _fields(self, values: list[JSON], name: str) -> Iterator[JSON]:
-        found = [value[name] for value in values if isinstance(value, dict) and name in value]
-        if not found and not self._allow_missing:
+        result = [value[name] for value in values if isinstance(value, dict) and name in value]
+        if not result and not self._allow_missing:
             raise JSONPathError(f"{name} is not found")
-        return iter(found)
+        return iter(result)
 
     def _slice(self, value: JSON, node: Slice) -> Iterator[JSON]:
         if value is None:

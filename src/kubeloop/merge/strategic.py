@@ -11,8 +11,7 @@ from typing import Any
 
 from kubeloop.merge.errors import PatchError
 from kubeloop.merge.go_text import copy_tree, go_string, go_text, go_type, same
-from kubeloop.merge.ordered import element_kind, in_order, items_equal, require_objects, split_by_presence
-from kubeloop.merge.patch_schema import FieldMerge, PatchSchema
+from kubeloop.merge.strategic_lists import FieldMerge, PatchSchema, element_kind, in_order, items_equal, require_objects, split_by_presence
 from kubeloop.schema import Schemas, TypeSchema
 from kubeloop.types import JSONObject
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from kubeloop.merge.errors import PatchError
 from kubeloop.merge.go_text import copy_tree, same
-from kubeloop.merge.patch_schema import FieldMerge, PatchSchema
 from kubeloop.merge.strategic import DELETE_FROM, DIRECTIVE, ELEMENT_ORDER, RETAIN_KEYS
+from kubeloop.merge.strategic_lists import FieldMerge, PatchSchema
 from kubeloop.schema import Schemas, TypeSchema
 from kubeloop.types import JSONObject
 

@@ -33,22 +33,20 @@ from kubeloop.meta.errors import (
     WaitFailed,
 )
 from kubeloop.meta.field_error import FieldError, FieldErrorType
-from kubeloop.meta.key import ObjectKey
-from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, ObjectKey
 from kubeloop.meta.label_requirement import Operator, Requirement
-from kubeloop.meta.label_selector import LabelSelector, LabelSelectorRequirement
 from kubeloop.meta.model import DocumentSource, IntOrString, Model, replace
 from kubeloop.meta.object_meta import ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference, ShardInfo
-from kubeloop.meta.partial import BookmarkObject, PartialObject
 from kubeloop.meta.quantity import Quantity, QuantityFormat
-from kubeloop.meta.resource import KindInfo, Resource, custom_resource, kind_info, set_source, source_of
-from kubeloop.meta.scheme import Scheme
+from kubeloop.meta.resource import KindInfo, Resource, Scheme, custom_resource, kind_info, set_source, source_of
 from kubeloop.meta.selectors import (
     EVERYTHING,
     NOTHING,
     FieldOperator,
     FieldSelector,
     FieldTerm,
+    LabelSelector,
+    LabelSelectorRequirement,
     Selector,
     parse_field_selector,
     parse_label_selector,
@@ -57,7 +55,7 @@ from kubeloop.meta.selectors import (
 )
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
 from kubeloop.meta.time import MicroTime, Time, format_micro_time, format_time, parse_time
-from kubeloop.meta.unstructured import Unstructured
+from kubeloop.meta.unstructured import BookmarkObject, PartialObject, Unstructured
 
 __all__ = [
     "EVERYTHING",

@@ -45,10 +45,10 @@ def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Co
     first = max(width - rest, len(headings[0]))
     fitting = [len(row[0]) for row in every if len(row[0]) <= first]
     widths[0] = max(fitting)
-    found = []
+    result = []
     for row in every:
         own_line = len(row[0]) > widths[0]
         cells = ["" if own_line else row[0], *row[1:]]
         shown = [cell.rjust(size) if name in right else cell.ljust(size) for cell, size, name in zip(cells, widths, headings, strict=True)]
-        found.append([*(folded(row[0], width) if own_line else []), _GAP.join(shown).rstrip()])
-    return found
+        result.append([*(folded(row[0], width) if own_line else []), _GAP.join(shown).rstrip()])
+    return result

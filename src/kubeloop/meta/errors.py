@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from kubeloop.meta.status import Status, StatusCause
 
-#: The beginning of ``ApiError.request`` for Secrets, as ``kubeloop.transport.describe`` writes it.
+#: The beginning of ``ApiError.request`` for Secrets, as ``kubeloop.transport.round_tripper`` writes it.
 _OF_SECRETS = re.compile(r"(?:delete collection of|[\w-]+) secrets(?![\w.-])")
 # k8s.io/apimachinery pkg/util/validation/field (Error.ErrorBody), structured-merge-diff typed/helpers.go (expected ..., got ...).
 # An unquoted value, such as a struct, has no recognisable end: the rest of the message is left out too.
@@ -107,9 +107,7 @@ class ApiError(KubeloopError):
     def __str__(self) -> str:
         if not self.request:
             return self.brief
-        from kubeloop.meta.error_hints import way_out
-
-        hint = way_out(self)
+        hint = hint_for(self)
         return f"{self.brief}{f'; {hint}' if hint else ''}"
 
     def __repr__(self) -> str:
@@ -221,3 +219,59 @@ _CHILDREN: tuple[type[ApiError], ...] = (
 )  # fmt: skip
 _BY_REASON = {kind.reason: kind for kind in _CHILDREN}
 _BY_CODE = {kind.code: kind for kind in _CHILDREN} | {409: Conflict, 410: Gone, 500: InternalError}
+
+
+# k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage).
+_FORBIDDEN = re.compile(
+    r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]+)"| at the cluster scope)?'
+)
+_PATH = re.compile(r'cannot (?P<verb>\S+) path "(?P<path>[^"]+)"')
+
+
+def hint_for(error: ApiError) -> str:
+    """Return a short hint; empty if there is none, or if the message contains it."""
+    status = error.status
+    match status.reason:
+        case "Unauthorized":
+            return "log in again or renew the credentials; kubeloop config explain says where they come from"
+        case "Forbidden":
+            return _grant(status.message)
+        case "Conflict" if error.has_cause("FieldManagerConflict"):
+            return "leave these fields out, or take them over with force=True"
+        case "Conflict" if "the object has been modified" in status.message:
+            return "client.change reads, changes and repeats"
+        case "" | "InternalError" if "resourceVersion should not be set on objects to be created" in status.message:
+            return "it was read from a server: give a copy new metadata, ObjectMeta(name=...)"
+        case "AlreadyExists":
+            return "create_or_update and apply change the existing object"
+        case "Expired" | "Gone":
+            return "list again and go on from there"
+        case "TooManyRequests" if error.retry_after:
+            return f"try again in {error.retry_after} s"
+    return ""
+
+
+def refused_access(error: ApiError) -> tuple[str, str] | None:
+    """Return the verb, and the resource with its group or the path, that a Forbidden refuses; None if the message does not name them."""
+    match = _FORBIDDEN.search(error.status.message)
+    if match is not None:
+        return match["verb"], f"{match['resource']}.{match['group']}" if match["group"] else match["resource"]
+    path = _PATH.search(error.status.message)
+    return (path["verb"], path["path"]) if path is not None else None
+
+
+def _grant(message: str) -> str:
+    """Return the command that grants the permission, for an administrator."""
+    match = _FORBIDDEN.search(message)
+    if match is not None:
+        resource, _, subresource = match["resource"].partition("/")
+        what = f"{resource}.{match['group']}" if match["group"] else resource
+        what += f"/{subresource}" if subresource else ""
+        where = f" -n {match['namespace']}" if match["namespace"] else ""
+        kind = "role" if where else "clusterrole"
+        return f"what it takes: kubectl create {kind} NAME --verb={match['verb']} --resource={what}{where}, bound to that user"
+    path = _PATH.search(message)
+    if path is not None:
+        return f"what it takes: kubectl create clusterrole NAME --verb={path['verb']} --non-resource-url={path['path']}, bound to that user"
+    return ""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 
 
 class FieldErrorType(enum.Enum):
@@ -67,7 +67,11 @@ class Printed(msgspec.Struct, frozen=True):
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One cause of an Invalid response: the field, the type of fault, the bad value, and a detail for people."""
+    """One cause of an Invalid response: the field, the type of fault, the bad value, and a detail for people.
+
+    >>> print(FieldError(FieldErrorType.REQUIRED, "spec.containers", "", ""))
+    spec.containers: Required value
+    """
 
     type: FieldErrorType
     field: str

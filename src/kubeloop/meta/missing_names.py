@@ -83,7 +83,7 @@ def _lack(home: str, name: str) -> str:
 @cache
 def _promised() -> dict[str, list[str]]:
     """Map each name in the ``__all__`` of a package to these packages, outer ones first."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for module, path in _sources("__init__.py"):
         for statement in ast.parse(path.read_text("utf-8")).body:
             if (
@@ -92,24 +92,24 @@ def _promised() -> dict[str, list[str]]:
                 and isinstance(statement.value, ast.List)
             ):
                 for item in statement.value.elts:
-                    found.setdefault(ast.literal_eval(item), []).append(module)
-    return found
+                    result.setdefault(ast.literal_eval(item), []).append(module)
+    return result
 
 
 @cache
 def _models() -> dict[str, list[str]]:
     """Map each built-in model to its modules; only to those of stable versions if it has one."""
-    found = {name: homes for name, homes in _classes().items() if homes[0].startswith(f"{_ROOT}.api.")}
-    return {name: [home for home in homes if _STABLE.search(home)] or homes for name, homes in found.items()}
+    result = {name: homes for name, homes in _classes().items() if homes[0].startswith(f"{_ROOT}.api.")}
+    return {name: [home for home in homes if _STABLE.search(home)] or homes for name, homes in result.items()}
 
 
 @cache
 def _classes() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for module, path in _sources("*.py"):
         for name in _CLASS.findall(path.read_text("utf-8")):
-            found.setdefault(name, []).append(module)
-    return found
+            result.setdefault(name, []).append(module)
+    return result
 
 
 def _sources(pattern: str) -> Iterator[tuple[str, Path]]:

@@ -19,7 +19,7 @@ _own_doc = type.__dict__["__doc__"]
 
 def _doc_of(cls: type[msgspec.Struct]) -> str:
     own: str | None = _own_doc.__get__(cls)
-    from kubeloop.meta.model_docs import doc_of
+    from kubeloop.meta.repr import doc_of
 
     return doc_of(cls, own)
 
@@ -73,6 +73,11 @@ class ModelMeta(_KeywordOnly):
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
 class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_defaults=True, rename="camel", gc=False):
     """The base of nested models. Subclasses declare fields in snake case.
+
+    >>> class DatabaseSpec(Model):
+    ...     storage_size: int = 1
+    >>> DatabaseSpec.from_dict({"storageSize": 3})
+    DatabaseSpec(storage_size=3)
 
     Field types
         ``str``, ``bool``, ``int``, ``float`` with an empty default: missing, null and empty are the same.
@@ -163,6 +168,11 @@ class Documented:
 
 class DocumentSource:
     """The class and the bytes that an object was read from. Shared by copies; never changed.
+
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+    >>> from kubeloop.meta import source_of
+    >>> source_of(settings).cls.__name__
+    'ConfigMap'
 
     ``partial`` empty: the document is the whole object. Otherwise it says for people which part is missing and why.
     """

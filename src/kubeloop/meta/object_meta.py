@@ -18,6 +18,10 @@ _NO_FIELDS = msgspec.Raw(b"{}")
 class OwnerReference(Model):
     """Names an owner in the same namespace (or cluster-scoped). At most one owner of an object is its ``controller``.
 
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+    >>> owner = OwnerReference(api_version="v1", kind="ConfigMap", name="settings", uid=settings.metadata.uid)
+    >>> secret = Secret(metadata=ObjectMeta(name="token", owner_references=[owner]))
+
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#ownerreference-v1-meta
     """
 
@@ -37,6 +41,10 @@ class OwnerReference(Model):
 
 class ManagedFieldsEntry(Model):
     """The fields that one manager owns. ``fields_v1`` stays JSON until ``fields()`` decodes it: it is a third of a typical object.
+
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings"), data={"color": "blue"}))
+    >>> settings.metadata.managed_fields[0].fields()["f:data"]
+    {'.': {}, 'f:color': {}}
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#managedfieldsentry-v1-meta
     """
@@ -64,6 +72,10 @@ class ManagedFieldsEntry(Model):
 
 class ObjectMeta(Documented, Model):
     """Name, version, labels and owners of an object. ``resource_version`` is opaque except for equality and order within one resource.
+
+    >>> metadata = ObjectMeta(namespace="shop", name="web-0", labels={"app": "web"})
+    >>> metadata.labels["app"]
+    'web'
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#objectmeta-v1-meta
     """
@@ -114,6 +126,9 @@ class ObjectMeta(Documented, Model):
 class ShardInfo(Model):
     """Which part of the objects a list holds.
 
+    >>> ShardInfo(selector="shard=1").selector
+    'shard=1'
+
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#shardinfo-v1-meta
     """
 
@@ -123,6 +138,10 @@ class ShardInfo(Model):
 
 class ListMeta(Model):
     """Metadata of a list: the version to watch from, and the token of the next page.
+
+    >>> pods = await client.list(Pod)
+    >>> pods.metadata.continue_
+    ''
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#listmeta-v1-meta
     """

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.meta.tracebacks import distinct, user_frame
+from kubeloop.meta.failure_log import distinct, user_frame
 
 T = TypeVar("T")
 

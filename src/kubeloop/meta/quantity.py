@@ -40,6 +40,11 @@ class QuantityFormat(enum.Enum):
 class Quantity:
     """An exact number of nano-units with its format. Immutable; compares and hashes by its number.
 
+    >>> Quantity("100m") + Quantity("0.4")
+    Quantity('500m')
+    >>> Quantity("1Gi").value()
+    1073741824
+
     Guarantees
         Arithmetic is exact; only fractions of 1n are rounded, away from zero, as in Kubernetes.
         ``str()`` is the text that an API server would return for the same input (except that upstream prints 1000E as 1; here it stays

@@ -1,12 +1,15 @@
-"""``repr`` of objects for interactive use: one line for an object, its parts in full, and never a secret.
-
-Loaded at the first ``repr``.
-"""
+"""How models present themselves to people: ``repr``, and the documentation that ``help()`` shows. Loaded when one is requested."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import ast
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -86,12 +89,12 @@ def _state(tree: Any) -> Iterator[str]:
 
 def _keys(tree: Any) -> list[str]:
     """Return the key names of a ConfigMap or Secret."""
-    found: set[str] = set()
+    result: set[str] = set()
     for name in ("data", "stringData", "binaryData"):
         held = _at(tree, name)
         if isinstance(held, dict):
-            found |= {str(key) for key in held}
-    return sorted(found)
+            result |= {str(key) for key in held}
+    return sorted(result)
 
 
 def _at(value: Any, *path: str) -> Any:
@@ -187,3 +190,112 @@ def pretty(obj: Model, printer: Any, cycle: bool) -> None:
                 printer.pretty(value)
             else:
                 printer.text(text)
+
+
+# The documentation of models: built when ``help()`` or an editor requests it, so that it costs nothing before.
+#
+# Generated models have a stub beside their module, with the schema's facts about each field. Hand-written models have a string below each
+# field in their module. A model with neither has only the text of its class.
+
+
+_FACTS = "Wire name "
+
+
+def doc_of(cls: type[msgspec.Struct], docstring: str | None = None) -> str:
+    """Return the text of the class, and name, type and documentation of each field.
+
+    Args:
+        cls: A model.
+        docstring: The docstring of the class. It stands alone if there is no text below any field.
+    """
+    stub, *_ = nodes = [_node_of(base) for base in cls.__mro__ if issubclass(base, msgspec.Struct)]
+    texts = {name: text for node in reversed(nodes) if node is not None for name, text in _field_texts(node)}
+    head = docstring or (ast.get_docstring(stub) if stub is not None else None) or f"{cls.__name__}."
+    fields = [info for info in msgspec.structs.fields(cls) if not info.name.startswith("_")]
+    if not fields or (docstring is not None and not (stub is not None and any(_field_texts(stub)))):
+        return head
+    return "\n".join([inspect.cleandoc(head), "", "Fields:", *(_entry(info, texts.get(info.name)) for info in fields)])
+
+
+def _entry(info: msgspec.structs.FieldInfo, known: tuple[str, str] | None) -> str:
+    facts = _of_field(info)
+    if known is None:
+        return facts
+    annotation, text = known
+    first, second = facts.splitlines()
+    return f"    {info.name}: {annotation}\n        {text}" if text.startswith(_FACTS) else f"{first}\n{second} {text}"
+
+
+def _node_of(cls: type[msgspec.Struct]) -> ast.ClassDef | None:
+    """Return the class in the stub beside its module, or else in the module; None without a source."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return _classes_of(file).get(cls.__name__) if file and file.endswith(".py") else None
+
+
+@lru_cache(4)
+def _classes_of(file: str) -> dict[str, ast.ClassDef]:
+    stub = Path(file).with_suffix(".pyi")
+    try:
+        text = (stub if stub.exists() else Path(file)).read_text("utf-8")
+    except OSError:  # the module is in an archive
+        return {}
+    return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+
+
+def _field_texts(node: ast.ClassDef) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield name, type and docstring of each field."""
+    for field, below in zip(node.body, node.body[1:], strict=False):
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+            continue
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
+            yield field.target.id, (ast.unparse(field.annotation), " ".join(below.value.value.split()))
+
+
+def _of_field(info: msgspec.structs.FieldInfo) -> str:
+    need = "required" if info.required else "optional"
+    default: Any = info.default
+    if default is not msgspec.NODEFAULT and default is not msgspec.UNSET and default not in ("", None):
+        need += f"; {default!r} if absent"
+    return f"    {info.name}: {_type_text(info.type)}\n        Wire name ``{info.encode_name}``, {need}."
+
+
+def _type_text(hint: Any) -> str:
+    text = hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
+    return inspect.cleandoc(text).replace("typing.", "")
+
+
+#: Number of objects shown as text and as table rows; the others are counted.
+_LIST_ITEMS, _LIST_ROWS = 10, 100
+
+
+def list_text(objects: Sequence[Resource]) -> str:
+    """Return the ``repr`` of a list: its first objects, and the number of the others."""
+    shown = [repr(one) for one in objects[:_LIST_ITEMS]]
+    if len(objects) > _LIST_ITEMS:
+        shown.append(f"and {len(objects) - _LIST_ITEMS} more")
+    return f"[{', '.join(shown)}]"
+
+
+def list_html(objects: Sequence[Resource]) -> str:
+    """Return an HTML table for notebooks: namespace, name, facts and age of each object."""
+    now = datetime.now(UTC)
+    rows = "".join(_row(one, now) for one in objects[:_LIST_ROWS])
+    more = f"<p>and {len(objects) - _LIST_ROWS} more</p>" if len(objects) > _LIST_ROWS else ""
+    kind = escape(objects[0].kind or type(objects[0]).__name__) if objects else "no objects"
+    head = "".join(f"<th>{title}</th>" for title in ("Namespace", "Name", "", "Age"))
+    return f"<table><caption>{kind}: {len(objects)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
+
+
+def _row(obj: Resource, now: datetime) -> str:
+    metadata = obj.metadata
+    made = metadata.creation_timestamp
+    cells = metadata.namespace, metadata.name, ", ".join(facts_of(obj)), _age((now - made).total_seconds()) if made else ""
+    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _age(seconds: float) -> str:
+    """Format an age with its largest unit, like kubectl: 5d, 3h, 7m, 9s."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{max(0, int(seconds))}s"

@@ -1,16 +1,14 @@
-"""Resource: the base class of every kind, typed or not, and the facts about a kind (``KindInfo``)."""
+"""The base class of every kind (``Resource``), the facts about a kind (``KindInfo``), and the map of kinds to classes (``Scheme``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
-from kubeloop.meta import kind_names
 from kubeloop.meta.errors import UnknownKind
-from kubeloop.meta.key import ObjectKey
-from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
+from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource, ObjectKey, require_group_version, require_kind_name, require_labels
 from kubeloop.meta.model import Documented, DocumentSource, Model
 from kubeloop.meta.object_meta import ObjectMeta
 
@@ -18,7 +16,11 @@ R = TypeVar("R", bound="Resource")
 
 
 class KindInfo(msgspec.Struct, frozen=True):
-    """The facts about a kind. ``plural`` and ``namespaced`` are None if only discovery knows them (``Unstructured``)."""
+    """The facts about a kind. ``plural`` and ``namespaced`` are None if only discovery knows them (``Unstructured``).
+
+    >>> kind_info(Pod).plural, kind_info(Pod).namespaced
+    ('pods', True)
+    """
 
     gvk: GroupVersionKind
     plural: str | None
@@ -41,6 +43,12 @@ class KindInfo(msgspec.Struct, frozen=True):
 
 class Resource(Documented, Model):
     """The base class of all kinds. ``api_version`` and ``kind`` belong to the class; no instance can have another kind.
+
+    >>> @custom_resource("example.com/v1", plural="databases")
+    ... class Database(Resource):
+    ...     pass
+    >>> Database(metadata=ObjectMeta(name="orders")).to_dict()["kind"]
+    'Database'
 
     Guarantees
         ``copy.copy``, ``copy.deepcopy``, ``copy.replace`` and ``pickle`` preserve the document that the object was read from;
@@ -201,19 +209,19 @@ def custom_resource(
             ValueError: no server would accept a name; raised at the decorator.
             TypeError: the class is not a ``Resource``, or an argument has another type.
     """
-    group_version = kind_names.group_version(api_version)
-    kind_names.require_labels("plural", (plural,))
+    group_version = require_group_version(api_version)
+    require_labels("plural", (plural,))
     for what, names in (("short_names", short_names), ("categories", categories)):
-        kind_names.require_labels(what, names)
+        require_labels(what, names)
     if singular:
-        kind_names.require_labels("singular", (singular,))
+        require_labels("singular", (singular,))
 
     def declare(cls: type[R]) -> type[R]:
         given: Any = cls
         if not (isinstance(given, type) and issubclass(given, Resource)):
             name = getattr(given, "__name__", given)
             raise TypeError(f"@custom_resource: {name} is no Resource; write: class {name}(Resource)")
-        kind_names.require_kind_name(kind or cls.__name__)
+        require_kind_name(kind or cls.__name__)
         gvk = GroupVersionKind(group_version.group, group_version.version, kind or cls.__name__)
         info = KindInfo(gvk, plural, namespaced, singular or gvk.kind.lower(), short_names, categories)
         cls.__kind_info__ = info
@@ -221,3 +229,56 @@ def custom_resource(
         return cls
 
     return declare
+
+
+Finder = Callable[[GroupVersionKind], type[Resource] | None]
+
+
+class Scheme:
+    """Maps kinds to classes. Added classes take precedence; then each finder is called once per kind, in order (generated modules load
+    lazily).
+
+    >>> scheme = Scheme()
+    >>> scheme.add(Pod)
+    >>> scheme.class_of(GroupVersionKind("", "v1", "Pod")).__name__
+    'Pod'
+
+    Not global: two schemes in one process may differ. Not thread-safe while classes are added.
+    """
+
+    def __init__(self, classes: Iterable[type[Resource]] = (), finders: Iterable[Finder] = ()) -> None:
+        self._classes: dict[GroupVersionKind, type[Resource]] = {}
+        self._finders = tuple(finders)
+        for cls in classes:
+            self.add(cls)
+
+    def add(self, cls: type[Resource]) -> None:
+        """Register ``cls`` in place of any class of the same kind.
+
+        Raises:
+            UnknownKind: the class has no kind.
+        """
+        self._classes[kind_info(cls).gvk] = cls
+
+    def find(self, gvk: GroupVersionKind) -> type[Resource] | None:
+        """Return the class of a kind; None if the kind is unknown."""
+        found = self._classes.get(gvk)
+        if found is None:
+            found = next((cls for finder in self._finders if (cls := finder(gvk)) is not None), None)
+            if found is not None:
+                self._classes[gvk] = found
+        return found
+
+    def class_of(self, gvk: GroupVersionKind) -> type[Resource]:
+        """Return the class of a kind.
+
+        Raises:
+            UnknownKind: the kind is unknown.
+        """
+        found = self.find(gvk)
+        if found is None:
+            raise UnknownKind(f"no class is known for {gvk}; declare one with @custom_resource, or use Unstructured.of(...)")
+        return found
+
+    def __contains__(self, gvk: GroupVersionKind) -> bool:
+        return self.find(gvk) is not None

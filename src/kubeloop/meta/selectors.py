@@ -11,15 +11,58 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from kubeloop.meta.label_parser import parse_requirements
-from kubeloop.meta.label_requirement import Operator, Requirement
-from kubeloop.meta.label_selector import LabelSelector
+from kubeloop.meta.label_requirement import Operator, Requirement, parse_requirements
+from kubeloop.meta.model import Model
+
+# The LabelSelector in objects' specs. None selects nothing, an empty one everything.
+#
+# Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (LabelSelector).
+
+
+class LabelSelectorRequirement(Model):
+    """``operator`` is In, NotIn, Exists or DoesNotExist; the last two take no values.
+
+    >>> requirement = LabelSelectorRequirement(key="tier", operator="In", values=["front", "back"])
+    >>> str(selector_from(LabelSelector(match_expressions=[requirement])))
+    'tier in (back,front)'
+
+    https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#labelselectorrequirement-v1-meta
+    """
+
+    key: str = ""
+    """Wire name ``key``, required. The label that is compared."""
+    operator: str = ""
+    """Wire name ``operator``, required. One of ``In``, ``NotIn``, ``Exists``, ``DoesNotExist``."""
+    values: list[str] = msgspec.field(default_factory=list)
+    """Wire name ``values``, optional; empty if absent. The values of ``In`` and ``NotIn``, at least one; empty for the other
+    operators."""
+
+
+class LabelSelector(Model):
+    """Selects labels: all of ``match_labels`` and of ``match_expressions`` must be met.
+
+    >>> selector = LabelSelector(match_labels={"app": "web"})
+    >>> selector_from(selector).matches({"app": "web", "tier": "front"})
+    True
+
+    https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#labelselector-v1-meta
+    """
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """Wire name ``matchLabels``, optional; empty if absent. Labels with exactly these values."""
+    match_expressions: list[LabelSelectorRequirement] = msgspec.field(default_factory=list)
+    """Wire name ``matchExpressions``, optional; empty if absent. Requirements on labels, all of which must hold."""
+
 
 _OPERATORS = {"In": Operator.IN, "NotIn": Operator.NOT_IN, "Exists": Operator.EXISTS, "DoesNotExist": Operator.DOES_NOT_EXIST}
 
 
 class Selector(msgspec.Struct, frozen=True):
     """Selects labels: all requirements must hold; none select everything. ``nothing`` selects nothing, whatever the requirements.
+
+    >>> selector = parse_label_selector("app=web,tier!=test")
+    >>> selector.matches({"app": "web"})
+    True
 
     Immutable and hashable: equal selectors share an informer. Requirements are sorted by key.
     """
@@ -101,7 +144,11 @@ class FieldOperator(enum.Enum):
 
 
 class FieldTerm(msgspec.Struct, frozen=True):
-    """One comparison of a field selector; ``field`` is a path in wire names."""
+    """One comparison of a field selector; ``field`` is a path in wire names.
+
+    >>> parse_field_selector("status.phase!=Running").terms[0].field
+    'status.phase'
+    """
 
     field: str
     operator: FieldOperator
@@ -120,7 +167,11 @@ FieldTransform: TypeAlias = Callable[[str, str], tuple[str, str]]
 
 
 class FieldSelector(msgspec.Struct, frozen=True):
-    """Selects by fields: all terms must hold; none select everything."""
+    """Selects by fields: all terms must hold; none select everything.
+
+    >>> parse_field_selector("spec.nodeName=node-7").matches({"spec.nodeName": "node-7"})
+    True
+    """
 
     terms: tuple[FieldTerm, ...] = ()
 

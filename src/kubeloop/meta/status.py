@@ -13,6 +13,8 @@ from kubeloop.meta.model import ModelMeta
 class StatusCause(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, kw_only=True):
     """One cause of an error; ``field`` is a path such as ``spec.replicas``.
 
+    >>> cause = StatusCause(reason="FieldValueRequired", message="Required value", field="spec.containers")
+
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#statuscause-v1-meta
     """
 
@@ -26,6 +28,9 @@ class StatusCause(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, kw_on
 
 class StatusDetails(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, kw_only=True):
     """The object of the status. ``kind`` is a resource (``pods``) in most responses, as upstream fills it.
+
+    >>> StatusDetails(name="web-0", kind="pods", retry_after_seconds=1).retry_after_seconds
+    1
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#statusdetails-v1-meta
     """
@@ -46,6 +51,13 @@ class StatusDetails(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, kw_
 
 class Status(msgspec.Struct, metaclass=ModelMeta, kw_only=True):
     """The result of a request. ``code`` is the HTTP status; ``reason`` a machine-readable word such as ``NotFound``.
+
+    >>> await client.get(Pod, "missing")
+    Traceback (most recent call last):
+        ...
+    NotFound: ...
+    >>> Status(status="Failure", reason="NotFound", code=404).code
+    404
 
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#status-v1-meta
     """

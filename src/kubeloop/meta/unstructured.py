@@ -1,4 +1,4 @@
-"""Unstructured: an object of any kind as a JSON tree, with typed metadata over it."""
+"""Objects without a model: ``Unstructured`` for any kind, ``PartialObject`` for the metadata of any kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
-from kubeloop.meta.model import DocumentSource
+from kubeloop.meta.model import DocumentSource, Model
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.resource import KindInfo, Resource, set_source, source_parts
 
@@ -18,6 +18,11 @@ _CLASSES: dict[tuple[str, str, str | None, bool | None], type[Unstructured]] = {
 
 class Unstructured(Resource):
     """An object of a kind without a generated class: ``Deployment = Unstructured.of("apps/v1", "Deployment")``.
+
+    >>> Settings = Unstructured.of("v1", "ConfigMap")
+    >>> settings = await client.create(Settings.from_dict({"metadata": {"name": "settings"}, "data": {"color": "blue"}}))
+    >>> settings["data"]["color"], settings.metadata.name
+    ('blue', 'settings')
 
     Guarantees
         ``obj["spec"]["replicas"]`` reads and writes the tree; ``obj.metadata`` is a typed view of ``obj["metadata"]`` that reads and
@@ -305,3 +310,31 @@ def _read_metadata(tree: Any, kind: str) -> ObjectMeta:
         except msgspec.ValidationError as error:
             raise DecodeError(f"{kind}: metadata.{wire}: {error}") from None
     return kept
+
+
+class PartialObject(Resource):
+    """An object's metadata, as a server sends it for ``PartialObjectMetadata``. Never enough for an update.
+
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings", labels={"app": "web"})))
+    >>> (await client.get_metadata(ConfigMap, "settings")).metadata.labels
+    {'app': 'web'}
+    """
+
+
+class BookmarkObject(Model):
+    """The content of a bookmark event: a resourceVersion to resume from, and whether the initial events have ended.
+
+    >>> BookmarkObject(metadata=ObjectMeta(resource_version="1700")).metadata.resource_version
+    '1700'
+
+    Real servers fill required fields of the object with nulls; therefore a bookmark is never decoded as its kind.
+    Source: Kubernetes API concepts, "Watch bookmarks"; KEP-3157.
+    """
+
+    INITIAL_EVENTS_END: ClassVar[str] = "k8s.io/initial-events-end"
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+    @property
+    def ends_initial_events(self) -> bool:
+        return self.metadata.annotations.get(self.INITIAL_EVENTS_END) == "true"

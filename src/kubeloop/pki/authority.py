@@ -15,7 +15,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 @dataclass(frozen=True, slots=True)
 class IssuedCertificate:
-    """A certificate and its private key as PEM. ``repr`` does not show the key."""
+    """A certificate and its private key as PEM. ``repr`` does not show the key.
+
+    >>> issued = CertificateAuthority.create("test").issue("jane", client=True)
+    >>> _ = Path("jane.crt").write_bytes(issued.certificate)
+    """
 
     certificate: bytes
     key: bytes
@@ -27,6 +31,11 @@ class IssuedCertificate:
 class CertificateAuthority:
     """Issues certificates that clients accept if they trust ``certificate``. Keys are EC P-256; validity is counted in days from ``now``:
     the machine's time unless given (aware).
+
+    >>> authority = CertificateAuthority.create("test")
+    >>> server = authority.issue("localhost", dns_names=["localhost"], server=True)
+    >>> server.certificate.startswith(b"-----BEGIN CERTIFICATE-----")
+    True
 
     The validity starts five minutes in the past, so that clocks a little behind accept it.
     """

@@ -123,11 +123,11 @@ def sign(
     return authority.certify(builder)
 
 
-def _usages(wanted: Iterable[str]) -> tuple[set[str], list[ObjectIdentifier]]:
+def _usages(requested: Iterable[str]) -> tuple[set[str], list[ObjectIdentifier]]:
     flags: set[str] = set()
     extended: list[ObjectIdentifier] = []
     unknown = []
-    for usage in wanted:
+    for usage in requested:
         if usage in _KEY_USAGES:
             flags.add(_KEY_USAGES[usage])
         elif usage in _EXTENDED:

@@ -36,7 +36,13 @@ class SignatureInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VerifyingKey:
-    """A public key. ``key_id`` is its hash; ``algorithm`` belongs to the tokens that its private key signs here."""
+    """A public key. ``key_id`` is its hash; ``algorithm`` belongs to the tokens that its private key signs here.
+
+    >>> key = SigningKey.create()
+    >>> verifying_key = verifying_keys(key.pem)[0]
+    >>> verifying_key.verify(key.sign({"sub": "jane"}))
+    b'{"sub":"jane"}'
+    """
 
     key: _Public
     key_id: str
@@ -82,7 +88,13 @@ class VerifyingKey:
 
 
 class SigningKey:
-    """A private key that signs tokens. ``repr`` does not show it."""
+    """A private key that signs tokens. ``repr`` does not show it.
+
+    >>> key = SigningKey.create()
+    >>> token = key.sign({"sub": "jane"})
+    >>> key.public.verify(token)
+    b'{"sub":"jane"}'
+    """
 
     def __init__(self, key: _Private) -> None:
         self._key = key
@@ -126,7 +138,7 @@ class SigningKey:
 
 def verifying_keys(pem: bytes) -> list[VerifyingKey]:
     """Return all RSA and EC keys in PEM: from public keys, private keys and certificates. Unreadable blocks are skipped."""
-    found = []
+    result = []
     for block in _PEM.finditer(pem):
         try:
             if block[1] == b"CERTIFICATE":
@@ -135,10 +147,10 @@ def verifying_keys(pem: bytes) -> list[VerifyingKey]:
                 key = serialization.load_pem_private_key(block[0], None).public_key()
             else:
                 key = serialization.load_pem_public_key(block[0])
-            found.append(VerifyingKey.of(key))
+            result.append(VerifyingKey.of(key))
         except (ValueError, TypeError):
             continue
-    return found
+    return result
 
 
 def legacy_token(key: SigningKey, account: JSONObject, secret: JSONObject) -> str:

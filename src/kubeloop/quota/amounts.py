@@ -27,13 +27,13 @@ def plus(first: Amounts, second: Amounts) -> Amounts:
 
 
 def larger(*several: Amounts) -> Amounts:
-    """Return the greatest amount of each resource."""
-    found: Amounts = {}
+    """Return the larger of two amounts for each resource."""
+    result: Amounts = {}
     for one in several:
         for name, amount in one.items():
-            if name not in found or amount > found[name]:
-                found[name] = amount
-    return found
+            if name not in result or amount > result[name]:
+                result[name] = amount
+    return result
 
 
 def less_at_least_zero(first: Amounts, second: Amounts) -> Amounts:

@@ -88,24 +88,24 @@ def _is_claim_name(name: str) -> bool:
 
 
 def _claim_usage(claim: JSONObject, _now: datetime) -> Amounts:
-    found: Amounts = {"persistentvolumeclaims": ONE, "count/persistentvolumeclaims": ONE}
+    result: Amounts = {"persistentvolumeclaims": ONE, "count/persistentvolumeclaims": ONE}
     spec = claim.get("spec") or {}
     named = (claim["metadata"].get("annotations") or {}).get(_OLD_CLASS)
     by_class = named if named is not None else spec.get("storageClassName") or ""
     if by_class:
-        found[f"{by_class}{_CLASS_SUFFIX}persistentvolumeclaims"] = ONE
+        result[f"{by_class}{_CLASS_SUFFIX}persistentvolumeclaims"] = ONE
     asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if asked is None:
-        return found
+        return result
     size = Quantity(asked)
     promised = ((claim.get("status") or {}).get("allocatedResources") or {}).get("storage")
     if promised is not None:
         size = max(size, Quantity(promised))
     size = Quantity(size.value(), size.format)
-    found["requests.storage"] = size
+    result["requests.storage"] = size
     if by_class:
-        found[f"{by_class}{_CLASS_SUFFIX}requests.storage"] = size
-    return found
+        result[f"{by_class}{_CLASS_SUFFIX}requests.storage"] = size
+    return result
 
 
 def _is_device_name(name: str) -> bool:

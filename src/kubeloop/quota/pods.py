@@ -63,18 +63,18 @@ def _is_alive(pod: JSONObject, now: datetime) -> bool:
 
 
 def _usage(requests: Amounts, limits: Amounts) -> Amounts:
-    found: Amounts = {"pods": ONE}
+    result: Amounts = {"pods": ONE}
     for name in _PLAIN:
         if name in requests:
-            found[name] = found[f"requests.{name}"] = requests[name]
+            result[name] = result[f"requests.{name}"] = requests[name]
         if name in limits:
-            found[f"limits.{name}"] = limits[name]
+            result[f"limits.{name}"] = limits[name]
     for name, amount in requests.items():
         if name.startswith("hugepages-"):
-            found[name] = found[f"requests.{name}"] = amount
+            result[name] = result[f"requests.{name}"] = amount
         elif _is_extended(name):
-            found[f"requests.{name}"] = amount
-    return found
+            result[f"requests.{name}"] = amount
+    return result
 
 
 def _is_extended(name: str) -> bool:

@@ -201,7 +201,7 @@ OF_KINDS: Final = {
 
 def common_descriptions() -> dict[str, dict[str, str]]:
     """Return texts by definition and field; the definition's own text has the empty name."""
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     prefix, fields = "", dict[str, str]()
     for line in _TEXTS.strip().splitlines():
         name, colon, text = line.partition(": ")
@@ -210,5 +210,5 @@ def common_descriptions() -> dict[str, dict[str, str]]:
         elif line.startswith(" "):
             fields[name.strip()] = text
         else:
-            fields = found[f"{prefix}.{name}"] = {"": text}
-    return found
+            fields = result[f"{prefix}.{name}"] = {"": text}
+    return result

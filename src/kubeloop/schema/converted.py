@@ -88,8 +88,8 @@ def _struct(kind: WireType) -> Convert:
             return None
         if not isinstance(value, dict):
             raise DecodeError(f"cannot restore struct from: {_kind(value)}")
-        found = {name: _converter(index)(value[name]) for name, index in fields if value.get(name) is not None}
-        return value | found
+        result = {name: _converter(index)(value[name]) for name, index in fields if value.get(name) is not None}
+        return value | result
 
     return convert
 

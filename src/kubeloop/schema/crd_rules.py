@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.schema import formats
-from kubeloop.schema.embedded import MetadataRules, check_metadata
+from kubeloop.schema.custom_objects import prune_value
 from kubeloop.schema.field_paths import FieldPathError, normalise
 from kubeloop.schema.internal_form import go_field, internal_form
-from kubeloop.schema.pruning import prune_value
+from kubeloop.schema.object_metadata import MetadataRules, check_metadata
 from kubeloop.schema.structural import as_resource, parse
 from kubeloop.schema.structural_rules import check_structural
 from kubeloop.schema.validation import same, validate
@@ -154,11 +154,11 @@ def _plain(schema: JSONObject, path: str, context: _Context) -> Iterator[FieldEr
         yield forbidden(f"{path}.x-kubernetes-embedded-resource", "must not be used inside of resource meta")
 
 
-def _must_be(type_: str, wanted: str, extension: str, path: str) -> Iterator[FieldError]:
-    detail = f"must be {wanted} if {extension} is specified"
+def _must_be(type_: str, expected: str, extension: str, path: str) -> Iterator[FieldError]:
+    detail = f"must be {expected} if {extension} is specified"
     if not type_:
         yield required(f"{path}.type", detail)
-    elif type_ != wanted:
+    elif type_ != expected:
         yield invalid(f"{path}.type", type_, detail)
 
 

@@ -79,10 +79,10 @@ def texts_of(document: Any, name: str) -> Texts:
     schemas = document.get("definitions") if "swagger" in document else components.get("schemas") if isinstance(components, dict) else None
     if not isinstance(schemas, dict) or not ("swagger" in document or "openapi" in document):
         raise ConfigError(f"{name}: not an OpenAPI document (version 2 has definitions, version 3 components.schemas); {_SAVE}")
-    found = {definition: texts for definition, schema in schemas.items() if (texts := dict(_texts_in(schema, f"{name}: {definition}")))}
-    if not found:
+    result = {definition: texts for definition, schema in schemas.items() if (texts := dict(_texts_in(schema, f"{name}: {definition}")))}
+    if not result:
         raise ConfigError(f"{name}: no definition has a description; take the document from a real cluster, {_SAVE}")
-    return found
+    return result
 
 
 def _texts_in(schema: Any, place: str) -> Iterator[tuple[str, str]]:

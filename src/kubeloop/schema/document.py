@@ -22,7 +22,12 @@ PATHS = "kubernetes-paths.json.gz"
 
 
 class SubresourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """``status``, ``scale`` ...: its own kind (``autoscaling/v1 Scale`` for scale) and its verbs."""
+    """``status``, ``scale`` ...: its own kind (``autoscaling/v1 Scale`` for scale) and its verbs.
+
+    >>> deployments = next(info for info in builtin().resources() if info.gvr.resource == "deployments")
+    >>> deployments.subresource("scale").kind.kind
+    'Scale'
+    """
 
     name: str
     kind: GroupVersionKind
@@ -30,7 +35,12 @@ class SubresourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
 
 
 class ResourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A resource in one version, as discovery lists it."""
+    """A resource in one version, as discovery lists it.
+
+    >>> pods = next(info for info in builtin().resources() if info.gvr.resource == "pods")
+    >>> pods.kind, pods.short_names
+    ('Pod', ('po',))
+    """
 
     gvr: GroupVersionResource
     kind: str
@@ -60,7 +70,11 @@ class ResourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
 
 
 class GroupInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """A served group with its versions, the preferred one first; the core group is the empty string."""
+    """A served group with its versions, the preferred one first; the core group is the empty string.
+
+    >>> [group.preferred.api_version for group in builtin().groups() if group.name == "apps"]
+    ['apps/v1']
+    """
 
     name: str
     versions: tuple[str, ...]
@@ -86,6 +100,10 @@ class SchemaDocument(msgspec.Struct, rename="camel"):
 
 class Schemas:
     """Definitions by name and by kind, and the resources that serve them.
+
+    >>> node = builtin().kind(GroupVersionKind("apps", "v1", "Deployment"))
+    >>> sorted(node.properties)
+    ['apiVersion', 'kind', 'metadata', 'spec', 'status']
 
     Guarantees
         The same definition always gives the same node object. Reading never fails for a name that ``names()`` yields.

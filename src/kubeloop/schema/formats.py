@@ -14,7 +14,7 @@ from datetime import date
 from email.utils import parseaddr
 from urllib.parse import urlsplit
 
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 
 _LETTER = r"[^\W\d_]"
 _HOST = re.compile(rf"(?:[0-9]|{_LETTER})(?:(?:[0-9-]|{_LETTER}){{0,61}}(?:[0-9]|{_LETTER}))?")
@@ -34,8 +34,8 @@ _RGB = re.compile(r"rgb\(\s*([0-9]{1,3})\s*,\s*([0-9]{1,3})\s*,\s*([0-9]{1,3})\s
 
 def _date_time(text: str) -> bool:
     day, t, clock = text.lower().partition("t")
-    found = _TIME.fullmatch(clock)
-    return bool(t and _date(day) and found and found[1] <= "23" and found[2] <= "59" and found[3] <= "59")
+    match = _TIME.fullmatch(clock)
+    return bool(t and _date(day) and match and match[1] <= "23" and match[2] <= "59" and match[3] <= "59")
 
 
 def _date(text: str) -> bool:
@@ -151,8 +151,8 @@ def _byte(text: str) -> bool:
 
 
 def _rgb(text: str) -> bool:
-    found = _RGB.fullmatch(text)
-    return found is not None and all(int(part) <= 255 for part in found.groups())
+    match = _RGB.fullmatch(text)
+    return match is not None and all(int(part) <= 255 for part in match.groups())
 
 
 def _matches(pattern: str) -> Callable[[str], bool]:

@@ -143,12 +143,12 @@ class InternalTypes:
         return whole
 
     def _wire_names(self, fields: tuple[InternalField, ...]) -> set[str]:
-        found = {"apiVersion", "kind"}
+        result = {"apiVersion", "kind"}
         for field in fields:
             if field.wire == ".":
-                found |= self._wire_names(self._plain(field.type)[1])
-            found.add(field.wire.partition(".")[0])
-        return found
+                result |= self._wire_names(self._plain(field.type)[1])
+            result.add(field.wire.partition(".")[0])
+        return result
 
     def _moved_into(self, index: int) -> set[str]:
         """Return the sibling fields on the wire that are inside this field internally."""

@@ -52,6 +52,12 @@ class TypeSchema(
 ):
     """Describes one value: its type and rules, and how lists and maps of it merge.
 
+    >>> from kubeloop.schema import builtin
+    >>> from kubeloop.meta import GroupVersionKind
+    >>> node = builtin().kind(GroupVersionKind("", "v1", "ConfigMap"))
+    >>> node.properties["data"].type
+    'object'
+
     Immutable and shared: never change its containers; copy ``default`` before use. Compared and hashed by identity, so that
     it can be a cache key. Built-in nodes refer to other definitions by ``ref``, the bare definition name; follow it with
     ``Schemas.resolve``.

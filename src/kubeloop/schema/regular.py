@@ -78,8 +78,8 @@ class _Translator:
             start = self.at
             if character in "*+?":
                 atom = self._repeat(atom, character)
-            elif character == "{" and (found := re.compile(r"\{(\d+)(,(\d*))?\}").match(self.pattern, self.at)):
-                atom = self._counted(atom, found)
+            elif character == "{" and (match := re.compile(r"\{(\d+)(,(\d*))?\}").match(self.pattern, self.at)):
+                atom = self._counted(atom, match)
             elif character == "(":
                 atom = self._open()
             elif character == ")":
@@ -235,14 +235,14 @@ class _Translator:
         raise PatternError("invalid escape sequence", rest[:2])
 
     def _unicode(self) -> str:
-        found = re.compile(r"\\([pP])(?:\{(\^?)([^}]*)\}|(.))", re.DOTALL).match(self.pattern, self.at)
-        if not found:
+        match = re.compile(r"\\([pP])(?:\{(\^?)([^}]*)\}|(.))", re.DOTALL).match(self.pattern, self.at)
+        if not match:
             raise PatternError("invalid character class range", self.pattern[self.at :])
-        self.at = found.end()
-        negated = (found[1] == "P") != bool(found[2])
-        ranges = _property(found[3] or found[4] or "", negated)
+        self.at = match.end()
+        negated = (match[1] == "P") != bool(match[2])
+        ranges = _property(match[3] or match[4] or "", negated)
         if ranges is None:
-            raise PatternError("invalid character class range", found[0])
+            raise PatternError("invalid character class range", match[0])
         return ranges
 
     def _class(self) -> str:

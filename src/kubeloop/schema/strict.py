@@ -15,9 +15,9 @@ from functools import cache
 from typing import Any
 
 from kubeloop.meta.errors import DecodeError
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.quantity import Quantity
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.schema.strict_scalars import JsonNumber, decode_base64, decode_time, fits, is_integer, number_text, plain, whole
 from kubeloop.schema.strict_types import WireField, WireType, wire_types
 from kubeloop.types import JSONObject

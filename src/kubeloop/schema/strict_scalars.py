@@ -145,10 +145,10 @@ def _quoted(text: str) -> str:
 
 
 def _take(rest: str, pattern: str, element: str) -> tuple[str, str]:
-    found = re.match(pattern, rest, re.ASCII)
-    if found is None:
+    match = re.match(pattern, rest, re.ASCII)
+    if match is None:
         raise _TimeFault(rest, element)
-    return found.group(), rest[found.end() :]
+    return match.group(), rest[match.end() :]
 
 
 def _ranged(text: str, low: int, high: int, what: str) -> int:

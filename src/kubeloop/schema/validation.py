@@ -105,8 +105,8 @@ class _Old:
     def item(self, schema: TypeSchema, item: Any) -> _Old:
         if not isinstance(self.value, list) or schema.list_type != "map" or not isinstance(item, dict):
             return _Old(_NOTHING)
-        wanted = [item.get(key) for key in schema.list_map_keys]
-        same = [one for one in self.value if isinstance(one, dict) and [one.get(key) for key in schema.list_map_keys] == wanted]
+        expected = [item.get(key) for key in schema.list_map_keys]
+        same = [one for one in self.value if isinstance(one, dict) and [one.get(key) for key in schema.list_map_keys] == expected]
         return _Old(same[0] if len(same) == 1 else _NOTHING)
 
 
@@ -180,9 +180,9 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _bad_type(path: str, wanted: str, found: str) -> _Fault:
+def _bad_type(path: str, expected: str, found: str) -> _Fault:
     quoted = json.dumps(found, ensure_ascii=False)
-    return _Fault(path, FieldErrorType.TYPE_INVALID, found, f"{path} in body must be of type {wanted}: {quoted}")
+    return _Fault(path, FieldErrorType.TYPE_INVALID, found, f"{path} in body must be of type {expected}: {quoted}")
 
 
 def _json_type(value: Any) -> tuple[str, str]:

@@ -9,11 +9,10 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from kubeloop.http1 import response_writer
 from kubeloop.http1.buffered_connection import BufferedConnection
 from kubeloop.http1.errors import ConnectionEnded
 from kubeloop.http1.request_body import RequestBody
-from kubeloop.http1.request_parser import LIMIT, TOO_LARGE, RequestHead, RequestRefused, end_of_head, parse_head
+from kubeloop.http1.server_heads import LIMIT, TOO_LARGE, RequestHead, RequestRefused, end_of_head, has_body, parse_head, response_head
 from kubeloop.serving.answer import Aborted, Answer, Hijack, Reply, SocketTakeover, StreamingResponse
 from kubeloop.serving.request import Request
 
@@ -154,10 +153,10 @@ class ServerConnection(BufferedConnection):
     async def _exchange(self, head: RequestHead) -> bool:
         """Serve one request; return whether another may follow."""
         if head.is_asterisk_form:
-            await self.write(response_writer.response_head(head.minor, 200, [("Content-Length", "0")]))
+            await self.write(response_head(head.minor, 200, [("Content-Length", "0")]))
             return head.keep
         if head.has_unknown_expectation:
-            await self.write(response_writer.response_head(head.minor, 417, [("Connection", "close"), ("Content-Length", "0")]))
+            await self.write(response_head(head.minor, 417, [("Connection", "close"), ("Content-Length", "0")]))
             return False
         body = RequestBody(self, head.length, invite=head.minor > 0 and head.expects_continue)
         certificate, remote = self._peer
@@ -196,11 +195,11 @@ class ServerConnection(BufferedConnection):
         fields = [*answer.headers]
         if answer.content_type:
             fields.append(("Content-Type", answer.content_type))
-        if response_writer.has_body(answer.status):
+        if has_body(answer.status):
             fields.append(("Content-Length", str(len(body))))
         else:
             body = b""
-        start = response_writer.response_head(head.minor, answer.status, _with_connection(fields, head, keep=keep))
+        start = response_head(head.minor, answer.status, _with_connection(fields, head, keep=keep))
         if body and head.method != "HEAD":
             await self.write(start, body)
         else:
@@ -216,7 +215,7 @@ class ServerConnection(BufferedConnection):
         if chunked:
             fields.append(("Transfer-Encoding", "chunked"))
         keep = keep and (chunked or known)
-        start = response_writer.response_head(head.minor, frames.status, _with_connection(fields, head, keep=keep))
+        start = response_head(head.minor, frames.status, _with_connection(fields, head, keep=keep))
         await self._keep(self._pump(start, frames, chunked=chunked, silent=head.method == "HEAD"))
         if chunked and head.method != "HEAD":
             await self.write(b"0\r\n\r\n")
@@ -245,9 +244,7 @@ class ServerConnection(BufferedConnection):
 
                 await over_socket(self, head.headers, answer, self._keep)
             else:
-                from kubeloop.serving.takeover import over_transport
-
-                await self._keep(over_transport(self, answer))
+                await self._keep(_serve_hijacked(self, answer))
         finally:
             answer.close()
 
@@ -282,3 +279,33 @@ def _with_connection(fields: list[tuple[str, str]], head: RequestHead, *, keep: 
     if not keep and head.minor:
         return [*fields, ("Connection", "close")]
     return fields
+
+
+#: Maximum bytes of one read after a change of protocol.
+_READ_SIZE = 64 * 1024
+
+
+class _Bytes:
+    """A connection as a ``Duplex``, after a change of protocol."""
+
+    def __init__(self, wire: BufferedConnection) -> None:
+        self._wire = wire
+
+    async def read(self) -> bytes:
+        if not self._wire.buffer:
+            try:
+                await self._wire.more()
+            except OSError:
+                return b""
+        return self._wire.take(_READ_SIZE)
+
+    async def write(self, data: bytes) -> None:
+        await self._wire.write(data)
+
+
+async def _serve_hijacked(wire: BufferedConnection, hijack: Hijack) -> None:
+    """Send 101 and let the handler use the connection."""
+    head = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in hijack.headers), "", ""]
+    with contextlib.suppress(ConnectionError):
+        await wire.write("\r\n".join(head).encode("latin-1"))
+        await hijack.serve(_Bytes(wire))

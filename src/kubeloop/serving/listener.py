@@ -6,19 +6,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from functools import partial
 from typing import Any
 
-from kubeloop.meta.errors import ConfigError
+from kubeloop.http1.sockets import close_listening, stop_accepting
+from kubeloop.meta.errors import ConfigError, KubeloopError
 from kubeloop.meta.tls import server_tls
-from kubeloop.serving.accepting import close_listening, stop_accepting
 from kubeloop.serving.connection import Handler, ServerConnection
 from kubeloop.tasks import close_all, end_tasks, finish, wait_all
-
-__all__ = ["Handler", "Listener", "bare_context", "host_and_port", "server_context"]
 
 #: Seconds for running requests when the listener ends.
 _GRACE = 2.0
@@ -134,7 +133,7 @@ class Listener:
         await self._over(_GRACE)
 
     def _accepted(self) -> ServerConnection:
-        """For a connection that is to shake hands: asyncio calls this in a task of its own, which closes the connection when cancelled."""
+        """Return the protocol of a new connection. asyncio calls this in a separate task, whose cancellation closes the connection."""
         task = asyncio.current_task()
         if task is not None:
             self._accepting.add(task)
@@ -205,3 +204,45 @@ def server_context(certificate: bytes, key: bytes, client_authority: bytes) -> s
         path.write_bytes(certificate + key)
         context.load_cert_chain(path)
     return context
+
+
+_LOG = logging.getLogger("kubeloop.serving")
+
+#: Contexts by server name (SNI); the empty name is the default.
+Contexts = Mapping[str, ssl.SSLContext]
+
+
+class RotatingContext:
+    """Provides contexts made by ``make``, at once and whenever the result of ``mark`` changes; ``mark`` is called for each connection.
+
+    If ``make`` fails, the previous contexts stay in use, and the error is logged.
+
+    Raises:
+        Any error of the first call of ``make``.
+    """
+
+    def __init__(self, make: Callable[[], Contexts], mark: Callable[[], Hashable]) -> None:
+        self._make = make
+        self._mark = mark
+        self._made_for = mark()
+        self._contexts = make()
+        # This context stays for the listener's lifetime: connections take only certificates and authorities from the others.
+        self.context = bare_context()
+        self.context.sni_callback = self._choose
+
+    def refresh(self) -> None:
+        """Rebuild the contexts if their sources changed."""
+        mark = self._mark()
+        if mark == self._made_for:
+            return
+        self._made_for = mark
+        try:
+            self._contexts = self._make()
+        except (KubeloopError, OSError, ValueError) as fault:  # ssl.SSLError is an OSError
+            _LOG.warning("certificates cannot be read again; those read before stay in use: %s", fault)
+        else:
+            _LOG.info("certificates were read again")
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        self.refresh()
+        connection.context = self._contexts.get(name or "") or self._contexts[""]

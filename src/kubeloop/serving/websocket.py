@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from websockets.frames import Opcode
 from websockets.protocol import Protocol, Side, State
 
-from kubeloop.http1 import response_writer
 from kubeloop.http1.buffered_connection import BufferedConnection
 from kubeloop.http1.errors import ConnectionEnded
+from kubeloop.http1.server_heads import response_head
 from kubeloop.serving.answer import SocketTakeover
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ async def over_socket(
     fault = _fault(headers)
     if fault:
         fields = [("Connection", "close"), ("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(fault)))]
-        await wire.write(response_writer.response_head(1, 400, [*fields, ("Sec-WebSocket-Version", "13")]), fault.encode())
+        await wire.write(response_head(1, 400, [*fields, ("Sec-WebSocket-Version", "13")]), fault.encode())
         return
     offered = [each.strip() for each in headers.get("Sec-WebSocket-Protocol", "").split(",")]
     protocol = next((each for each in offered if each in takeover.protocols), "")
@@ -136,7 +136,7 @@ async def over_socket(
     fields = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", base64.b64encode(accept).decode())]
     if protocol:
         fields.append(("Sec-WebSocket-Protocol", protocol))
-    await wire.write(response_writer.response_head(1, 101, fields))
+    await wire.write(response_head(1, 101, fields))
     await keep(_serve_messages(_Messages(wire, protocol), takeover))
 
 

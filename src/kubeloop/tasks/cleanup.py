@@ -91,7 +91,7 @@ async def end_tasks(
         tasks: None is left out, so that an attribute that was never assigned can be given.
         expected: Errors with which the tasks may end, such as those of a connection that the peer closed. They are dropped.
         logger: Logs the other errors, each with its traceback, instead of raising them: for blocks that already end with an error.
-            The error that the calling block ends with is not logged: whoever called the block gets it.
+            The error that the calling block ends with is not logged: the block's caller gets it.
 
     Raises:
         Exception: What a task failed with; an ``ExceptionGroup`` when several failed. Not with ``logger``.

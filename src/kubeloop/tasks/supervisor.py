@@ -20,9 +20,17 @@ _CAP: Final = 30.0
 
 
 class SupervisedTask:
-    """One background task. A work reports failures of parts of it, which it survives, by ``failed`` and ``recovered``."""
+    """One background task. Its work reports failures of single objects, after which it continues, with ``failed`` and ``recovered``."""
 
     def __init__(self, supervisor: Supervisor, name: str, work: Work, restart: Backoff) -> None:
+        """``Supervisor.start`` creates it.
+
+        Args:
+            supervisor: Counts and logs failures.
+            name: For the log, the metric and the health check.
+            work: Returns the coroutine to run.
+            restart: Delays before restarts.
+        """
         self.name = name
         self._supervisor = supervisor
         self._work = work

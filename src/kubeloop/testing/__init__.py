@@ -11,34 +11,32 @@ if TYPE_CHECKING:
     from kubeloop.testing.calls import RecordedCall, on
     from kubeloop.testing.fake_time import driven
     from kubeloop.testing.faults import Faults
-    from kubeloop.testing.golden import assert_golden
-    from kubeloop.testing.in_loop import TlsTestServer
-    from kubeloop.testing.in_process import HandlerServer
+    from kubeloop.testing.format import assert_golden
     from kubeloop.testing.kube_cluster import KubeCluster
     from kubeloop.testing.kubelet import PortHandler, ScriptedKubelet
-    from kubeloop.testing.kubelet_commands import CommandHandler, Terminal, run_process
-    from kubeloop.testing.kubelet_logs import ContainerLog
+    from kubeloop.testing.kubelet_containers import CommandHandler, ContainerLog, Terminal, run_process
     from kubeloop.testing.kubelet_server import KubeletRequest
     from kubeloop.testing.local_cluster import LocalCluster
+    from kubeloop.testing.servers import HandlerServer, TlsTestServer
     from kubeloop.testing.targets import ObjectProbe, all_cached, cached, many, one
 
 _HOMES = {
     "Actions": "actions",
     "RecordedCall": "calls",
-    "CommandHandler": "kubelet_commands",
-    "ContainerLog": "kubelet_logs",
+    "CommandHandler": "kubelet_containers",
+    "ContainerLog": "kubelet_containers",
     "Faults": "faults",
-    "TlsTestServer": "in_loop",
-    "HandlerServer": "in_process",
+    "TlsTestServer": "servers",
+    "HandlerServer": "servers",
     "KubeCluster": "kube_cluster",
     "KubeletRequest": "kubelet_server",
     "LocalCluster": "local_cluster",
     "PortHandler": "kubelet",
     "ScriptedKubelet": "kubelet",
     "ObjectProbe": "targets",
-    "Terminal": "kubelet_commands",
+    "Terminal": "kubelet_containers",
     "all_cached": "targets",
-    "assert_golden": "golden",
+    "assert_golden": "format",
     "cached": "targets",
     "consistently": "assertions",
     "driven": "fake_time",
@@ -46,7 +44,7 @@ _HOMES = {
     "many": "targets",
     "on": "calls",
     "one": "targets",
-    "run_process": "kubelet_commands",
+    "run_process": "kubelet_containers",
 }
 
 __all__ = [

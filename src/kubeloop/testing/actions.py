@@ -20,9 +20,23 @@ from kubeloop.timing import Clock
 
 
 class Actions(Sequence[RecordedCall]):
-    """A live view of the writes in a server's record; refused ones only with ``refused``.
+    """A live view of the writes that a server received. Refused writes are left out unless ``refused`` selects them.
 
-    ``select`` and ``without`` narrow them; ``expect`` compares them with a table; ``eventually(actions.subject(), ...)`` waits for more.
+    ``select`` and ``without`` narrow it; ``expect`` compares it with a table; ``eventually(actions.subject(), ...)`` waits for more.
+
+    Args:
+        faults: The record of the server's requests.
+        clock: Clock of waits.
+        keep: Returns whether a request is in the view. Default: all.
+
+    Example:
+        >>> from kubeloop.testing import HandlerServer
+        >>> async with HandlerServer() as server:
+        ...     actions = Actions(server.faults, server.clock)
+        ...     async with server.client("default") as client:
+        ...         settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+        ...     print([(call.verb, call.kind) for call in actions])
+        [('create', 'ConfigMap')]
     """
 
     def __init__(self, faults: Faults, clock: Clock, keep: Callable[[RecordedCall], bool] = lambda _: True) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.info import request_info
+from kubeloop.endpoints.request_info import request_info
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.resource import Resource, kind_info
 from kubeloop.serving.request import Request
@@ -25,11 +25,24 @@ def every(_: Request) -> bool:
 
 @dataclass(slots=True)
 class RecordedCall:
-    """One request for a resource. Equal if the first six fields are; tests write ``RecordedCall("get", "Pod", "shop", "web-0")``.
+    """One request for a resource, as a server received it. Two are equal if their first six fields are.
 
-    ``kind`` is empty if the server serves no such resource; ``name`` is that of the path, and so empty for ``create``. ``body`` is the
-    sent JSON tree: an object, a patch, options of a deletion; None if there was none, bytes for another format.
-    ``user`` is the name in the client's certificate, ``code`` the HTTP status of the response; 0: none yet, or the connection broke.
+    Attributes:
+        verb: Such as ``get``, ``list`` or ``create``.
+        kind: Empty if the server has no such resource.
+        namespace: Empty for cluster-scoped kinds and all namespaces.
+        name: The name in the path; empty for ``create``.
+        subresource: Such as ``status``.
+        body: The sent JSON tree: an object, a patch, options of a deletion. None: no body; bytes: another format.
+        resource: Group, version and resource.
+        query: The query of the URL.
+        content_type: Media type of the body.
+        user: Name in the client's certificate.
+        code: HTTP status of the response; 0: none yet, or the connection broke.
+
+    Example:
+        >>> RecordedCall("delete", "Pod", "shop", "web-0").writes
+        True
     """
 
     verb: str

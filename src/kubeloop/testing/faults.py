@@ -13,15 +13,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse, status_answer
-from kubeloop.apiserver.request.encoding import encode
 from kubeloop.codec import to_dict
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import encode
+from kubeloop.endpoints.responses import status_answer
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.resource import Resource
 from kubeloop.meta.status import Status, StatusDetails
-from kubeloop.serving.answer import Aborted
-from kubeloop.serving.listener import Handler
+from kubeloop.serving.answer import Aborted, Answer, Reply, StreamingResponse
+from kubeloop.serving.connection import Handler
 from kubeloop.serving.request import Request
 from kubeloop.testing.calls import Matches, RecordedCall, body_tree, call_of, every
 from kubeloop.testing.stream_faults import FaultInjectedStream, Hidden
@@ -46,6 +46,15 @@ class Faults:
         ``requests`` and ``calls`` record all requests, refused or not, in the order of arrival.
         Faults apply in this order: held, delayed, refused, reactors; reactors in the order of their addition, and the first
         with a result decides: neither later ones nor the server see that request.
+
+    Example:
+        >>> from kubeloop.meta import ServiceUnavailable
+        >>> from kubeloop.testing import HandlerServer
+        >>> async with HandlerServer() as server, server.client("default") as client:
+        ...     server.faults.refuse(ServiceUnavailable)
+        ...     await client.list(ConfigMap)
+        Traceback (most recent call last):
+        ServiceUnavailable: ...
     """
 
     def __init__(self, clock: Clock | None = None) -> None:

@@ -1,9 +1,12 @@
-"""Objects in messages of failed tests: YAML without server-set fields, secrets hidden, and differences line by line."""
+"""Objects as text: YAML without server-set fields and secrets, differences line by line, and golden files to compare with."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from kubeloop.codec import to_dict, write_yaml
@@ -28,7 +31,7 @@ def tree(value: object) -> JSON:
 
 
 def text(state: object) -> str:
-    """Return the YAML of one state; several objects are several documents, none is a line that says so."""
+    """Return the YAML of one state; several objects are several documents. An empty list becomes a line that says so."""
     found = tree(state)
     if found is None or found == []:
         return "(nothing)\n"
@@ -77,3 +80,98 @@ def _tidy(document: JSON) -> JSON:
     if isinstance(metadata, dict):
         shown = {**shown, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
     return shown
+
+
+#: Server-set fields, whose values vary.
+_OF_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "selfLink")
+_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$")
+
+
+@dataclass
+class _Run:
+    """The plugin's data about the running test."""
+
+    update: bool = False
+    folder: Path = field(default_factory=Path)
+
+
+RUN = _Run()
+
+
+def assert_golden(
+    obj: Resource | Mapping[str, Any] | Iterable[Resource | Mapping[str, Any]],
+    path: str | Path,
+    *,
+    replace: Mapping[str, str] | None = None,
+    drop: Iterable[str] = (),
+    update: bool | None = None,
+) -> None:
+    """Compare with the YAML at ``path``, which is relative to the folder of the test (without kubeloop's plugin, to the working directory).
+
+    Left out are uid, resourceVersion, generation, timestamps and managedFields of metadata, and uids of owners; any other time becomes
+    ``<time>``.
+
+    Args:
+        obj: An object, a tree, or several; several objects are several documents, in their order.
+        path: The golden file.
+        replace: Text -> replacement in every string, such as ``{kube_client.namespace: "<namespace>"}``.
+        drop: More paths to leave out (``"status"``, ``"spec.template.metadata"``).
+        update: Write the file instead. None: if pytest was called with ``--update-golden``.
+
+    Raises:
+        AssertionError: the text differs, or there is no such file; the message is the difference, and says how to accept it.
+    """
+    file = RUN.folder / path
+    said = normalised_text(obj, replace=replace, drop=drop)
+    if RUN.update if update is None else update:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(said, encoding="utf-8")
+        return
+    accept = "if it is right now, accept it with: pytest --update-golden"
+    if not file.exists():
+        raise AssertionError(f"{path}: there is no such file yet; {accept}\n{said}")
+    changes = difference(file.read_text(encoding="utf-8"), said, str(path), "the object")
+    if changes:
+        raise AssertionError(f"not as {path} says; {accept}\n{changes}")
+
+
+def normalised_text(obj: Any, *, replace: Mapping[str, str] | None = None, drop: Iterable[str] = ()) -> str:
+    """Return the text that ``assert_golden`` compares."""
+    found = [obj] if isinstance(obj, Resource | Mapping) else list(obj)
+    return write_yaml(*(_normalised(tree(one), replace or {}, drop) for one in found))
+
+
+def _normalised(document: dict[str, JSON], replace: Mapping[str, str], drop: Iterable[str]) -> JSON:
+    metadata = dict(document.get("metadata") or {})
+    for name in _OF_SERVER:
+        metadata.pop(name, None)
+    if metadata.get("ownerReferences"):
+        metadata["ownerReferences"] = [
+            {key: value for key, value in owner.items() if key != "uid"} for owner in metadata["ownerReferences"]
+        ]
+    document = {**document, "metadata": metadata}
+    for path in drop:
+        document = _without(document, path.split("."))
+    return _replaced(document, replace)
+
+
+def _without(value: JSON, names: list[str]) -> JSON:
+    if not isinstance(value, dict) or names[0] not in value:
+        return value
+    if len(names) == 1:
+        return {key: one for key, one in value.items() if key != names[0]}
+    return {**value, names[0]: _without(value[names[0]], names[1:])}
+
+
+def _replaced(value: JSON, replace: Mapping[str, str]) -> JSON:
+    if isinstance(value, dict):
+        return {_replaced(key, replace): _replaced(value[key], replace) for key in sorted(value, key=order)}
+    if isinstance(value, list):
+        return [_replaced(one, replace) for one in value]
+    if not isinstance(value, str):
+        return value
+    if _TIME.match(value):
+        return "<time>"
+    for text, other in replace.items():
+        value = value.replace(text, other)
+    return value

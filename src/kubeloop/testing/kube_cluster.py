@@ -25,9 +25,14 @@ MANAGER = "kube-manager"
 
 
 class KubeCluster(ABC):
-    """The cluster of a test.
+    """The cluster of one test, from the fixture ``kube_cluster`` of the pytest plug-in.
 
     ``namespace`` belongs to the test; ``clock`` is that of clients and managers, and of a separate server.
+
+    Example:
+        >>> async def test_labels(kube_cluster: KubeCluster) -> None:
+        ...     async with kube_cluster.client() as client:
+        ...         await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
     """
 
     isolation: Isolation
@@ -178,7 +183,7 @@ class SharedServer(KubeCluster):
 @asynccontextmanager
 async def own_server(clock: Clock) -> AsyncIterator[OwnServer]:
     """Provide a server for the block."""
-    from kubeloop.testing.in_process import HandlerServer
+    from kubeloop.testing.servers import HandlerServer
 
     async with HandlerServer(clock=clock) as server:
         found = OwnServer(server, clock)
@@ -225,7 +230,7 @@ def _own_server(what: str) -> str:
 
 
 def choose(asked: Iterable[Isolation | None], default: Isolation, needs_own: str) -> Isolation:
-    """Choose a test's isolation: that of the nearest of ``asked``, else the one it needs, else ``default``.
+    """Choose a test's isolation: the nearest requested one, else the one that the test needs, else ``default``.
 
     Raises:
         ConfigError: the test requests a shared server and needs a separate one.

@@ -16,8 +16,7 @@ from typing import Any, Final, Self
 from kubeloop.api.core.v1 import Container, Node, Pod, PodSpec
 from kubeloop.client import Client
 from kubeloop.meta import ConfigError, Forbidden, NotFound, ObjectMeta
-from kubeloop.testing.kubelet_commands import CommandHandler, Terminal, run_process
-from kubeloop.testing.kubelet_logs import ContainerLog
+from kubeloop.testing.kubelet_containers import CommandHandler, ContainerLog, Terminal, run_process
 from kubeloop.testing.kubelet_server import KubeletRequest, KubeletServer
 from kubeloop.testing.local_cluster import LocalCluster
 
@@ -43,31 +42,33 @@ class _Script:
 class ScriptedKubelet(KubeletServer):
     """A node for tests of code that runs commands in pods, reads logs, forwards ports and copies files.
 
-    ::
-
-        async with LocalCluster() as cluster, ScriptedKubelet(cluster) as kubelet:
-            await kubelet.run_pod("web-0")
-            kubelet.on_exec("web-0", ["ls"], stdout="app.py\\n")
-            result = await cluster.client.pods.exec("web-0", ["ls"])
-
-    Guarantees:
+    Guarantees
         Clients reach it as they reach a kubelet: through the API server, by WebSocket and SPDY, kubectl included.
         A pod's files are a folder of this machine (``files``): ``tar`` and ``test`` work on it, so that cp does.
         When the block ends, its node and the pods of ``run_pod`` are gone.
 
-    Not guaranteed:
+    Not guaranteed
         Pods do not behave as containers do: commands without a script fail with a message that says how to script them. Pods that something
         else binds to the node are served, but get no status; name the node of simulated pods, ``node="kubeloop-node"``, for those of
         Deployments.
 
     Args:
         cluster: The cluster, or a client of it. The API server must reach 127.0.0.1.
-        node: Name of the node. A node that exists is served from now on, and gets its former status back; else one is made. None: a
+        node: Name of the node. An existing node is served from now on, and gets its former status back at the end; else one is made. None:
+            a
             new name.
         namespace: Of pods that are named without one (``"web-0"`` instead of ``"shop/web-0"``).
 
     Raises:
         KubeloopError: From entering, when the node cannot be made or changed.
+
+    Example:
+        >>> async with ScriptedKubelet(cluster, namespace=client.namespace) as kubelet:
+        ...     pod = await kubelet.run_pod("web-0")
+        ...     kubelet.on_exec("web-0", ["ls"], stdout="app.py")
+        ...     result = await client.pods.exec("web-0", ["ls"])
+        ...     print(result.stdout)
+        b'app.py'
     """
 
     def __init__(self, cluster: LocalCluster | Client, *, node: str | None = None, namespace: str = "default") -> None:
@@ -138,7 +139,7 @@ class ScriptedKubelet(KubeletServer):
         return await client.patch(Pod, made.metadata.name, {"status": status}, namespace=made.metadata.namespace, subresource="status")
 
     async def end_pod(self, pod: str, exit_code: int = 0) -> Pod:
-        """Ends the containers of a pod of ``run_pod``: its status says so, and followed logs end.
+        """End the containers of a pod of ``run_pod``: its status changes, and followed logs end.
 
         Args:
             pod: Its name, or ``namespace/name``.

@@ -18,7 +18,7 @@ from kubeloop.serving.listener import Listener, server_context
 from kubeloop.serving.request import Request
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, SpdyConnection, SpdyError, SpdyStream, StreamReset
 from kubeloop.tasks import end_tasks
-from kubeloop.testing.kubelet_commands import CommandHandler, Terminal
+from kubeloop.testing.kubelet_containers import CommandHandler, Terminal
 
 _LOG = logging.getLogger("kubeloop.testing")
 #: Exceptions of connections that the other side breaks off.
@@ -32,7 +32,13 @@ WEBSOCKETS = "ExtendWebSocketsToKubelet"
 
 @dataclass
 class KubeletRequest:
-    """One request, as the kubelet received it. ``certificate`` is the common name of the client's certificate."""
+    """One request, as the kubelet received it. ``certificate`` is the common name of the client's certificate.
+
+    Example:
+        >>> request = KubeletRequest("GET", "/pods", {}, {}, certificate="kube-apiserver")
+        >>> request.method, request.path
+        ('GET', '/pods')
+    """
 
     method: str
     path: str

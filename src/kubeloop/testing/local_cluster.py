@@ -32,29 +32,34 @@ class LocalCluster:
 
     Guarantees
         After entering, the server responds and its controllers have done their first work: every namespace has its ``default``
-        ServiceAccount, the
-        node is ready, the built-in roles are complete. After leaving, the process has ended and its files are deleted, also after errors.
-        If this program dies, the server ends by itself.
+        ServiceAccount, the node is ready, the built-in roles are complete. After leaving, the process has ended and its files are deleted,
+        also after errors. If this program dies, the server ends by itself.
 
     Not guaranteed
         Only address and certificate authority survive ``kill`` and ``restart``: the store is in memory, and versions restart,
         unless it has a folder, ``data``.
 
     Args:
-        controllers: run the built-in controllers too (Deployments get pods, namespaces end ...).
-        token_auth_file: bearer tokens, see ``kubeloop server --help``.
-        history: seconds of the server's history; None: five minutes. Older versions are answered with 410.
-        history_revisions: the server keeps only so many of the newest changes; None: all within ``history``.
-        data: keep objects in this folder, for ``restart`` or another cluster; None: in memory.
-        enable_admission_plugins: run these plug-ins of admission besides kube-apiserver's defaults.
-        disable_admission_plugins: do not run these. None: all run; but without controllers ``ServiceAccount`` does not (as in envtest),
-            because it requires accounts, which controllers make.
-        descriptions: what ``kubectl explain`` shows: an OpenAPI document, or a context of the user's kubeconfig whose cluster has the
-            texts. None: what ``kubeloop descriptions import`` imported last, else short texts.
-        timeout: seconds to wait for that.
+        controllers: Run the built-in controllers too (Deployments get pods, namespaces end ...).
+        token_auth_file: File of bearer tokens, see ``kubeloop server --help``.
+        history: Seconds of the server's history. None: five minutes. Older versions are answered with 410.
+        history_revisions: Number of the newest changes in the history. None: all within ``history``.
+        data: Folder for objects, for ``restart`` or another cluster. None: in memory.
+        enable_admission_plugins: Admission plug-ins to run in addition to kube-apiserver's defaults.
+        disable_admission_plugins: Admission plug-ins not to run. None: all run; but without controllers ``ServiceAccount`` does not (as in
+            envtest), because it requires accounts, which controllers make.
+        descriptions: Texts of ``kubectl explain``: an OpenAPI document, or a context of the user's kubeconfig whose cluster has the
+            texts. None: those that ``kubeloop descriptions import`` imported last, else short texts.
+        timeout: Seconds to wait for the start.
 
     Raises:
-        ConfigError: it did not start; the text holds the end of its log.
+        ConfigError: it did not start; the text has the end of its log.
+
+    Example:
+        >>> async with LocalCluster(controllers=False) as local:
+        ...     namespaces = await local.client.list(Namespace)
+        ...     print([namespace.metadata.name for namespace in namespaces])
+        ['default', ...]
     """
 
     def __init__(
@@ -128,7 +133,7 @@ class LocalCluster:
             self._abandoned = False
 
     async def stop(self) -> None:
-        """Close the client, end the server's process and remove its files. Stopping what does not run does nothing.
+        """Close the client, end the server's process and remove its files. Without a running server it does nothing.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled; all of it is done.
@@ -179,7 +184,7 @@ class LocalCluster:
 
     @property
     def log(self) -> str:
-        """What the server has logged so far."""
+        """The server's log so far."""
         return self._path("server.log").read_text(errors="replace")
 
     @property

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from kubeloop.meta import ConfigError, KubeloopError
-from kubeloop.meta.tracebacks import shortened, user_frame
-from kubeloop.testing import LocalCluster, golden
+from kubeloop.meta.failure_log import shortened, user_frame
+from kubeloop.testing import LocalCluster
+from kubeloop.testing.format import RUN
 from kubeloop.testing.kube_cluster import Isolation, KubeCluster, choose, own_server, shared_server
 from kubeloop.timing import FakeClock, SystemClock
 
@@ -66,11 +67,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", 'kube(isolation): "namespace" on a shared server, or a "server" of the test\'s own (kubeloop).')
-    golden.RUN.update = bool(config.getoption("--update-golden"))
+    RUN.update = bool(config.getoption("--update-golden"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    golden.RUN.folder = item.path.parent
+    RUN.folder = item.path.parent
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -126,7 +127,7 @@ def kube_manager(kube_cluster: KubeCluster) -> StartsManager:
 
 @pytest.fixture
 def kube_clock() -> FakeClock:
-    """The clock of the test's server, clients and managers; it stands still until the test moves it, or waits with ``eventually``."""
+    """The clock of the test's server, clients and managers. Its time passes only when the test moves it, or waits with ``eventually``."""
     return FakeClock()
 
 

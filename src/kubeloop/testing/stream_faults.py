@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import status_answer
-from kubeloop.apiserver.request.encoding import encode, event_frame
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import encode, event_frame
+from kubeloop.endpoints.responses import status_answer
 from kubeloop.tasks import end_tasks
 
 #: Whether a change with this version is hidden from a stream.
@@ -36,8 +36,7 @@ class _Frame(msgspec.Struct, frozen=True):
 
 
 class FaultInjectedStream:
-    """One stream. ``after``: it is cut after so many lines. ``hidden`` returns whether a change with a version is hidden;
-    without both, streams of any format pass unchanged."""
+    """One stream with faults. ``after``: it is cut after so many lines. ``hidden`` returns whether a change with a version is hidden."""
 
     def __init__(self, repeat_bookmarks: Callable[[], bool], hidden: Callable[[], Hidden | None], after: int | None = None) -> None:
         self._happened = False

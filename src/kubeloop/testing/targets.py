@@ -31,7 +31,16 @@ UNKNOWN: Final = UnknownState()
 
 
 class ObjectProbe(ABC, Generic[T_co]):
-    """The target of an assertion. ``what`` names it in messages, ``trouble`` is the last error. ``clock`` measures timeouts."""
+    """Reads the target of ``eventually`` and ``consistently``, and notifies them of changes. ``one``, ``many`` and ``cached`` make probes.
+
+    ``what`` names the target in messages, ``trouble`` is the last error, ``clock`` measures timeouts.
+
+    Example:
+        >>> from kubeloop.testing import eventually, one
+        >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings"), data={"mode": "fast"}))
+        >>> probe = one(client, ConfigMap, "settings")
+        >>> found = await eventually(probe, lambda config_map: config_map.data == {"mode": "fast"})
+    """
 
     def __init__(self, what: str, clock: Clock) -> None:
         self.what = what

@@ -41,7 +41,14 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of the machine."""
+    """The clocks of the machine.
+
+    >>> clock = SystemClock()
+    >>> start = clock.now()
+    >>> await clock.sleep(0.01)
+    >>> clock.now() > start
+    True
+    """
 
     __slots__ = ()
 
@@ -65,8 +72,11 @@ class TimeLimit:
         The caller's own cancellation passes through. A ``TimeoutError`` that the block raised itself leaves ``expired`` False.
 
     Example:
-        >>> async with TimeLimit(clock, 30):
-        ...     await session.closed()
+        >>> async with TimeLimit(SystemClock(), 0.01):
+        ...     await asyncio.sleep(60)
+        Traceback (most recent call last):
+            ...
+        TimeoutError
     """
 
     __slots__ = ("_clock", "_scope", "_seconds", "_timer")

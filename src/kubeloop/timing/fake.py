@@ -25,6 +25,15 @@ class _FakeTimer:
 class FakeClock:
     """A ``Clock`` for tests: time passes only in ``advance``.
 
+    >>> clock = FakeClock()
+    >>> reminder = asyncio.create_task(clock.sleep(60))
+    >>> await clock.advance(59)
+    >>> reminder.done()
+    False
+    >>> await clock.advance(1)
+    >>> reminder.done()
+    True
+
     Guarantees
         Timers and sleepers wake in the order of their times, equal times in the order in which they were set, each with the clock
         exactly at its time. A sleeper that sleeps again wakes within the same ``advance`` if its time has come.

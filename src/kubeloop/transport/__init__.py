@@ -1,11 +1,10 @@
 """HTTP to one cluster: pooled connections, credentials, retries, errors as exceptions, streams. It knows no kinds."""
 
-from kubeloop.transport.answer import Response
+from kubeloop.transport.answer import Response, ServerWarning, WarningHandler, ignore_warnings, log_once, once_each
 from kubeloop.transport.hooks import Hook, Outcome, SentRequest
 from kubeloop.transport.log_context import LogContext, log_context, log_field, log_fields, logger_with_context
+from kubeloop.transport.round_tripper import NotUpgradedError, Upgraded
 from kubeloop.transport.transport import Query, Stream, Transport
-from kubeloop.transport.upgraded import NotUpgradedError, Upgraded
-from kubeloop.transport.warnings import ServerWarning, WarningHandler, ignore_warnings, log_once, once_each
 
 __all__ = [
     "Hook",

@@ -11,14 +11,14 @@ import zlib
 from kubeloop.config import ClusterConfig, RequestAuthenticator
 from kubeloop.config.tls import TlsSource
 from kubeloop.http1.client_connection import READ_BUFFER, ClientConnection
+from kubeloop.http1.client_heads import request_head
 from kubeloop.http1.dial import Dialer
 from kubeloop.http1.errors import CONNECTION_FAULTS
 from kubeloop.http1.headers import Headers
 from kubeloop.http1.progress import PROGRESS
-from kubeloop.http1.request_writer import request_head
 from kubeloop.meta.errors import TransportError
 from kubeloop.timing import Clock
-from kubeloop.transport.failure import failure_of
+from kubeloop.transport.errors import failure_of
 from kubeloop.transport.observing.counters import RequestCounters
 from kubeloop.transport.round_tripper import OutgoingRequest
 

@@ -20,6 +20,12 @@ class SentRequest(msgspec.Struct):
 
     ``path`` is relative to the server's, without a query. ``verb`` is Kubernetes' (``list``, ``watch``, ``create``), or the HTTP
     method if the path names no resource. ``attempt`` is 0 for the first try.
+
+    Example:
+        >>> request = SentRequest("GET", "https://api/version", "/version", "GET", "GET /version", [("Accept", "text/plain")])
+        >>> request.add("X-Trace", "17")
+        >>> request.get("x-trace")
+        '17'
     """
 
     method: str
@@ -46,7 +52,12 @@ class SentRequest(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The outcome of a try: a response (``status``), or ``error``. ``size`` is that of the body in bytes, None for a stream."""
+    """The outcome of a try: a response (``status``), or ``error``. ``size`` is that of the body in bytes, None for a stream.
+
+    Example:
+        >>> Outcome(0.25, status=200, size=17)
+        Outcome(200 after 0.250 s)
+    """
 
     seconds: float
     status: int | None = None
@@ -66,6 +77,16 @@ class Hook:
         For each ``sending`` that returns, ``answered`` is called once: after the complete response; for streams and changes of protocol
         after the head; also for a try that was refused, broken or cancelled.
         An exception of ``sending`` ends the call before anything is sent; an exception of ``answered`` ends it too.
+
+    Example:
+        >>> from kubeloop.transport import Transport
+        >>> class PrintStatus(Hook):
+        ...     def answered(self, request: SentRequest, outcome: Outcome) -> None:
+        ...         print(request.verb, outcome.status)
+        >>> async with Transport(cluster.config, hooks=[PrintStatus()]) as transport:
+        ...     await transport.request("GET", "/api/v1/nodes")
+        list 200
+        Response(status=200, ... bytes)
     """
 
     def sending(self, request: SentRequest) -> None:

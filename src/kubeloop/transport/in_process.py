@@ -19,7 +19,7 @@ from kubeloop.http1.headers import Headers
 from kubeloop.meta.errors import TransportError
 from kubeloop.serving.answer import Answer as WholeReply
 from kubeloop.serving.answer import Hijack, Reply, SocketTakeover, StreamingResponse
-from kubeloop.serving.listener import Handler
+from kubeloop.serving.connection import Handler
 from kubeloop.serving.request import Request
 from kubeloop.tasks import wait_all
 from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead

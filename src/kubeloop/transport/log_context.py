@@ -57,6 +57,13 @@ class LogContext(logging.Filter):
     """Accepts every record and adds ``record.kubeloop``, a mapping of the present fields.
 
     ``handler.addFilter(LogContext())`` adds it to the records of every logger; a formatter can then use ``%(kubeloop)s``.
+
+    Example:
+        >>> record = logging.LogRecord("shop", logging.INFO, "shop.py", 1, "sold", None, None)
+        >>> with log_context(cluster="prod"):
+        ...     accepted = LogContext().filter(record)
+        >>> record.kubeloop
+        {'cluster': 'prod'}
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

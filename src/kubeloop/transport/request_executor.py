@@ -18,20 +18,18 @@ import msgspec
 from kubeloop.config import ClusterConfig, Credentials, RequestAuthenticator
 from kubeloop.config.authenticator import impersonation_headers
 from kubeloop.meta.errors import ApiError, DeadlineError, TransportError
-from kubeloop.transport.answer import error_of
-from kubeloop.transport.describe import asked, describe
+from kubeloop.transport.answer import WarningHandler, error_of, log_once, warnings_in
+from kubeloop.transport.errors import MAX_RETRIES, RetryDecision, after_answer, after_failure
 from kubeloop.transport.hooks import Hook, Outcome, SentRequest, without_secrets
-from kubeloop.transport.limits.in_flight import InFlightLimiter
+from kubeloop.transport.limits import InFlightLimiter
 from kubeloop.transport.log_context import log_context, logger_with_context
 from kubeloop.transport.observing.counters import RequestCounters
-from kubeloop.transport.retry import MAX_RETRIES, RetryDecision, after_answer, after_failure
-from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead, Sender
+from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead, Sender, asked, describe
 from kubeloop.transport.user_agent import default_user_agent
-from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
 
 if TYPE_CHECKING:
     from kubeloop.timing import Clock, TokenBucket
-    from kubeloop.transport.limits.failure_backoff import FailureBackoff
+    from kubeloop.transport.limits import FailureBackoff
 
 _logger = logger_with_context("kubeloop.transport")
 
@@ -325,7 +323,7 @@ class RequestExecutor:
             fault = "there are no credentials" if user == Credentials(owner=user.owner) else "they are unknown or expired: renew them"
             words = f"{words}; credentials: {user.owner}: {fault}"
         elif answer.status == 400 and self._config.server.startswith("http://") and _PLAIN_TO_TLS.search(content):
-            from kubeloop.transport.failure import secure_address
+            from kubeloop.transport.errors import secure_address
 
             words = f"{words}; {secure_address(self._config)}"
         if call.previous and call.previous != f"HTTP status {answer.status}":

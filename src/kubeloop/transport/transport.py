@@ -16,22 +16,20 @@ from kubeloop.config import ClusterConfig, RequestAuthenticator
 from kubeloop.meta.errors import DeadlineError, TransportError
 from kubeloop.meta.type_checks import described
 from kubeloop.timing import Clock, SystemClock, TimeLimit, TokenBucket
-from kubeloop.transport.answer import Response
+from kubeloop.transport.answer import Response, WarningHandler, log_once, warnings_in
+from kubeloop.transport.errors import MAX_RETRIES
 from kubeloop.transport.hooks import Hook
-from kubeloop.transport.limits.failure_backoff import FailureBackoff
+from kubeloop.transport.limits import FailureBackoff
 from kubeloop.transport.request_executor import MAX_ANSWER, PATIENCE, RequestCall, RequestExecutor, TransportOptions
-from kubeloop.transport.retry import MAX_RETRIES
 from kubeloop.transport.user_agent import default_user_agent
-from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from kubeloop.transport.limits.in_flight import InFlightLimiter
+    from kubeloop.transport.limits import InFlightLimiter
     from kubeloop.transport.observing.counters import RequestCounters
     from kubeloop.transport.observing.metrics import TransportMetrics
-    from kubeloop.transport.round_tripper import ResponseHead, Sender
-    from kubeloop.transport.upgraded import Upgraded
+    from kubeloop.transport.round_tripper import ResponseHead, Sender, Upgraded
 
 Query: TypeAlias = Mapping[str, str | int | bool | list[str] | None]
 """Parameters of a URL; None leaves one out, a boolean is written as Kubernetes does, a list repeats the parameter."""
@@ -43,7 +41,13 @@ UPGRADE_TIMEOUT = 60.0
 
 
 class Stream:
-    """A body that is read as it arrives. Made by ``Transport.stream``; ends with its block."""
+    """The body of a response, read while it arrives. Made by ``Transport.stream``; leaving its block closes it.
+
+    Example:
+        >>> async with Transport(cluster.config) as transport, transport.stream("GET", "/healthz") as stream:
+        ...     b"".join([chunk async for chunk in stream.chunks()])
+        b'ok'
+    """
 
     def __init__(self, answer: ResponseHead, silence: float | None) -> None:
         self._answer = answer
@@ -69,7 +73,7 @@ class Transport:
     Guarantees
         A cancelled call closes its socket, so that the server notices at once.
         A body is sent again only after 429 or 5xx with ``Retry-After``, or (GET only) when the connection broke; at most 10 times.
-        At most ``limits.in_flight.MAX_REQUESTS`` requests run at the same time, fewer while the server answers 429; streams are not
+        At most ``limits.MAX_REQUESTS`` requests run at the same time, fewer while the server answers 429; streams are not
         counted.
         Credentials never reach a log record.
         Every wait of a request ends: for a connection (30 s), for the next bytes of its response (``patience``), and in total
@@ -80,6 +84,12 @@ class Transport:
         Without ``silence``, a silent stream never ends; but a vanished peer is detected within about 45 s.
         The total size of a stream is not limited; about 1 MiB of it is buffered at a time.
         Redirects are not followed but raised as errors, so that credentials are sent to no other server.
+
+    Example:
+        >>> async with Transport(cluster.config) as transport:
+        ...     response = await transport.request("GET", "/api/v1/namespaces/default")
+        >>> response.status
+        200
     """
 
     def __init__(
@@ -208,24 +218,24 @@ class Transport:
     ) -> Response:
         """Send a request and read the whole response.
 
-                Args:
-                    method: The HTTP method.
-                    path: The path on the server.
-                    query: Parameters of the URL.
-                    body: The request's body. None: none.
-                    content_type: Media type of the body.
-                    accept: Accepted media types.
-                    headers: Additional headers.
-                    timeout: Seconds for all tries together. None: the transport's; ``math.inf``: no limit.
+        Args:
+            method: The HTTP method.
+            path: The path on the server, such as ``/api/v1/nodes``.
+            query: Parameters of the URL.
+            body: The request's body. None: the request has none.
+            content_type: Media type of the body.
+            accept: Accepted media types.
+            headers: Additional headers.
+            timeout: Seconds for all tries together. None: the transport's; ``math.inf``: no limit.
 
         Returns:
             The response.
 
-                Raises:
-                    ApiError: the server answered with 400 or above; the subclass gives the reason.
-                    TransportError: no response (refused, reset, untrusted certificate, silent or too large), or a redirect.
-                    ValueError: a path or header is malformed.
-                    DeadlineError: no response within ``timeout``, or none is possible any more.
+        Raises:
+            ApiError: The status is 400 or above; the subclass gives the reason.
+            TransportError: No response (refused, reset, untrusted certificate, silent or too large), or a redirect.
+            ValueError: A path or header is malformed.
+            DeadlineError: No response within ``timeout``, or none is possible any more.
         """
         seconds = self._timeout if timeout is None else timeout
         started = self._clock.now()
@@ -354,8 +364,8 @@ class Transport:
 
     @asynccontextmanager
     async def _upgrade(self, call: RequestCall, timeout: float | None) -> AsyncIterator[Upgraded]:
-        from kubeloop.http1.grammar import is_protocol_name
-        from kubeloop.transport.upgraded import NotUpgradedError, Upgraded
+        from kubeloop.http1.headers import is_protocol_name
+        from kubeloop.transport.round_tripper import NotUpgradedError, Upgraded
 
         protocol = call.upgrade
         if not is_protocol_name(protocol):

@@ -8,14 +8,13 @@ from kubeloop.workqueue.limiter import (
     Limiter,
     MaxOfLimiter,
     MaxWaitLimiter,
+    RateCap,
     default_limiter,
 )
-from kubeloop.workqueue.metrics import QueueMetrics, QueueTimes
 from kubeloop.workqueue.parallel import parallelize
 from kubeloop.workqueue.priority import LOW_PRIORITY, PriorityQueue
-from kubeloop.workqueue.protocol import Queue, QueueFigures, QueueShutDown, QueueStats
+from kubeloop.workqueue.protocol import Queue, QueueFigures, QueueMetrics, QueueShutDown, QueueStats, QueueTimes
 from kubeloop.workqueue.queue import WorkQueue
-from kubeloop.workqueue.rate_cap import RateCap
 
 __all__ = [
     "LOW_PRIORITY",

@@ -12,10 +12,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 from kubeloop.timing import Clock, SystemClock, Timer
-from kubeloop.workqueue.limiter import Limiter
-from kubeloop.workqueue.metrics import QueueMetrics
-from kubeloop.workqueue.protocol import QueueFigures, QueueShutDown, QueueStats
-from kubeloop.workqueue.rate_cap import RateCap
+from kubeloop.workqueue.limiter import Limiter, RateCap
+from kubeloop.workqueue.protocol import QueueFigures, QueueMetrics, QueueShutDown, QueueStats
 
 T = TypeVar("T", bound=Hashable)
 
@@ -24,7 +22,7 @@ _SLACK = 64
 
 
 class Delays(Generic[T]):
-    """Hands each item to ``release`` once its time has come, in order of time; of two times for one item the earlier wins."""
+    """Calls ``release`` for each item when it is due, in the order of time; of two times for one item the earlier counts."""
 
     __slots__ = ("_clock", "_due", "_heap", "_order", "_release", "_timer", "_timer_due")
 
@@ -96,7 +94,14 @@ class Delays(Generic[T]):
 
 
 class BaseQueue(ABC, Generic[T]):
-    """A queue without its order. See ``protocol.Queue`` for what the methods guarantee."""
+    """Base of the queues without their order. ``protocol.Queue`` says what the methods guarantee.
+
+    Args:
+        limiter: Delays of retries.
+        clock: Clock of delays. None: the system's monotonic clock.
+        cap: Rate of all queues that share it. None: no limit.
+        metrics: Receives the times of items. None: not measured.
+    """
 
     __slots__ = (
         "_adds",
@@ -129,11 +134,11 @@ class BaseQueue(ABC, Generic[T]):
 
     @abstractmethod
     def add(self, item: T, *, priority: int = 0) -> None:
-        """Have ``item`` worked on."""
+        """Add ``item``."""
 
     @abstractmethod
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
-        """Have ``item`` worked on later."""
+        """Add ``item`` after ``seconds``."""
 
     @abstractmethod
     def _release(self, item: T) -> None:
@@ -151,7 +156,7 @@ class BaseQueue(ABC, Generic[T]):
     @property
     @abstractmethod
     def stats(self) -> QueueStats:
-        """A moment of this queue."""
+        """Counts of this queue at this moment."""
 
     def add_rate_limited(self, item: T, *, priority: int = 0) -> float:
         """Count a failure of ``item`` and add it after the limiter's delay; returns that delay in seconds."""
@@ -161,7 +166,7 @@ class BaseQueue(ABC, Generic[T]):
         return delay
 
     def forget(self, item: T) -> None:
-        """``item`` succeeded: its back-off starts over. It stays in the queue if it waits there."""
+        """Reset the back-off of ``item`` after a success. The item stays in the queue if it waits there."""
         self._limiter.forget(item)
 
     def retries(self, item: T) -> int:
@@ -174,7 +179,7 @@ class BaseQueue(ABC, Generic[T]):
         self._end_drain()
 
     async def drain(self) -> None:
-        """Shut down, and return when everything that waits has been taken and every item taken is done.
+        """Shut down, and return when all waiting items have been taken and all taken items are done.
 
         It needs workers that go on taking; ``shut_down`` from elsewhere ends it before its time.
         """
@@ -191,12 +196,12 @@ class BaseQueue(ABC, Generic[T]):
 
     @property
     def metrics(self) -> QueueMetrics | None:
-        """What this queue was given to tell its times to."""
+        """The receiver of this queue's times; None if they are not measured."""
         return self._metrics
 
     @property
     def figures(self) -> QueueFigures:
-        """What metrics show of this queue now. May be asked for in any thread."""
+        """The figures that metrics show. Thread-safe."""
         now = self._clock.now()
         ages = [now - since for since in self._started()] if self._metrics is not None else []
         return QueueFigures(self._depths(), self._adds, self._delayed_adds, sum(ages), max(ages, default=0.0))

@@ -1,12 +1,108 @@
-"""How long an item that failed waits before its next turn. Limiters count failures per item and forget on success."""
+"""Rate limits of queues: the delay of an item that failed, and the number of items per second of the whole process.
+
+A limiter counts the failures of each item and forgets them on success. A ``RateCap`` is shared by the queues of a process.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
+from collections import deque
 from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
-from kubeloop.timing import Clock, TokenBucket
+from kubeloop.timing import Clock, SystemClock, Timer, TokenBucket
+
+#: A timer that is set for less would not move a clock.
+_SHORTEST = 1e-6
+
+
+class RateCap:
+    """Lets the workers of all queues that share it take at most ``rate`` items per second together, after ``burst`` at once.
+
+    Workers beyond the rate wait; no item is dropped.
+
+    Guarantees
+        Workers pass in the order of their arrival, whichever queue they serve. The item is chosen when its worker passes, so that an item
+        of high priority does not wait behind others. A worker that is cancelled or finds its queue empty leaves its turn to the next.
+
+    For one event loop, not thread-safe.
+
+    Raises:
+        ValueError: ``rate`` is not above 0, or ``burst`` is below 1.
+
+    Example:
+        >>> from kubeloop.workqueue import PriorityQueue
+        >>> cap = RateCap(50, burst=10)
+        >>> foos, bars = PriorityQueue(cap=cap), PriorityQueue(cap=cap)  # at most 50 items per second together
+    """
+
+    def __init__(self, rate: float, burst: int = 1, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._bucket = TokenBucket(rate, burst, self._clock)
+        self._waiters: deque[asyncio.Future[bool]] = deque()
+        self._timer: Timer | None = None
+
+    def try_pass(self) -> bool:
+        """Return whether the worker may pass now, without waiting behind others."""
+        return not self._waiters and self._bucket.try_take()
+
+    def line_up(self) -> asyncio.Future[bool]:
+        """Return a future that becomes True when the worker's turn comes. A caller that does not use the turn must call ``give_back``."""
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._arm()
+        return waiter
+
+    def leave(self, waiter: asyncio.Future[bool]) -> None:
+        """Cancel a wait: the future becomes False, unless it is done already."""
+        with contextlib.suppress(ValueError):
+            self._waiters.remove(waiter)
+        if not waiter.done():
+            waiter.set_result(False)
+        if not self._waiters and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def give_back(self) -> None:
+        """Return an unused turn."""
+        self._bucket.give_back()
+        if self._waiters:
+            self._serve()
+
+    def change(self, rate: float, burst: int) -> None:
+        """Change the rate and the burst; waiting workers pass at the new rate.
+
+        Raises:
+            ValueError: as at first; nothing is changed then.
+        """
+        self._bucket = TokenBucket(rate, burst, self._clock)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._serve()
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            wait = self._bucket.reserve()
+            self._bucket.give_back()
+            self._timer = self._clock.call_later(max(wait, _SHORTEST), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._waiters:
+            if self._waiters[0].done():
+                self._waiters.popleft()
+            elif self._bucket.try_take():
+                self._waiters.popleft().set_result(True)
+            else:
+                self._arm()
+                return
+
 
 T = TypeVar("T", bound=Hashable)
 T_contra = TypeVar("T_contra", bound=Hashable, contravariant=True)
@@ -19,16 +115,22 @@ class Limiter(Protocol[T_contra]):
         """Count one more failure of ``item``; seconds until it should be tried again."""
 
     def forget(self, item: T_contra) -> None:
-        """``item`` succeeded, or was given up: its next failure is the first."""
+        """Reset the failures of ``item``, after a success or when it is given up."""
 
     def retries(self, item: T_contra) -> int:
         """How many failures are counted for ``item``."""
 
 
 class ExponentialLimiter(Generic[T]):
-    """Per item: ``initial`` seconds, doubled with each failure, never more than ``cap``.
+    """Doubles the delay of an item with each of its failures: ``initial`` seconds, never more than ``cap`` seconds.
 
-    Remembers one entry per failing item until it is forgotten.
+    It remembers one entry per failing item until ``forget`` is called. Source: client-go ItemExponentialFailureRateLimiter.
+
+    Example:
+        >>> limiter = ExponentialLimiter(initial=1.0, cap=3.0)
+        >>> [limiter.delay("shop/web") for _ in range(3)], limiter.retries("shop/web")
+        ([1.0, 2.0, 3.0], 3)
+        >>> limiter.forget("shop/web")
     """
 
     __slots__ = ("_cap", "_failures", "_initial", "_most")
@@ -54,7 +156,14 @@ class ExponentialLimiter(Generic[T]):
 
 
 class BucketLimiter(Generic[T]):
-    """Over all items together: the rate of a token bucket. It keeps no count per item."""
+    """Limits the rate of all items together with a token bucket. It counts no failures per item.
+
+    Example:
+        >>> from kubeloop.timing import FakeClock
+        >>> limiter = BucketLimiter(TokenBucket(10, burst=2, clock=FakeClock()))
+        >>> [limiter.delay(item) for item in ("a", "b", "c")]
+        [0.0, 0.0, 0.1]
+    """
 
     __slots__ = ("_bucket",)
 
@@ -72,7 +181,13 @@ class BucketLimiter(Generic[T]):
 
 
 class MaxOfLimiter(Generic[T]):
-    """The longest delay, and the highest count, of several limiters. Each of them counts every failure."""
+    """Returns the longest delay and the highest count of several limiters. Each of them counts every failure.
+
+    Example:
+        >>> limiter = MaxOfLimiter(ExponentialLimiter(1, 100), FastSlowLimiter(5, 10, attempts=1))
+        >>> [limiter.delay("shop/web") for _ in range(3)]
+        [5, 10, 10]
+    """
 
     __slots__ = ("_limiters",)
 
@@ -93,12 +208,17 @@ class MaxOfLimiter(Generic[T]):
 
 
 class FastSlowLimiter(Generic[T]):
-    """Per item: ``fast`` seconds for the first ``attempts`` failures, then ``slow`` seconds each time. Not exponential.
+    """Delays an item by ``fast`` seconds for its first ``attempts`` failures, then by ``slow`` seconds. Not exponential.
 
-    Remembers one entry per failing item until it is forgotten. Source: client-go ItemFastSlowRateLimiter.
+    It remembers one entry per failing item until ``forget`` is called. Source: client-go ItemFastSlowRateLimiter.
 
     Raises:
-        ValueError: a negative time, or fewer than 0 attempts.
+        ValueError: a negative time, or a negative number of attempts.
+
+    Example:
+        >>> limiter = FastSlowLimiter(fast=0.1, slow=60, attempts=2)
+        >>> [limiter.delay("shop/web") for _ in range(3)]
+        [0.1, 0.1, 60]
     """
 
     __slots__ = ("_attempts", "_failures", "_fast", "_slow")
@@ -123,10 +243,15 @@ class FastSlowLimiter(Generic[T]):
 
 
 class MaxWaitLimiter(Generic[T]):
-    """What another limiter says, but never more than ``longest`` seconds. Source: client-go WithMaxWaitRateLimiter.
+    """Cuts the delays of another limiter to at most ``longest`` seconds. Source: client-go WithMaxWaitRateLimiter.
 
     Raises:
         ValueError: ``longest`` is negative.
+
+    Example:
+        >>> limiter = MaxWaitLimiter(ExponentialLimiter(initial=8.0), longest=10.0)
+        >>> [limiter.delay("shop/web") for _ in range(3)]
+        [8.0, 10.0, 10.0]
     """
 
     __slots__ = ("_limiter", "_longest")
@@ -148,7 +273,8 @@ class MaxWaitLimiter(Generic[T]):
 
 
 def default_limiter(clock: Clock | None = None) -> Limiter[Hashable]:
-    """What client-go gives controllers: 5 ms doubling to 1000 s per item, and 10 per second with a burst of 100 over all items.
+    """Return client-go's default limiter for controllers: 5 ms doubling to 1000 s per item, and 10 per second with a burst of 100 over all
+    items.
 
     Source: client-go util/workqueue/default_rate_limiters.go, DefaultTypedControllerRateLimiter.
     """

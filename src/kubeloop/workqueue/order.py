@@ -13,7 +13,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class FairOrder(Generic[T]):
-    """Tenants take turns, one item each; within a tenant first come, first served.
+    """Order in which tenants take turns, one item each; within a tenant first in, first out.
 
     Guarantees
         With n tenants waiting, an item that is the first of its tenant is at most n turns away, however many items others have.
@@ -31,7 +31,7 @@ class FairOrder(Generic[T]):
         self._tenants: dict[T, Hashable] = {}  # Of each item that waits.
 
     def __setitem__(self, item: T, added: float) -> None:
-        """Last in the line of its tenant. It must not be in it already."""
+        """Append an item to the line of its tenant. It must not wait already."""
         self.put(item, added, self._tenant(item))
 
     def put(self, item: T, added: float, tenant: Hashable) -> None:
@@ -43,11 +43,11 @@ class FairOrder(Generic[T]):
         self._tenants[item] = tenant
 
     def append(self, item: T) -> None:
-        """The same without a time."""
+        """Append an item without a time."""
         self[item] = 0.0
 
     def popitem(self, last: bool = True) -> tuple[T, float]:
-        """The first of the tenant whose turn it is. ``last``, which an OrderedDict has, must be False.
+        """Remove and return the first item of the tenant whose turn it is. ``last``, an argument of OrderedDict, must be False.
 
         Raises:
             KeyError: no item waits.
@@ -62,11 +62,11 @@ class FairOrder(Generic[T]):
         return found
 
     def popleft(self) -> T:
-        """The same without a time."""
+        """Remove and return the next item without its time."""
         return self.popitem(last=False)[0]
 
     def pop(self, item: T) -> float:
-        """``item`` leaves, wherever it stands. Its tenant keeps its turn if anything else of it waits.
+        """Remove a waiting ``item``. Its tenant keeps its turn if other items of it wait.
 
         Raises:
             KeyError: it does not wait.
@@ -79,15 +79,15 @@ class FairOrder(Generic[T]):
         return added
 
     def tenant_of(self, item: T) -> Hashable:
-        """With whom ``item``, which waits, stands in line."""
+        """Return the tenant of a waiting ``item``."""
         return self._tenants[item]
 
     def end_turn(self, item: T) -> None:
-        """The tenant of ``item``, which waits, goes to the end."""
+        """Move the tenant of a waiting ``item`` to the end."""
         self._lines.move_to_end(self._tenants[item])
 
     def __iter__(self) -> Iterator[T]:
-        """The items of the tenant whose turn is next first. The order must not be changed meanwhile."""
+        """Iterate over the items by tenant, in the order of turns. The order must not change meanwhile."""
         for line in self._lines.values():
             yield from line
 

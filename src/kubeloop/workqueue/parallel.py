@@ -14,12 +14,17 @@ async def parallelize(
 ) -> None:
     """Await ``work`` once for each of ``pieces``, at most ``workers`` at a time, and return when all have ended.
 
-    Once ``until`` is set no other piece is begun; those under way end. ``pieces`` is read as workers become free, so it may be long, lazy
-    or endless. Source: client-go util/workqueue/parallelizer.go, ParallelizeUntil; here an event loop takes the place of goroutines.
+    Source: client-go util/workqueue/parallelizer.go, ParallelizeUntil; here an event loop takes the place of goroutines.
+
+    Args:
+        work: Called with each piece.
+        pieces: Read as workers become free, so they may be many, lazy or endless.
+        workers: Maximum number of concurrent calls.
+        until: Once it is set, no further piece is started; running ones end. None: all pieces are started.
 
     Raises:
         ValueError: fewer than one worker.
-        ExceptionGroup: pieces failed. The first failure cancels those under way and begins no other.
+        ExceptionGroup: pieces failed. The first failure cancels the running ones and starts no other.
     """
     if workers < 1:
         raise ValueError(f"parallelize needs at least 1 worker, not {workers}")

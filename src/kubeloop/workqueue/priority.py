@@ -9,11 +9,9 @@ from typing import TypeVar
 
 from kubeloop.timing import Clock
 from kubeloop.workqueue.base import BaseQueue
-from kubeloop.workqueue.limiter import ExponentialLimiter, Limiter
-from kubeloop.workqueue.metrics import QueueMetrics
+from kubeloop.workqueue.limiter import ExponentialLimiter, Limiter, RateCap
 from kubeloop.workqueue.order import FairOrder
-from kubeloop.workqueue.protocol import QueueStats
-from kubeloop.workqueue.rate_cap import RateCap
+from kubeloop.workqueue.protocol import QueueMetrics, QueueStats
 
 T = TypeVar("T", bound=Hashable)
 
@@ -25,18 +23,16 @@ _SLACK = 64
 
 
 class PriorityQueue(BaseQueue[T]):
-    """Keys to work on, the highest priority first and in the order of their addition within a priority. 0 is usual, more is sooner.
+    """Work queue that returns keys of the highest priority first; within a priority in the order of addition. The default priority is 0.
 
     Guarantees
-        One entry per item. Added again it keeps the highest priority and the earliest time of all additions; its priority never falls.
-        An item that is raised goes to the end of its new level.
-        An item in work is not handed out a second time; added meanwhile, at whatever priority, it is handed out again once after
-        ``done``, from the place in its level that this addition gave it.
+        One entry per item. An item that is added again keeps the highest priority and the earliest due time of all additions; its
+        priority never falls. An item whose priority rises goes to the end of its new level.
+        An item in work is not returned a second time. If it is added meanwhile, ``get`` returns it once more after ``done``, from the place
+        in its level that this addition gave it.
         An item whose delay ends, or that is added without delay before that, joins its level at the end.
-        After ``shut_down`` additions are ignored and ``get`` raises at once: what was ready is dropped. During ``drain`` what was ready is
-        still handed out (controller-runtime's ShutDownWithDrain does not do that).
-        With ``tenant``, tenants take turns within each level: see ``FairOrder``. With ``cap``, all queues that share it hand out no more
-        items a second than it allows. ``metrics`` gets each item's times: see ``QueueTimes``.
+        After ``shut_down`` additions are ignored and ``get`` raises at once: ready items are dropped. During ``drain`` ready items are
+        still returned (controller-runtime's ShutDownWithDrain does not do that).
 
     Not guaranteed
         That a low level is ever reached while higher ones always have items.
@@ -44,8 +40,23 @@ class PriorityQueue(BaseQueue[T]):
     Cost
         About a microsecond for ``add``, ``get`` and ``done`` together, however many items and however many priorities in use.
 
-    ``limiter`` decides the delay of retries: 5 ms doubling to 1000 s per item unless given, without a rate over all items.
     For one event loop, not thread-safe. Semantics of controller-runtime's pkg/controller/priorityqueue (behaviours R212-R215, X12).
+
+    Args:
+        limiter: Delays of retries. None: 5 ms doubling to 1000 s per item, without a rate over all items.
+        clock: Clock of delays. None: the system's monotonic clock.
+        tenant: Returns the tenant of an item. Tenants take turns within each level (``FairOrder``). None: no tenants.
+        cap: Rate of all queues that share it. None: no limit.
+        metrics: Receives the waiting and working times of items (``QueueTimes``). None: not measured.
+
+    Example:
+        >>> queue = PriorityQueue[str]()
+        >>> queue.add("resync", priority=LOW_PRIORITY)
+        >>> queue.add("changed")
+        >>> key = await queue.get()
+        >>> key
+        'changed'
+        >>> queue.done(key)
     """
 
     __slots__ = ("_draining", "_heap", "_held", "_later", "_levels", "_processing", "_ready", "_tenant")
@@ -70,7 +81,7 @@ class PriorityQueue(BaseQueue[T]):
         self._draining = False
 
     def add(self, item: T, *, priority: int = 0) -> None:
-        """Have ``item`` worked on; if it waits for that already, at the higher of the two priorities."""
+        """Add ``item``; if it waits already, at the higher of the two priorities."""
         if self._stopped:
             return
         if self._later and item in self._later:
@@ -79,7 +90,7 @@ class PriorityQueue(BaseQueue[T]):
         self._make_ready(item, priority)
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
-        """Add ``item`` when ``seconds`` have passed, at once if not above zero. Of several times for one item the earliest wins.
+        """Add ``item`` after ``seconds``, at once if not above zero. Of several times for one item the earliest counts.
 
         An item that is ready stays so; it is raised if ``priority`` is higher.
         """
@@ -118,7 +129,7 @@ class PriorityQueue(BaseQueue[T]):
         return item
 
     def done(self, item: T) -> None:
-        """The work on ``item`` has ended, well or badly. If it was added meanwhile it can be taken again.
+        """Mark the work on ``item`` as ended. If it was added meanwhile, it becomes available again.
 
         Raises:
             ValueError: ``item`` was not being worked on: two workers may be running on it.
@@ -152,7 +163,7 @@ class PriorityQueue(BaseQueue[T]):
         super().shut_down()
 
     async def drain(self) -> None:
-        """Take nothing more in; return when everything that was ready has been taken and every item taken is done.
+        """Ignore further additions; return when all ready items have been taken and all taken items are done.
 
         It needs workers that go on taking; ``shut_down`` from elsewhere ends it before its time. After ``shut_down`` it returns at once.
         """
@@ -166,7 +177,7 @@ class PriorityQueue(BaseQueue[T]):
         return QueueStats(len(self._ready), len(self._processing), len(self._later), self._adds, self._retries)
 
     def __len__(self) -> int:
-        """Items that are ready: those added again while they are worked on too, as in controller-runtime, but not those not due yet."""
+        """Number of ready items, with those added again while in work, as in controller-runtime, and without those not due yet."""
         return len(self._ready)
 
     def _release(self, item: T) -> None:

@@ -14,8 +14,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubeloop.workqueue.metrics import PriorityLabels, QueueTimes
-from kubeloop.workqueue.protocol import Queue, QueueFigures
+from kubeloop.workqueue.protocol import PriorityLabels, Queue, QueueFigures, QueueTimes
 
 LABELS = ("name", "controller")
 
@@ -27,7 +26,7 @@ class _Shown(NamedTuple):
 
 
 class QueueCollector(Collector):
-    """All queues that one registry shows.
+    """Collects the figures of all queues that one registry shows.
 
     Guarantees
         Unfinished work is that of the moment of the scrape, for no timer brings it up to date; none is left behind by a queue that has shut
@@ -39,7 +38,7 @@ class QueueCollector(Collector):
         self._queues: dict[tuple[str, str], _Shown] = {}
 
     def add(self, name: str, queue: Queue[Any], *, controller: str = "") -> None:
-        """Show ``queue`` from now on; ``controller`` is ``name`` unless given.
+        """Show ``queue`` from now on; ``controller`` defaults to ``name``.
 
         Raises:
             ValueError: no name, or another queue has it.
@@ -62,7 +61,7 @@ class QueueCollector(Collector):
             self._registry.unregister(self)
 
     def describe(self) -> Iterable[Metric]:
-        """The metrics without a value: what the registry checks for duplicates when this is registered."""
+        """Return the metrics without values, with which the registry checks for duplicates."""
         return _families([])
 
     def collect(self) -> Iterable[Metric]:

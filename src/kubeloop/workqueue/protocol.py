@@ -1,24 +1,119 @@
-"""What controllers ask of a queue, whichever order it hands items out in."""
+"""The protocol of queues that controllers work on, and the times that a queue measures."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.workqueue.metrics import QueueMetrics
+
+#: Upper bounds of histogram buckets in seconds: 10 ns to 1000 s. Source: component-base metrics/prometheus/workqueue.
+BOUNDS: Final = tuple(float(f"1e{power}") for power in range(-8, 4))
+#: Distinct values of the label ``priority``. Source: controller-runtime pkg/internal/metrics/workqueue.go, after its issue 3396.
+MOST_PRIORITIES: Final = 25
+EXCEEDED: Final = "exceeded_cardinality_limit"
+
+
+class QueueMetrics(Protocol):
+    """Receives the times of a queue's items, when an item is taken and when it is done. Must be quick and must not raise."""
+
+    def waited(self, seconds: float) -> None:
+        """An item was taken after it waited ``seconds`` since it was added, or since its delay or its former work ended."""
+
+    def worked(self, seconds: float) -> None:
+        """An item is done after ``seconds`` of work."""
+
+
+class DurationHistogram:
+    """How many values lie at or below each bound, and their sum."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...] = BOUNDS) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)  # Of each bucket by itself; the last one has no bound.
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, int]]:
+        """Bounds as Prometheus writes them, with cumulated counts."""
+        found: list[tuple[str, int]] = []
+        sum_ = 0
+        for bound, count in zip((*map(str, self._bounds), "+Inf"), list(self.counts), strict=True):
+            sum_ += count
+            found.append((bound, sum_))
+        return found
+
+
+class QueueTimes:
+    """Two histograms of client-go: ``queue_duration``, the time until an item is taken, and ``work_duration``, the time until it is done.
+
+    Example:
+        >>> from kubeloop.workqueue import WorkQueue
+        >>> queue = WorkQueue[str](metrics=QueueTimes())
+    """
+
+    __slots__ = ("queue_duration", "waited", "work_duration", "worked")
+
+    def __init__(self) -> None:
+        self.queue_duration = DurationHistogram()
+        self.work_duration = DurationHistogram()
+        self.waited = self.queue_duration.observe
+        self.worked = self.work_duration.observe
+
+
+class PriorityLabels:
+    """Turns depths by priority into values of a label, few enough for a time-series database.
+
+    Guarantees
+        The first 25 priorities that are shown keep their own series, 0 when none of their items waits. All others together are one series.
+    """
+
+    __slots__ = ("_exceeded", "_known")
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+        self._exceeded = False
+
+    def of(self, depths: Mapping[int, int]) -> dict[str, int]:
+        rest = 0
+        for priority, depth in depths.items():
+            if priority not in self._known:
+                if len(self._known) < MOST_PRIORITIES:
+                    self._known[priority] = str(priority)
+                else:
+                    self._exceeded = True
+                    rest += depth
+        shown = {label: depths.get(priority, 0) for priority, label in self._known.items()}
+        if self._exceeded:
+            shown[EXCEEDED] = rest
+        return shown
+
 
 T = TypeVar("T", bound=Hashable)
 
 
 class QueueShutDown(KubeloopError):
-    """The queue was shut down: there is nothing more to take."""
+    """The queue was shut down and has no more items."""
 
 
 class QueueStats(NamedTuple):
-    """``waiting`` items to be taken, ``processing`` taken and not done, ``delayed`` not due; ``adds`` and ``retries`` since the start.
+    """Counts of a queue: ``waiting`` items are ready, ``processing`` are in work, ``delayed`` are not due yet.
 
-    An item that is added again while it waits or is being worked on counts as one add. ``retries`` are calls of ``add_rate_limited``.
+    ``adds`` and ``retries`` count since the start. An item that is added again while it waits or is in work counts as one add. ``retries``
+    are calls of ``add_rate_limited``.
+
+    Example:
+        >>> from kubeloop.workqueue import WorkQueue
+        >>> queue = WorkQueue[str]()
+        >>> queue.add("shop/web")
+        >>> queue.add("shop/web")
+        >>> queue.stats
+        QueueStats(waiting=1, processing=0, delayed=0, adds=1, retries=0)
     """
 
     waiting: int
@@ -29,7 +124,18 @@ class QueueStats(NamedTuple):
 
 
 class QueueFigures(NamedTuple):
-    """What metrics show of a queue at one moment, with client-go's meanings."""
+    """The figures of a queue at one moment that metrics show, with client-go's meanings.
+
+    ``depths``: number of ready items, by priority where the queue has priorities. ``unfinished``: total seconds that the items in work have
+    been in work; ``longest_running``: the longest of these.
+
+    Example:
+        >>> from kubeloop.workqueue import WorkQueue
+        >>> queue = WorkQueue[str]()
+        >>> queue.add("shop/web")
+        >>> queue.figures
+        QueueFigures(depths=1, adds=1, delayed_adds=0, unfinished=0, longest_running=0.0)
+    """
 
     depths: Mapping[int, int] | int
     """Waiting items, including items that come back after ``done``; by priority, if the queue has priorities."""
@@ -42,7 +148,7 @@ class QueueFigures(NamedTuple):
 
 
 class Queue(Protocol[T]):
-    """Keys to work on: one entry per key, never two workers on a key. Every ``get`` is answered with one ``done`` for the same item.
+    """Protocol of work queues that controllers take keys from.
 
     For one event loop, not thread-safe: from another thread use ``loop.call_soon_threadsafe(queue.add, item)``.
     """
@@ -51,7 +157,7 @@ class Queue(Protocol[T]):
         """Have ``item`` worked on, if it does not wait for that already. Ignored after ``shut_down``."""
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
-        """Add ``item`` when ``seconds`` have passed, at once if not above zero. Of several times for one item the earliest wins."""
+        """Add ``item`` after ``seconds``, at once if not above zero. Of several times for one item the earliest counts."""
 
     def add_rate_limited(self, item: T, *, priority: int = 0) -> float:
         """Count a failure of ``item`` and add it after the limiter's delay; returns that delay in seconds."""
@@ -64,7 +170,7 @@ class Queue(Protocol[T]):
         """
 
     def done(self, item: T) -> None:
-        """The work on ``item`` has ended, well or badly. If it was added meanwhile it waits again.
+        """Mark the work on ``item`` as ended. If it was added meanwhile, it waits again.
 
         Raises:
             ValueError: ``item`` was not being worked on: two workers may be running on it.
@@ -78,7 +184,7 @@ class Queue(Protocol[T]):
         """
 
     def forget(self, item: T) -> None:
-        """``item`` succeeded: its back-off starts over. It stays in the queue if it waits there."""
+        """Reset the back-off of ``item`` after a success. The item stays in the queue if it waits there."""
 
     def retries(self, item: T) -> int:
         """How many failures of ``item`` have been counted since it was last forgotten."""
@@ -87,7 +193,7 @@ class Queue(Protocol[T]):
         """Take nothing more in. A ``drain`` under way ends at once. May be called again."""
 
     async def drain(self) -> None:
-        """Shut down, and return when everything that waits has been taken and every item taken is done."""
+        """Shut down, and return when all waiting items have been taken and all taken items are done."""
 
     @property
     def shutting_down(self) -> bool: ...

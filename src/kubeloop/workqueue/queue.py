@@ -11,25 +11,21 @@ from typing import TypeVar
 
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.workqueue.base import BaseQueue
-from kubeloop.workqueue.limiter import Limiter, default_limiter
-from kubeloop.workqueue.metrics import QueueMetrics
+from kubeloop.workqueue.limiter import Limiter, RateCap, default_limiter
 from kubeloop.workqueue.order import FairOrder
-from kubeloop.workqueue.protocol import QueueStats
-from kubeloop.workqueue.rate_cap import RateCap
+from kubeloop.workqueue.protocol import QueueMetrics, QueueStats
 
 T = TypeVar("T", bound=Hashable)
 
 
 class WorkQueue(BaseQueue[T]):
-    """Keys to work on. Every ``get`` must be answered with one ``done`` for the same item.
+    """First-in, first-out work queue of keys. Every ``get`` must be followed by one ``done`` for the same item.
 
     Guarantees
-        An item that was added several times before it is taken is handed out once, in the order of its first addition.
-        An item in work is not handed out a second time; added meanwhile, it is handed out again exactly once after ``done``.
-        After ``shut_down`` additions are ignored; workers still get everything that waits, and only then ``QueueShutDown``.
-        The queue keeps no reference to an item after ``done``.
-        With ``tenant``, tenants take turns: see ``FairOrder``. With ``cap``, all queues that share it hand out no more items a second
-        than it allows, while shutting down too. ``metrics`` gets each item's times: see ``QueueTimes``.
+        An item that is added several times before it is taken is returned once, in the order of its first addition.
+        An item in work is not returned a second time. If it is added meanwhile, ``get`` returns it exactly once more after ``done``.
+        After ``shut_down`` additions are ignored; workers still get every ready item, and only then ``QueueShutDown``.
+        The queue drops its reference to an item after ``done``.
 
     Not guaranteed
         Which of several waiting workers gets an item. Items that are not due when the queue shuts down: they are dropped.
@@ -39,6 +35,23 @@ class WorkQueue(BaseQueue[T]):
         Under a microsecond for ``add``, ``get`` and ``done`` together while items wait. One timer for all delays.
 
     For one event loop, not thread-safe. Semantics of client-go's util/workqueue.
+
+    Args:
+        limiter: Delays of retries. None: client-go's default, 5 ms doubling to 1000 s per item and 10 per second over all items.
+        clock: Clock of delays. None: the system's monotonic clock.
+        tenant: Returns the tenant of an item. Tenants take turns (``FairOrder``). None: no tenants.
+        cap: Rate of all queues that share it, during the shutdown too. None: no limit.
+        metrics: Receives the waiting and working times of items (``QueueTimes``). None: not measured.
+
+    Example:
+        >>> queue = WorkQueue[str]()
+        >>> queue.add("shop/web")
+        >>> key = await queue.get()
+        >>> queue.done(key)
+        >>> queue.shut_down()
+        >>> await queue.get()
+        Traceback (most recent call last):
+        QueueShutDown: ...
     """
 
     __slots__ = ("_again", "_order", "_waiting", "_working")
@@ -61,7 +74,7 @@ class WorkQueue(BaseQueue[T]):
         self._again: dict[T, float] = {}
 
     def add(self, item: T, *, priority: int = 0) -> None:  # noqa: ARG002  # ignored, so that both queues are called alike
-        """Have ``item`` worked on, if it does not wait for that already."""
+        """Add ``item``, unless it waits already."""
         waiting = self._waiting
         if item in waiting or self._stopped:
             return
@@ -96,7 +109,7 @@ class WorkQueue(BaseQueue[T]):
         return item
 
     def done(self, item: T) -> None:
-        """The work on ``item`` has ended, well or badly. If it was added meanwhile it waits again, at the end of the line.
+        """Mark the work on ``item`` as ended. If it was added meanwhile, it waits again, at the end.
 
         Raises:
             ValueError: ``item`` was not being worked on: two workers may be running on it.
@@ -120,7 +133,7 @@ class WorkQueue(BaseQueue[T]):
         return 0
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:  # noqa: ARG002  # ignored, so that both queues are called alike
-        """Add ``item`` when ``seconds`` have passed, at once if not above zero. Of several times for one item the earliest wins.
+        """Add ``item`` after ``seconds``, at once if not above zero. Of several times for one item the earliest counts.
 
         Source: client-go util/workqueue/delaying_queue.go.
         """
@@ -137,7 +150,7 @@ class WorkQueue(BaseQueue[T]):
         return QueueStats(len(self._order), len(self._working), len(self._delays), self._adds, self._retries)
 
     def __len__(self) -> int:
-        """Items that wait to be taken: not those being worked on (dirty or not), nor those not due yet."""
+        """Number of waiting items, without those in work (dirty or not) and those not due yet."""
         return len(self._order)
 
     def _release(self, item: T) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.admission.plugins import AdmissionOptions
-from kubeloop.apiserver.request.users import MASTERS
 from kubeloop.client import Client
+from kubeloop.endpoints.access import MASTERS
 from kubeloop.meta.errors import ApiError
 from kubeloop.testing import HandlerServer
 

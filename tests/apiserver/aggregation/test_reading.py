@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.aggregation.documents import version_of_list
-from kubeloop.apiserver.aggregation.registered import Table, registered
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable, registered
+from kubeloop.apiserver.aggregation.documents import convert_legacy_list
 from kubeloop.apiserver.openapi.swagger import merge_documents
 from kubeloop.types import JSONObject
 
@@ -31,9 +31,9 @@ def api_service(name: str, **service: Any) -> JSONObject:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def table_of(swagger: Any) -> Table:
+def table_of(swagger: Any) -> ApiServiceTable:
     one = registered(api_service("v1.example.com"))
-    return Table(services={one.name: one}, swagger={one.name: swagger})
+    return ApiServiceTable(services={one.name: one}, swagger={one.name: swagger})
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def table_of(swagger: Any) -> Table:
     ],
 )
 def test_a_path_leads_to_the_service_of_its_group_and_version(path: str, leads: bool) -> None:
-    found = table_of({}).behind(path)
+    found = table_of({}).find_by_path(path)
     assert (found is not None) is leads
 
 
 def test_aggregation_itself_is_nobody_elses() -> None:
     one = registered(api_service("v1.apiregistration.k8s.io"))
-    assert Table(services={one.name: one}).behind("/apis/apiregistration.k8s.io/v1/apiservices") is None
+    assert ApiServiceTable(services={one.name: one}).find_by_path("/apis/apiregistration.k8s.io/v1/apiservices") is None
 
 
 def test_the_core_group_has_all_of_its_path() -> None:
     one = registered(api_service("v1."))
-    assert Table(services={one.name: one}).behind("/api/v1/pods") is one
+    assert ApiServiceTable(services={one.name: one}).find_by_path("/api/v1/pods") is one
 
 
 def test_a_swagger_document_brings_what_its_own_paths_need() -> None:
@@ -109,7 +109,7 @@ def test_a_swagger_document_that_makes_no_sense_is_left_out(theirs: Any) -> None
 
 def test_a_subresource_without_its_resource_makes_one() -> None:
     tree = {"resources": [{"name": "a/b", "namespaced": True, "kind": "B", "verbs": ["get"]}]}
-    (found,) = version_of_list(tree, "v1")["resources"]
+    (found,) = convert_legacy_list(tree, "v1")["resources"]
     assert (found["resource"], found["scope"], found["verbs"]) == ("a", "Namespaced", [])
     assert found["subresources"][0]["responseKind"] == {"group": "", "version": "", "kind": "B"}
 
@@ -117,4 +117,4 @@ def test_a_subresource_without_its_resource_makes_one() -> None:
 def test_a_subresource_has_the_scope_of_its_resource() -> None:
     tree = {"resources": [{"name": "a", "namespaced": False, "kind": "A"}, {"name": "a/b", "namespaced": True, "kind": "B"}]}
     with pytest.raises(ValueError, match="scopes"):
-        version_of_list(tree, "v1")
+        convert_legacy_list(tree, "v1")

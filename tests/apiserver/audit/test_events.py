@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.audit.log import AuditLog
-from kubeloop.apiserver.audit.policy import Policy
-from kubeloop.apiserver.filters.instrumentation import Auditing, OperationOptions
+from kubeloop.apiserver.audit.policy import AuditPolicy
+from kubeloop.apiserver.filters import Auditing, OperationOptions
 from kubeloop.timing import SystemClock
 from tests.apiserver.conftest import CONFIGMAPS, JSON_PATCH, MERGE, PROTOBUF, TABLE, TOKENS, Api, running_api
 
@@ -36,7 +36,7 @@ class Audited:
         policy = self._path / "policy.yaml"
         policy.write_text(f"apiVersion: audit.k8s.io/v1\nkind: Policy\n{rules}\n")
         log = self._path / "audit.log"
-        auditing = Auditing(Policy.read(policy), AuditLog(log, SystemClock()))
+        auditing = Auditing(AuditPolicy.read(policy), AuditLog(log, SystemClock()))
         async with running_api(operation=OperationOptions(auditing=auditing)) as api:
             yield api
         self.events = [json.loads(line) for line in log.read_text().splitlines()]

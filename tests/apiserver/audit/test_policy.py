@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver.audit.policy import Policy
-from kubeloop.apiserver.audit.stages import LEVELS
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import User
+from kubeloop.apiserver.audit.policy import LEVELS, AuditPolicy
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.errors import ConfigError
 
 HEAD = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"
@@ -22,10 +21,10 @@ VERSION = RequestInfo("get", "/version")
 OPENAPI = RequestInfo("get", "/openapi/v2")
 
 
-def policy(folder: Path, text: str, head: str = HEAD) -> Policy:
+def policy(folder: Path, text: str, head: str = HEAD) -> AuditPolicy:
     path = folder / "policy.yaml"
     path.write_text(head + text)
-    return Policy.read(path)
+    return AuditPolicy.read(path)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,7 @@ def test_a_file_that_is_no_policy_or_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"wanted apiVersion audit.k8s.io/v1, kind Policy"):
         policy(tmp_path, "rules: [{level: None}]", head="apiVersion: v1\nkind: Policy\n")
     with pytest.raises(ConfigError, match="nosuch"):
-        Policy.read(tmp_path / "nosuch")
+        AuditPolicy.read(tmp_path / "nosuch")
 
 
 def test_unknown_fields_are_passed_over_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

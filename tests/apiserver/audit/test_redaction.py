@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.audit.record import redact
-from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.endpoints.request_info import RequestInfo
 
 SECRETS = RequestInfo("create", "", True, "", "v1", "secrets")
 MAPS = RequestInfo("create", "", True, "", "v1", "configmaps")

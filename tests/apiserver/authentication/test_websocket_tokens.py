@@ -8,7 +8,7 @@ import pytest
 from multidict import CIMultiDict
 
 from kubeloop.apiserver.authentication import Authenticator, StaticTokens
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
 from kubeloop.meta import Unauthorized
 from kubeloop.serving.request import Request
 

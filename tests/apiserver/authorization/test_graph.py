@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authorization.node.authorizer import NodeGraph, Reference, of_pod, of_volume
+from kubeloop.apiserver.authorization.node import NamedResource, NodeGraph, of_pod, of_volume
 
 
 def pod(node: str = "n1", **spec: Any) -> dict[str, Any]:
     return {"metadata": {"namespace": "shop", "name": "p"}, "spec": {"nodeName": node, **spec}}
 
 
-def secret(name: str) -> Reference:
-    return Reference("secrets", "shop", name)
+def secret(name: str) -> NamedResource:
+    return NamedResource("secrets", "shop", name)
 
 
 def test_an_object_is_needed_as_long_as_one_pod_of_the_node_needs_it() -> None:
@@ -35,23 +35,35 @@ def test_a_pod_without_a_node_concerns_none_and_may_be_bound_later() -> None:
     assert not graph.relates("", secret("s"))
     graph.put_pod("shop", "p", pod("n1", imagePullSecrets=[{"name": "s"}]))
     assert graph.relates("n1", secret("s"))
-    assert graph.relates("n1", Reference("pods", "shop", "p"))
+    assert graph.relates("n1", NamedResource("pods", "shop", "p"))
 
 
 def test_a_volume_and_its_secrets_follow_the_claim_of_a_pod() -> None:
     graph = NodeGraph()
     volume = {"spec": {"claimRef": {"namespace": "shop", "name": "c"}, "iscsi": {"secretRef": {"name": "s"}}}}
     graph.put_volume("", "v", volume)
-    assert not graph.relates("n1", Reference("persistentvolumes", "", "v"))
+    assert not graph.relates("n1", NamedResource("persistentvolumes", "", "v"))
     graph.put_pod("shop", "p", pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
-    for needed in (Reference("persistentvolumes", "", "v"), secret("s"), Reference("persistentvolumeclaims", "shop", "c")):
+    for needed in (NamedResource("persistentvolumes", "", "v"), secret("s"), NamedResource("persistentvolumeclaims", "shop", "c")):
         assert (graph.relates("n1", needed), graph.relates("n2", needed)) == (True, False)
     graph.put_volume("", "v", {"spec": {}})
     assert not graph.relates("n1", secret("s"))
 
 
+def test_a_secret_of_two_volumes_stays_needed_when_one_of_them_goes() -> None:
+    graph = NodeGraph()
+    for name in ("a", "b"):
+        claim = {"namespace": "shop", "name": name}
+        graph.put_volume("", name, {"spec": {"claimRef": claim, "iscsi": {"secretRef": {"name": "s"}}}})
+    graph.put_pod("shop", "p", pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "b"}}]))
+    graph.put_volume("", "a", None)
+    assert graph.relates("n1", secret("s"))
+    graph.put_volume("", "b", None)
+    assert not graph.relates("n1", secret("s"))
+
+
 def test_attachments_and_slices_are_their_nodes() -> None:
-    graph, attachment = NodeGraph(), Reference("volumeattachments", "", "a")
+    graph, attachment = NodeGraph(), NamedResource("volumeattachments", "", "a")
     graph.put_attachment("", "a", {"spec": {"nodeName": "n1"}})
     assert (graph.relates("n1", attachment), graph.relates("n2", attachment)) == (True, False)
     graph.put_attachment("", "a", None)
@@ -94,10 +106,10 @@ def test_a_claim_made_from_a_template_is_the_one_that_the_status_names() -> None
     made = pod(resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}])
     assert of_pod(made) == set()
     made["status"] = {"resourceClaimStatuses": [{"name": "r", "resourceClaimName": "p-r-1"}]}
-    assert of_pod(made) == {Reference("resourceclaims", "shop", "p-r-1")}
+    assert of_pod(made) == {NamedResource("resourceclaims", "shop", "p-r-1")}
 
 
 def test_secrets_that_only_controllers_need_are_not_the_nodes() -> None:
     csi = {"controllerPublishSecretRef": {"namespace": "x", "name": "c"}, "nodeStageSecretRef": {"namespace": "x", "name": "n"}}
     claim, secrets = of_volume({"spec": {"claimRef": {"namespace": "shop", "name": "c"}, "csi": csi}})
-    assert (claim, secrets) == (Reference("persistentvolumeclaims", "shop", "c"), {Reference("secrets", "x", "n")})
+    assert (claim, secrets) == (NamedResource("persistentvolumeclaims", "shop", "c"), {NamedResource("secrets", "x", "n")})

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeloop.apiserver.authorization.impersonation import Impersonation
-from kubeloop.apiserver.request.access import Access, Decision, Rules
-from kubeloop.apiserver.request.users import AUTHENTICATED, User
+from kubeloop.endpoints.access import AUTHENTICATED, Access, Decision, Rules, User
 from kubeloop.meta.errors import ApiError
 
 ROBOT = "system:serviceaccount:shop:robot"

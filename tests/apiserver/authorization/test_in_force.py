@@ -8,11 +8,10 @@ import pytest
 
 from kubeloop.apiserver.authorization import Authorization
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.request.access import Access
-from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.server import ApiServer, ServerOptions
-from kubeloop.apiserver.storage import Event, MemoryStorage
+from kubeloop.apiserver.storage import MemoryStorage, StorageEvent
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.access import MASTERS, Access, User
 from kubeloop.meta import ConfigError
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
@@ -49,7 +48,7 @@ async def test_whoever_has_the_right_to_its_path_may_compact() -> None:
 
 
 async def test_without_news_of_changes_nobody_keeps_what_may_have_been_taken_from_him(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_: Event) -> None:
+    def fail(_: StorageEvent) -> None:
         raise ValueError("no such thing")
 
     async with TlsTestServer() as server, Transport(server.config) as transport:

@@ -8,11 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
-from kubeloop.apiserver.authorization.rbac.index import RoleIndex
-from kubeloop.apiserver.authorization.rbac.rules import RoleRules
-from kubeloop.apiserver.request.access import Access
-from kubeloop.apiserver.request.users import User
+from kubeloop.apiserver.authorization.rbac import RoleAuthorizer, RoleIndex
+from kubeloop.apiserver.authorization.rbac_rules import RoleRules
+from kubeloop.endpoints.access import Access, User
 
 GET_PODS = {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
 
@@ -62,6 +60,19 @@ def test_users_of_whom_much_is_said_are_not_remembered() -> None:
     finally:
         tracemalloc.stop()
     assert kept < 1 << 20  # of four that were said
+
+
+def test_namespaces_that_come_and_go_leave_no_bindings_behind() -> None:
+    index = RoleIndex()
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            index.put_binding(f"shop-{number}", "b", binding("b", "r", user("eve")))
+            index.put_binding(f"shop-{number}", "b", None)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1 << 15, "fewer than 64 bytes for each namespace"
 
 
 def test_a_reason_names_the_first_subject_that_is_meant() -> None:

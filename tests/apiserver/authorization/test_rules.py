@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authorization.rbac.rules import RoleRules, lacking, told
-from kubeloop.apiserver.request.access import Access
-from kubeloop.apiserver.request.users import User
+from kubeloop.apiserver.authorization.rbac_rules import RoleRules, describe_rules, missing_rules
+from kubeloop.endpoints.access import Access, User
 
 EVE = User("eve")
 
@@ -100,4 +99,4 @@ def test_a_rule_allows(given: dict[str, Any], asked: Access, allowed: bool) -> N
     ],
 )
 def test_who_holds_something_lacks(held: list[dict[str, Any]], wanted: list[dict[str, Any]], missing: str) -> None:
-    assert told(lacking(held, wanted)) == missing
+    assert describe_rules(missing_rules(held, wanted)) == missing

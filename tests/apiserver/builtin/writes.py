@@ -9,7 +9,7 @@ from functools import cache
 from kubeloop.apiserver.builtin import strategies
 from kubeloop.apiserver.builtin.services.cluster_ips import default_ip_families, sync_cluster_ip_fields
 from kubeloop.apiserver.registry.strategy import Strategy
-from kubeloop.apiserver.request.empty_values import as_quoted
+from kubeloop.apiserver.validation.empty_values import as_quoted
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.schema import builtin

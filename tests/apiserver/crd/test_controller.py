@@ -14,10 +14,10 @@ from kubeloop.apiserver.crd.controller import DEFINITIONS, DefinitionController
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, condition, is_true
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request.api_errors import forbidden
-from kubeloop.apiserver.server.builtin_resources import builtin_registry
+from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.apiserver.storage import MemoryStorage
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.api_errors import forbidden
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.schema import builtin
 from kubeloop.tasks import Supervisor

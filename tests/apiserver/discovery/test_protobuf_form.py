@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kubeloop.apiserver.discovery.protobuf_form import encode_discovery
+from kubeloop.apiserver.discovery.documents import encode_discovery
 from kubeloop.transport import Transport
 from tests.servers import ServerUnderTest
 

@@ -9,8 +9,8 @@ import pytest
 
 from kubeloop.apiserver.flow.control import Flow, FlowControl, FlowLimits, InFlight, RejectedByFlowControl, Seat
 from kubeloop.apiserver.flow.queues import deal
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.timing import FakeClock
 
 PODS = RequestInfo("list", "", True, "", "v1", "pods", namespace="shop")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeloop.apiserver.filters.instrumentation import OperationOptions
+from kubeloop.apiserver.filters import OperationOptions
 from kubeloop.apiserver.flow.control import FlowLimits
-from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.endpoints.request_info import RequestInfo
 from tests.apiserver.conftest import CONFIGMAPS, TOKENS, Api, running_api
 
 LEVELS = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"

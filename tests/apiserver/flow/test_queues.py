@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kubeloop.apiserver.flow.queues import FairQueues, Queue, Waiter
+from kubeloop.apiserver.flow.queues import FairQueues, FlowQueue, Waiter
 from tests.apiserver.flow.test_control import control, flow, level
 
 STEPS = st.lists(
@@ -34,7 +34,7 @@ def test_nobody_who_waits_is_lost(hand: int, steps: list[tuple[str, int]]) -> No
     at = flow(control(level("one")), "user")
     queues = FairQueues(4, hand) if hand else FairQueues()
     waiting: list[Waiter] = []
-    let_in: list[Queue] = []
+    let_in: list[FlowQueue] = []
     for what, number in steps:
         if what == "come":
             waiter = Waiter(at, loop.create_future(), 0.0)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.flow.schemas import FlowSchema
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.request_info import RequestInfo
 
 BOT = User("system:serviceaccount:shop:bot", ("system:serviceaccounts", "system:authenticated"))
 PODS = RequestInfo("list", "", True, "", "v1", "pods", namespace="shop")

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from kubeloop.serving.answer import Answer
-from kubeloop.testing.kubelet_commands import CommandHandler, Terminal, run_process
+from kubeloop.testing.kubelet_containers import CommandHandler, Terminal, run_process
 from kubeloop.testing.kubelet_server import TUNNEL, V4, V5, WEBSOCKETS, KubeletRequest, KubeletServer
 
 __all__ = ["TUNNEL", "V4", "V5", "WEBSOCKETS", "ScriptedKubelet", "Terminal", "run_process"]

@@ -11,10 +11,10 @@ import pytest
 
 from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.server import ApiServer, ServerOptions
-from kubeloop.apiserver.server.kubeconfig import kubeconfig_text
+from kubeloop.apiserver.server.credentials import kubeconfig_text
 from kubeloop.meta import ConfigError
 from kubeloop.pki import CertificateAuthority
-from kubeloop.testing.accounts import WITHOUT_ACCOUNTS
+from kubeloop.testing.servers import WITHOUT_ACCOUNTS
 from tests.apiserver.kubelet.conftest import Cluster, tls_of
 from tests.apiserver.kubelet.scripted import ScriptedKubelet
 from tests.servers import ServerUnderTest

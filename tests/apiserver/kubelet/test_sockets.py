@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 from kubeloop.serving.answer import Answer
 from tests.apiserver.kubelet.conftest import Cluster
 from tests.apiserver.kubelet.scripted import V4, V5, ScriptedKubelet, Terminal
+from tests.apiserver.kubelet.test_credentials import cluster_with
 
 pytestmark = pytest.mark.server
 
@@ -203,3 +206,16 @@ async def test_a_kubelet_that_resets_its_streams_after_the_outcome_has_ended_in_
     outcome = told(messages)
     assert outcome["status"] == ("Failure" if message else "Success")
     assert (message or "") in outcome.get("message", "")
+
+
+async def test_a_client_that_sends_malformed_messages_ends_its_websocket(tmp_path: Path) -> None:
+    async with ScriptedKubelet() as kubelet, cluster_with(KubeletCredentials(), tmp_path) as cluster:
+        pod = await cluster.pod("web", await cluster.node(kubelet))
+        for message in (b"\xff", b"\xff\x09", b"\xff\x00\x00", b"\x01x", b"\x07x", b""):
+            async with cluster.session.ws_connect(f"{pod}/exec?command=cat&stdin=1&stdout=1", protocols=[V5]) as socket:
+                assert (await socket.receive()).data == b"\x01"
+                await socket.send_bytes(message)
+                await socket.send_bytes(b"\xff\x00")
+                async with asyncio.timeout(5):
+                    while (await socket.receive()).type is aiohttp.WSMsgType.BINARY:
+                        pass

@@ -9,7 +9,7 @@ import pytest
 from kubeloop.apiserver.openapi.documents import OpenAPIDocuments
 from kubeloop.apiserver.openapi.gnostic import encode_v2, encode_v3
 from kubeloop.apiserver.openapi.swagger import swagger
-from kubeloop.apiserver.server.builtin_resources import builtin_registry
+from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.codec.protobuf.wire import EncodeError
 from kubeloop.schema import builtin
 from kubeloop.timing import FakeClock

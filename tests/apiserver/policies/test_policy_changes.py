@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kubeloop.apiserver.audit.log import AuditLog
-from kubeloop.apiserver.audit.policy import Policy
-from kubeloop.apiserver.filters.instrumentation import Auditing, OperationOptions
+from kubeloop.apiserver.audit.policy import AuditPolicy
+from kubeloop.apiserver.filters import Auditing, OperationOptions
 from kubeloop.timing import SystemClock
 from tests.apiserver.conftest import CONFIGMAPS, MERGE, Api, running_api
 from tests.apiserver.policies.conftest import rule
@@ -51,7 +51,7 @@ async def test_a_parameter_counts_as_it_is_when_the_request_comes(api: Api) -> N
 async def test_annotations_and_failures_that_are_only_noted_go_into_the_audit_log(tmp_path: Path) -> None:
     policy, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
     policy.write_text("{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}")
-    auditing = Auditing(Policy.read(policy), AuditLog(log, SystemClock()))
+    auditing = Auditing(AuditPolicy.read(policy), AuditLog(log, SystemClock()))
     async with running_api(operation=OperationOptions(auditing=auditing)) as api:
         noted = [{"key": "said", "valueExpression": "' hello ' + object.metadata.name"}, {"key": "none", "valueExpression": "null"}]
         await bind(api, "p", "Audit", validations=[{"expression": "false", "message": "a < b"}], auditAnnotations=noted)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver.storage import Compacted, Event, FutureRevision, KeyValue, MemoryStorage, Storage, prefix_end
+from kubeloop.apiserver.storage import Compacted, FutureRevision, KeyValue, MemoryStorage, Storage, StorageEvent, prefix_end
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.timing import Clock, FakeClock
 
@@ -43,8 +43,8 @@ async def put(storage: Storage, key: str, value: bytes, expected: int = 0) -> in
     return written.revision
 
 
-async def take(storage: Storage, prefix: str, start: int, count: int) -> list[Event]:
-    found: list[Event] = []
+async def take(storage: Storage, prefix: str, start: int, count: int) -> list[StorageEvent]:
+    found: list[StorageEvent] = []
     async with asyncio.timeout(5), storage.watch(prefix, start) as stream:
         async for batch in stream:
             found += batch

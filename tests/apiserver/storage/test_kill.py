@@ -19,10 +19,12 @@ import aiohttp
 import pytest
 
 from kubeloop.testing import LocalCluster
+from tests.effort import effort
 
 pytestmark = pytest.mark.embedded
 
-ROUNDS = 50
+#: Kills. Each start of a server takes most of a second.
+ROUNDS = effort(short=12, long=50)
 WORKERS = 8
 PATH = "/api/v1/namespaces/default/configmaps"
 #: Only what the workers write: the server and its kind's other objects have histories of their own.

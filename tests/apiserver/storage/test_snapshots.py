@@ -10,7 +10,7 @@ import pytest
 
 from kubeloop.apiserver.storage import Compacted
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
-from kubeloop.apiserver.storage.sqlite.snapshot import restore, save
+from kubeloop.apiserver.storage.sqlite.folder import restore, save
 from kubeloop.meta import ConfigError
 
 

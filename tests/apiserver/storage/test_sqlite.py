@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver.storage import Compacted, Event, StorageFailed
-from kubeloop.apiserver.storage.sqlite import Damaged, SqliteStorage
-from kubeloop.apiserver.storage.sqlite.snapshot import save
+from kubeloop.apiserver.storage import Compacted, StorageEvent, StorageFailed
+from kubeloop.apiserver.storage.sqlite import SqliteStorage, StoreDamaged
+from kubeloop.apiserver.storage.sqlite.folder import save
 from kubeloop.meta import ConfigError
 from kubeloop.timing import Clock, FakeClock
 
@@ -36,7 +36,7 @@ async def fill(folder: Path, keys: int = 3, size: int = 1) -> None:
             await storage.write(f"/a/{number}", b"v" * size, expected=0)
 
 
-def everything(storage: SqliteStorage, start: int) -> list[Event]:
+def everything(storage: SqliteStorage, start: int) -> list[StorageEvent]:
     return storage.events("/", start)[0]
 
 
@@ -220,10 +220,10 @@ async def test_damage_is_named_and_nothing_is_served(tmp_path: Path, harm: Calla
     path = tmp_path / "store.db"
     harm(path)
     for _ in range(2):  # nothing is repaired in silence
-        with pytest.raises(Damaged, match=message) as fault:
+        with pytest.raises(StoreDamaged, match=message) as fault:
             await SqliteStorage.open(tmp_path)
         assert str(fault.value).startswith(f"{path} is damaged: ")
-        assert str(fault.value).endswith("; restore a snapshot into another folder, or move this one away to begin anew")
+        assert str(fault.value).endswith("; restore a snapshot into another folder, or move this one away to start empty")
 
 
 async def crashed(folder: Path, into: Path) -> Path:
@@ -250,7 +250,7 @@ async def test_a_damaged_log_is_named_before_sqlite_drops_what_comes_after(tmp_p
     content[int(len(content) * at) + 20] ^= 1
     log.write_bytes(content)
     for _ in range(2):  # and stays as it is
-        with pytest.raises(Damaged, match=message):
+        with pytest.raises(StoreDamaged, match=message):
             await SqliteStorage.open(tmp_path / "crashed")
         with pytest.raises(ConfigError, match=message):
             save(tmp_path / "crashed", tmp_path / "snapshot")

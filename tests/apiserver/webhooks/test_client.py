@@ -14,7 +14,7 @@ from kubeloop.apiserver.outbound.failure import CallFailed, why_no_answer
 from kubeloop.apiserver.outbound.target import ServiceName, ServiceResolver, target_of
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.server.builtin_resources import builtin_registry
+from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.apiserver.storage import MemoryStorage
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.schema import builtin

@@ -14,7 +14,7 @@ from kubeloop.cache import Event, EventType
 from kubeloop.cache.handlers.registration import Callbacks, Registration
 from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Store
-from kubeloop.cache.tasks.progress import Progress
+from kubeloop.cache.tasks import Progress
 from kubeloop.timing import FakeClock
 from kubeloop.transport import log_context, logger_with_context
 from tests.cache.heads import head

@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, InformerStopped, Registration
-from kubeloop.cache.tasks.progress import all_synced
+from kubeloop.cache.tasks import all_synced
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DeadlineError, Forbidden
 from kubeloop.timing import FakeClock

@@ -13,6 +13,7 @@ from kubeloop.testing import TlsTestServer
 from tests.cache.model.hurried import HurriedClock
 from tests.cache.model.programs import ALWAYS, HANDLERS, NETWORK, SERVER
 from tests.cache.model.world import EmbeddedSide, Step, World, leaks
+from tests.effort import effort
 
 pytestmark = [
     pytest.mark.embedded,
@@ -25,6 +26,9 @@ pytestmark = [
 writes = st.builds(Step, st.just("write"), st.integers(0, 99), st.integers(0, 1 << 30))
 others = st.builds(Step, st.sampled_from(sorted(NETWORK | SERVER | HANDLERS | ALWAYS)), st.integers(0, 99), st.integers(0, 1 << 30))
 programs = st.lists(st.one_of(writes, writes, others), min_size=10, max_size=30)
+
+#: ``make soak-informers`` plays a program of a million events.
+EXAMPLES = effort(short=15, long=50)
 
 #: Events that handlers were told, by example.
 TOLD: list[int] = []
@@ -44,7 +48,7 @@ async def play(program: list[Step]) -> list[str]:
     return wrong + await leaks(tasks, clock, world)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example])
 @given(programs)
 def test_whatever_happens_the_cache_ends_equal_to_the_server_and_nobody_was_told_what_the_contract_forbids(program: list[Step]) -> None:
     logging.disable(logging.CRITICAL)  # faults are what this is about, and there are thousands
@@ -56,4 +60,4 @@ def test_whatever_happens_the_cache_ends_equal_to_the_server_and_nobody_was_told
 
 def test_the_examples_of_a_run_are_no_trifle() -> None:
     """What the test above tries is drawn; how much it comes to is said here."""
-    assert sum(TOLD) >= 20_000, sum(TOLD)
+    assert sum(TOLD) >= 400 * EXAMPLES, sum(TOLD)

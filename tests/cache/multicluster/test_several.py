@@ -11,11 +11,11 @@ from inspect import signature
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.apiserver.request import api_errors
 from kubeloop.cache import Event, Informers, InformerStopped
 from kubeloop.cache.informers import InformerOptions
 from kubeloop.cache.multicluster.several import MulticlusterInformers, UnknownCluster
 from kubeloop.client import Client
+from kubeloop.endpoints import api_errors
 from kubeloop.meta import DeadlineError, Forbidden, ObjectKey, ObjectMeta
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock

@@ -8,9 +8,9 @@ import pytest
 
 from kubeloop import Resource, custom_resource
 from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.cache.reflector.event_decoder import ReflectorStore
 from kubeloop.cache.reflector.reporter import ReflectorReporter, install_advice
 from kubeloop.cache.reflector.steps import ListPage, Reason, ReplaceStore, WatchList
-from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.meta import Unstructured
 from kubeloop.meta.errors import NotFound
 from kubeloop.meta.status import Status

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kubeloop.cache import ByLabel, Snapshot, Sorted
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.deltas.delta_queue import Delta, Removed, Replaced, Upserted, VersionBookmark
+from kubeloop.cache.deltas import Delta, Removed, Replaced, Upserted, VersionBookmark
 from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import IndexSource, make_index

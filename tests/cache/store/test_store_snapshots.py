@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.cache import ByLabel, Sorted
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.deltas.delta_queue import Replaced
+from kubeloop.cache.deltas import Replaced
 from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.cow_map import PART, CowMap
 from kubeloop.cache.store.index import Index

@@ -15,9 +15,8 @@ from click.testing import CliRunner, Result
 
 from kubeloop.api.admissionregistration.v1 import ValidatingWebhookConfiguration
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
-from kubeloop.cli.doctor.access import Missing, manifest
 from kubeloop.cli.doctor.command import doctor
-from kubeloop.cli.doctor.connection import skew
+from kubeloop.cli.doctor.connection import Missing, manifest, skew
 from kubeloop.cli.doctor.definitions import definitions, schema_differences, version_differences
 from kubeloop.client import Client
 from kubeloop.codec.yaml import read_yaml, write_yaml

@@ -31,7 +31,9 @@ class Project:
     @property
     def environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "KUBE"))}
-        return {**kept, "PYTHONPATH": str(self.wheel), "PYTHONDONTWRITEBYTECODE": "1"}
+        # What is compiled is kept beside the wheel, not in the project: each of these processes would compile all that it imports.
+        compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self.wheel.parent / "compiled")}
+        return {**kept, "PYTHONPATH": str(self.wheel), **compiled}
 
     def run(self, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
         where = folder or self.folder
@@ -66,7 +68,7 @@ def kubectl(server: ServerUnderTest, namespace: str, kubectl_home: Path) -> Kube
 
 @pytest.fixture(scope="session")
 def types(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """mypy's cache."""
+    """mypy's cache, which holds kubeloop's types after the first project that is checked."""
     return tmp_path_factory.mktemp("types")
 
 

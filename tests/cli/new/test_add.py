@@ -46,7 +46,7 @@ def module(project: Project) -> Path:
     return project.folder / project.name.replace("-", "_")
 
 
-def test_a_project_with_all_that_can_be_added_passes_its_tests_and_checks(mine: Project, tmp_path: Path) -> None:
+def test_a_project_with_all_that_can_be_added_passes_its_tests_and_checks(mine: Project, types: Path) -> None:
     done(mine, *KIND)
     done(mine, *WEBHOOK)
     done(mine, *VERSION)
@@ -55,7 +55,7 @@ def test_a_project_with_all_that_can_be_added_passes_its_tests_and_checks(mine: 
         ["-m", "pytest", "-q", "-p", "no:cacheprovider"],
         ["-m", "ruff", "check", "--no-cache", "."],
         ["-m", "ruff", "format", "--no-cache", "--check", "--diff", "."],
-        ["-m", "mypy", "--cache-dir", str(tmp_path / "mypy")],
+        ["-m", "mypy", "--cache-dir", str(types)],
     ):
         result = mine.run(*words)
         assert result.returncode == 0, result.stdout + result.stderr

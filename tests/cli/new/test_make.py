@@ -28,8 +28,9 @@ class Machine:
 
     def run(self, *words: str, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "KUBE", "PIP", "MAKE"))}
-        # Packages are found as if they were installed, and pip asks no index.
-        environment = {**kept, "PYTHONPATH": str(self.others), "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", **more}
+        # Packages are found as if they were installed, and pip asks no index. What pip need not compile is compiled where it is imported.
+        index = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_COMPILE": "1"}
+        environment = {**kept, "PYTHONPATH": str(self.others), **index, **more}
         return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kubeloop.client import Client
 from kubeloop.client.streams import CopyError, CopyProgress
-from kubeloop.client.streams.packing import Packing
+from kubeloop.client.streams.archives import Packing
 from kubeloop.meta import TransportError
 from tests.apiserver.kubelet.scripted import Terminal
 from tests.client.streams.archives import archive_of, entry

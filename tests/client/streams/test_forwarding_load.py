@@ -16,7 +16,7 @@ import pytest
 
 from kubeloop.client import Client
 from kubeloop.client.streams import ForwardingError, PortForward
-from kubeloop.client.streams.ports import parse_port
+from kubeloop.client.streams.targets import parse_port
 from tests.client.streams.conftest import Cluster
 
 CONNECTIONS = 200

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeloop.client.streams import StreamError, log_lines
-from kubeloop.client.streams.log_lines import HandedOut, LineCutter, moment_of, without_moment
+from kubeloop.client.streams.log_lines import LineSplitter, ReturnedLines, line_time, without_time
 from kubeloop.client.streams.logs import LogOptions
 
 
 @given(data=st.binary(max_size=60).map(lambda data: data.replace(b"\x00", b"\n")), cuts=st.lists(st.integers(0, 60), max_size=6))
 def test_lines_do_not_depend_on_how_their_bytes_were_cut(data: bytes, cuts: list[int]) -> None:
-    cutter = LineCutter("web")
+    cutter = LineSplitter("web")
     bounds = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
     lines = [line for start, end in itertools.pairwise(bounds) for line in cutter.feed(data[start:end])]
     assert [*lines, cutter.rest()] == data.split(b"\n")
@@ -24,7 +24,7 @@ def test_lines_do_not_depend_on_how_their_bytes_were_cut(data: bytes, cuts: list
 
 def test_a_line_without_an_end_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_lines, "MAX_LINE", 10)
-    cutter = LineCutter('pod "web"')
+    cutter = LineSplitter('pod "web"')
     cutter.feed(b"12345678")
     with pytest.raises(StreamError, match=r'log of pod "web": a line is longer than .*resume=False and chunks'):
         cutter.feed(b"9abc")
@@ -43,8 +43,8 @@ def test_a_line_without_an_end_is_refused_with_the_way_out(monkeypatch: pytest.M
     ],
 )
 def test_the_first_word_of_a_line_is_its_time(line: bytes, moment: tuple[int, bytes] | None, text: bytes) -> None:
-    assert moment_of(line) == moment
-    assert without_moment(line) == text
+    assert line_time(line) == moment
+    assert without_time(line) == text
 
 
 @st.composite
@@ -65,12 +65,12 @@ def _logs(draw: st.DrawFn) -> list[bytes]:
 @given(lines=_logs(), cuts=st.lists(st.integers(0, 25), max_size=4))
 def test_each_line_comes_once_wherever_connections_are_cut(lines: list[bytes], cuts: list[int]) -> None:
     """A node answers each time with what there is from a whole second on, as far as the connection lasts."""
-    handed_out = HandedOut(whole=True)
+    handed_out = ReturnedLines(whole=True)
     got: list[bytes] = []
     since: datetime | None = None
     for cut in [*cuts, len(lines)]:
         for line in lines[:cut]:
-            moment = moment_of(line)
+            moment = line_time(line)
             assert moment is not None
             if (since is None or moment[0] >= since.timestamp()) and handed_out.is_new(line):
                 got.append(line)
@@ -79,7 +79,7 @@ def test_each_line_comes_once_wherever_connections_are_cut(lines: list[bytes], c
 
 
 def test_what_was_before_the_first_line_is_not_handed_out_after_a_cut() -> None:
-    handed_out = HandedOut(whole=False)
+    handed_out = ReturnedLines(whole=False)
     assert handed_out.is_new(b"1970-01-01T00:00:05.5Z wanted")
     assert handed_out.resume() == datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
     again = [b"1970-01-01T00:00:05.1Z not wanted", b"1970-01-01T00:00:05.5Z wanted", b"1970-01-01T00:00:05.6Z new", b"no time"]
@@ -87,7 +87,7 @@ def test_what_was_before_the_first_line_is_not_handed_out_after_a_cut() -> None:
 
 
 def test_nothing_with_a_time_means_asking_as_at_first() -> None:
-    handed_out = HandedOut(whole=True)
+    handed_out = ReturnedLines(whole=True)
     assert handed_out.is_new(b"no time")
     assert handed_out.resume() is None
 

@@ -11,8 +11,8 @@ from websockets.frames import Opcode
 
 from kubeloop.api.core.v1 import Container, Pod, PodSpec, PodStatus
 from kubeloop.client.streams import ExecSession, StreamError
-from kubeloop.client.streams.ports import Wanted, parse_port
 from kubeloop.client.streams.session import exit_code
+from kubeloop.client.streams.targets import PortRequest, parse_port
 from kubeloop.client.streams.websocket import MAX_MESSAGE
 from kubeloop.meta import ApiError, BadRequest, Forbidden, InternalError, NotFound, ObjectMeta, TransportError
 from kubeloop.serving.spdy import SpdyStream
@@ -277,16 +277,16 @@ async def test_v4_is_enough_where_no_input_has_to_end() -> None:
 @pytest.mark.parametrize(
     ("ports", "wanted"),
     [
-        pytest.param("5000:6000", Wanted(5000, "6000"), id="local and remote"),
-        pytest.param(":6000", Wanted(0, "6000"), id="any local port"),
-        pytest.param("0:6000", Wanted(0, "6000"), id="any local port, said as 0"),
-        pytest.param("6000", Wanted(6000, "6000"), id="the same at both ends"),
-        pytest.param(6000, Wanted(6000, "6000"), id="a number"),
-        pytest.param("5000:http", Wanted(5000, "http"), id="a name"),
-        pytest.param("http", Wanted(-1, "http"), id="a name at both ends"),
+        pytest.param("5000:6000", PortRequest(5000, "6000"), id="local and remote"),
+        pytest.param(":6000", PortRequest(0, "6000"), id="any local port"),
+        pytest.param("0:6000", PortRequest(0, "6000"), id="any local port, said as 0"),
+        pytest.param("6000", PortRequest(6000, "6000"), id="the same at both ends"),
+        pytest.param(6000, PortRequest(6000, "6000"), id="a number"),
+        pytest.param("5000:http", PortRequest(5000, "http"), id="a name"),
+        pytest.param("http", PortRequest(-1, "http"), id="a name at both ends"),
     ],
 )
-def test_q202_ports_are_named_as_local_remote(ports: str | int, wanted: Wanted) -> None:
+def test_q202_ports_are_named_as_local_remote(ports: str | int, wanted: PortRequest) -> None:
     assert parse_port(ports) == wanted
 
 

@@ -8,7 +8,7 @@ from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.autoscaling.v2 import HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus
 from kubeloop.api.core.v1 import ConfigMap, Container, EmptyDirVolumeSource, EnvVar, Pod, PodSpec, PodTemplateSpec, Service, Volume
 from kubeloop.client import Client, WriteOptions, extract
-from kubeloop.client.ownership.upgrade import upgrade_patch
+from kubeloop.client.managed_fields import upgrade_patch
 from kubeloop.meta import Conflict, IncompleteObject, LabelSelector, NotFound, ObjectMeta, Resource, Unstructured
 
 pytestmark = pytest.mark.server

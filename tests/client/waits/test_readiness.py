@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.client.waits.readiness import is_ready, what_is_missing
+from kubeloop.client.waits.readiness import is_ready, missing_for_readiness
 from kubeloop.meta import WaitFailed
 
 Tree = dict[str, Any]
@@ -87,7 +87,7 @@ def test_ready_is(ready: Tree) -> None:
         pytest.param(tree("PersistentVolumeClaim", status={"phase": "Pending"}), "its phase is Pending", id="a claim without a volume"),
         pytest.param(tree("Namespace"), "its phase is not known yet", id="a phase that nobody has written"),
         pytest.param(tree("Service", LOAD_BALANCER), "its load balancer has no address yet", id="a load balancer without an address"),
-        pytest.param(tree("CertificateSigningRequest"), "nobody has approved it yet", id="a request that nobody has approved"),
+        pytest.param(tree("CertificateSigningRequest"), "it is not approved yet", id="a request that is not approved"),
         pytest.param(
             tree("CertificateSigningRequest", status=condition("Approved")),
             "its signer has issued no certificate yet",
@@ -102,7 +102,7 @@ def test_ready_is(ready: Tree) -> None:
     ],
 )
 def test_what_is_missing_of(object_: Tree, missing: str) -> None:
-    assert what_is_missing(object_) == missing
+    assert missing_for_readiness(object_) == missing
     assert not is_ready(object_)
 
 

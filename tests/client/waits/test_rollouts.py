@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.client.waits.rollouts import rollout_of
+from kubeloop.client.waits.readiness import rollout_of
 
 Tree = dict[str, Any]
 WAITING = 'Waiting for deployment "web" rollout to finish: '

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.coordination.v1beta1 import LeaseCandidate as CandidateObject
 from kubeloop.client import Client
 from kubeloop.controller.election import LeaseCandidate, LeaseConfig
@@ -64,6 +65,7 @@ async def test_a_candidate_says_that_it_stands_and_answers_when_asked(in_process
         "1.1.0",
         "OldestEmulationVersion",
     )
+    assert made.metadata.generation == 1, "it is written once"
     await clock.advance(60)
     assert (await client.get(CandidateObject, "candidate-a")).spec.renew_time == spec.renew_time
 
@@ -97,6 +99,7 @@ async def test_a_coordinated_elector_takes_nothing_leads_when_chosen_and_ends_wh
     await clock.advance(60)
     with pytest.raises(NotFound):
         await candidates.lease()
+    assert (candidates.leading, one.calls) == ([], [])
     lease = await candidates.hold("a", transitions=1)
     await clock.advance(6)
     assert candidates.leading == ["a"]
@@ -110,3 +113,15 @@ async def test_a_coordinated_elector_takes_nothing_leads_when_chosen_and_ends_wh
     answer()
     assert str(await one.ended()) == 'lease default/lock is lost: the server asks to hand over to "b"'
     assert one.calls == ["started", "ended", "stopped"]
+
+
+async def test_a_coordinated_leader_whose_lease_is_deleted_stops_leading(candidates: Candidates, clock: StallingClock) -> None:
+    one = candidates.start("a", coordinated=True)
+    await candidates.hold("a", transitions=1)
+    await clock.advance(6)
+    assert candidates.leading == ["a"]
+    await candidates.server.client().delete(Lease, "lock")
+    await clock.advance(20)
+    assert "lease default/lock is lost" in str(await one.ended())
+    with pytest.raises(NotFound):
+        await candidates.lease()

@@ -43,13 +43,21 @@ MINE = LeaseRecord("me", 15, WALL - timedelta(hours=1), WALL - timedelta(seconds
         pytest.param({"retry_period": 0.0}, "above 0", id="no retry period"),
         pytest.param({"identity": ""}, "identity", id="an empty identity"),
         pytest.param({"name": "My Lease"}, "name must be", id="a name that no Lease can have"),
+        pytest.param({"name": "a" * 254}, "name must be", id="a name that is too long for a Lease"),
         pytest.param({"namespace": "a/b"}, "namespace must be", id="a namespace that cannot be"),
+        pytest.param({"namespace": "a" * 64}, "namespace must be", id="a namespace that is too long"),
     ],
 )
 def test_a_configuration_that_cannot_be_safe_is_refused(changes: dict[str, Any], words: str) -> None:
     """Behaviour I120."""
-    with pytest.raises(ConfigError, match=words):
-        LeaseConfig(**{"name": "lock", "namespace": "ops", **changes})
+    lease = {"name": "lock", "namespace": "ops", **changes}
+    with pytest.raises(ConfigError, match=words) as error:
+        LeaseConfig(**lease)
+    assert str(error.value).startswith(f'leader election "{lease["namespace"]}/{lease["name"]}": ')
+
+
+def test_the_longest_names_of_kubernetes_are_accepted() -> None:
+    assert LeaseConfig("a" * 253, "b" * 63, lease_duration=2, renew_deadline=1.5, retry_period=0.1).name == "a" * 253
 
 
 def test_defaults_are_client_gos_and_each_identity_is_another() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kubeloop.controller.events.correlation import CorrelationResult
 from kubeloop.controller.events.occurrence import EventSubject, Occurrence
-from kubeloop.controller.events.series import SeriesCorrelator
+from kubeloop.controller.events.sinks import SeriesCorrelator
 from kubeloop.timing import FakeClock
 
 POD = EventSubject("v1", "Pod", "shop", "web-0", "u", "7")

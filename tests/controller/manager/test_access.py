@@ -18,8 +18,8 @@ from kubeloop.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Ro
 from kubeloop.client import Client
 from kubeloop.controller import Manager
 from kubeloop.controller.manager.access import BearerToken, ClientCertificates, KubernetesAccess
-from kubeloop.controller.manager.certificates import OwnCertificate
 from kubeloop.controller.manager.endpoints import Endpoints
+from kubeloop.controller.webhooks.certificates.managed import OwnCertificate
 from kubeloop.controller.webhooks.tls import Serving
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.pki import CertificateAuthority

@@ -18,8 +18,7 @@ from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client
 from kubeloop.controller import Controller, Manager, Result, TerminalError
 from kubeloop.controller.election import LeaseConfig
-from kubeloop.controller.manager.endpoints import Address, Endpoints
-from kubeloop.controller.manager.probes import Unhealthy
+from kubeloop.controller.manager.endpoints import Address, Endpoints, Unhealthy
 from kubeloop.controller.manager.settings import SettingsFile
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.testing import TlsTestServer

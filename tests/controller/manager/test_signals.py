@@ -8,7 +8,7 @@ import pytest
 
 _PROGRAM = """
 import asyncio, signal
-from kubeloop.controller.manager.signals import stop_on_signals
+from kubeloop.controller.manager.group import stop_on_signals
 
 async def main():
     stop = asyncio.Event()

@@ -11,7 +11,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client
 from kubeloop.controller import Controller, Manager
-from kubeloop.controller.runner.safe_limiter import contained_limiter, contained_tenants
+from kubeloop.controller.builder.declaration import contained_limiter, contained_tenants
 from kubeloop.meta import KubeloopError, ObjectKey, ObjectMeta
 from kubeloop.testing import HandlerServer
 from kubeloop.timing import Clock

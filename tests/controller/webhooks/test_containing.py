@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.controller.webhooks.containment import Failed, contained
+from kubeloop.controller.webhooks.admission import Failed, contained
 from kubeloop.meta.failure_log import user_traceback
-from kubeloop.meta.label_parser import parse_requirements
+from kubeloop.meta.label_requirement import parse_requirements
 
 
 async def raises() -> None:
@@ -26,7 +26,7 @@ async def raises_in_kubeloop() -> None:
     [
         pytest.param(raises, logging.INFO, ["test_containing.py"], id="only the user's frames"),
         pytest.param(raises_in_kubeloop, logging.INFO, ["test_containing.py", "label_parser.py"], id="the user's line and the last"),
-        pytest.param(raises, logging.DEBUG, ["containment.py", "test_containing.py"], id="at level DEBUG all frames"),
+        pytest.param(raises, logging.DEBUG, ["admission.py", "test_containing.py"], id="at level DEBUG all frames"),
     ],
 )
 async def test_the_traceback_of_a_webhook_shows(work: object, level: int, files: list[str], caplog: pytest.LogCaptureFixture) -> None:
@@ -36,7 +36,7 @@ async def test_the_traceback_of_a_webhook_shows(work: object, level: int, files:
     assert record.exc_info is not None
     names = [Path(frame.filename).name for frame in traceback.extract_tb(record.exc_info[2])]
     assert (names[0], names[-1]) == (files[0], files[-1])
-    assert ("containment.py" in names) == (level == logging.DEBUG)
+    assert ("admission.py" in names) == (level == logging.DEBUG)
 
 
 def test_an_error_that_went_through_no_code_of_the_user_keeps_its_frames() -> None:

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from kubeloop.api.admissionregistration.v1 import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.client import Client
-from kubeloop.controller.manager.certificates import OwnCertificate
 from kubeloop.controller.webhooks import Register, Url, Webhooks, WebhookServer
+from kubeloop.controller.webhooks.certificates.managed import OwnCertificate
 from kubeloop.controller.webhooks.registration import Registrar, registered
 from kubeloop.controller.webhooks.session import BEFORE, SESSION, end_session
 from kubeloop.meta import Model, NotFound, Resource, Unstructured, custom_resource

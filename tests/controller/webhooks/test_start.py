@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from kubeloop.api.admissionregistration.v1 import ValidatingWebhookConfiguration
 from kubeloop.api.core.v1 import Secret
 from kubeloop.controller.webhooks import ManagedCertificates, Register, Webhooks, WebhookServer
-from kubeloop.controller.webhooks.server import waited_for
+from kubeloop.controller.webhooks.server import retry_until_available
 from kubeloop.meta import ConfigError, Forbidden, KubeloopError, ServiceUnavailable, Status, TransportError, UntrustedCertificate
 from kubeloop.testing import HandlerServer, driven, on
 from kubeloop.timing import FakeClock
@@ -45,7 +45,7 @@ def failing(*errors: KubeloopError) -> Callable[[], Any]:
 async def test_what_passes_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     with caplog.at_level(logging.WARNING, "kubeloop"):
-        assert await driven(waited_for("the Secret", failing(TransportError("refused"), BUSY), clock, 120), clock) == "there"
+        assert await driven(retry_until_available("the Secret", failing(TransportError("refused"), BUSY), clock, 120), clock) == "there"
     assert [record.getMessage().partition(";")[0] for record in caplog.records] == ["the Secret: refused", f"the Secret: {BUSY}"]
 
 
@@ -60,14 +60,14 @@ async def test_what_passes_is_waited_out(caplog: pytest.LogCaptureFixture) -> No
 async def test_what_does_not_pass_is_told_at_once(error: KubeloopError) -> None:
     clock = FakeClock()
     with pytest.raises(type(error)):
-        await waited_for("the Secret", failing(error), clock, 120)
+        await retry_until_available("the Secret", failing(error), clock, 120)
     assert clock.now() == FakeClock().now()
 
 
 async def test_in_the_end_it_is_told_why() -> None:
     clock = FakeClock()
     with pytest.raises(ServiceUnavailable, match="starting"):
-        await driven(waited_for("the Secret", failing(*[BUSY] * 100), clock, 30), clock)
+        await driven(retry_until_available("the Secret", failing(*[BUSY] * 100), clock, 30), clock)
     assert clock.now() - FakeClock().now() <= 30
 
 

@@ -25,7 +25,7 @@ from kubeloop.merge.fields import (
     update,
 )
 from kubeloop.merge.fields.comparing import equal
-from kubeloop.merge.fields.filters import ANY
+from kubeloop.merge.fields.field_set import ANY
 from kubeloop.merge.fields.managing import reconcile
 from kubeloop.schema.structural import parse
 from kubeloop.types import JSONObject

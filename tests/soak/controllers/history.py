@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kubeloop.apiserver.storage import Event, MemoryStorage, Storage
+from kubeloop.apiserver.storage import MemoryStorage, Storage, StorageEvent
 from tests.soak.controllers.kinds import GROUP, KINDS
 from tests.soak.controllers.replica import NAME
 
@@ -122,7 +122,7 @@ class History:
         ]
         return found
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: StorageEvent) -> None:
         if event.key == _LEASE:
             self._lease(event)
         elif event.key.startswith(_THINGS):
@@ -131,7 +131,7 @@ class History:
         elif event.key.startswith(_CHILDREN):
             self._child(event)
 
-    def _lease(self, event: Event) -> None:
+    def _lease(self, event: StorageEvent) -> None:
         holder = (_DECODER.decode(event.value).spec.holder_identity or "") if event.value is not None else ""
         if holder != self.holder:
             self.holder = holder
@@ -161,7 +161,7 @@ class History:
                 self._term = max(self._term, now.term or 0)
         self._look(metadata.uid, known)
 
-    def _child(self, event: Event) -> None:
+    def _child(self, event: StorageEvent) -> None:
         source = event.value if event.value is not None else event.previous.value if event.previous is not None else b"{}"
         stored = _DECODER.decode(source)
         owner = next((one.uid for one in stored.metadata.owner_references if one.controller), None)

@@ -13,11 +13,10 @@ from kubeloop.apiserver.admission import NAMESPACES, Attributes
 from kubeloop.apiserver.admission.matching import Match, convert_to_match, name_of, namespace_of, request_tree
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Access, Authorizer, parsed_fields
-from kubeloop.apiserver.request.users import User
 from kubeloop.cel import values
 from kubeloop.cel.values import AccessQuestion, ResourceCheck
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import Access, Authorizer, User, parsed_fields
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.types import JSONObject
 

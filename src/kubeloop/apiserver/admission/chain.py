@@ -18,9 +18,9 @@ from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import View, WriteRequest
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.metrics_text import Histogram
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.metrics_text import Histogram
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from kubeloop.apiserver.admission.chain import Attributes, new_forbidden
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Access, Authorizer
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import Access, Authorizer, User
 from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.quantity import Quantity

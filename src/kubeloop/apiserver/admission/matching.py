@@ -15,7 +15,7 @@ from kubeloop.apiserver.admission import NAMESPACES, Attributes
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.meta.selectors import Selector
 from kubeloop.types import JSONObject

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.request import api_errors
+from kubeloop.endpoints import api_errors
 from kubeloop.types import JSONObject
 
 _NOT_YET_GIVEN = ("uid", "creationTimestamp")

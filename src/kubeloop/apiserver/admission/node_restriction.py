@@ -17,9 +17,8 @@ from kubeloop.apiserver.admission.node_rules import (
 )
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Access, Authorizer
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import Access, Authorizer, User
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.types import JSONObject
 

@@ -14,8 +14,8 @@ from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import ObjectWriter, WriteRequest
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.users import SYSTEM
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import SYSTEM
 from kubeloop.meta.errors import AlreadyExists
 from kubeloop.meta.field_error import not_supported
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource

@@ -39,8 +39,8 @@ from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.write_request import ObjectWriter
-from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import Clock
 
@@ -99,7 +99,7 @@ def _makers(initializer: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
         served = initializer.registry.get(GroupVersionResource(group, "v1", resource))
         if served is not None:
             # A new LimitRange applies before its own write returns.
-            initializer.objects.follow(served.storage_prefix, initializer.cache.reached)
+            initializer.objects.on_write(served.storage_prefix, initializer.cache.reached)
         return CachedList(GroupVersionResource(group, "v1", resource), initializer.registry, initializer.objects, initializer.cache)
 
     def quotas() -> Plugin:

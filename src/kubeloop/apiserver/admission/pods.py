@@ -9,7 +9,7 @@ from kubeloop.apiserver.admission.chain import Attributes, new_forbidden
 from kubeloop.apiserver.builtin.quantities import added, aggregate, is_pod_level
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.meta.quantity import Quantity

@@ -18,7 +18,7 @@ from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import ObjectWriter, WriteRequest
-from kubeloop.apiserver.request.users import SYSTEM
+from kubeloop.endpoints.access import SYSTEM
 from kubeloop.meta.errors import Conflict, NotFound
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.quota import Amounts, Evaluator, amounts_of, evaluator_of, masked, plus, texts_of

@@ -29,8 +29,8 @@ from kubeloop.apiserver.registry.object_meta import fill_new
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource

@@ -1,1 +1,1 @@
-"""Aggregation: APIs of other servers behind this one, registered as APIServices: proxied, probed, and shown in discovery and OpenAPI."""
+"""Aggregation: APIs of extension API servers, registered as APIServices, are proxied, probed, and shown in discovery and OpenAPI."""

@@ -1,4 +1,4 @@
-"""Whether the server behind an APIService can be used: its service, endpoints, and its discovery document, asked for.
+"""Availability of extension servers: checks of the service, its endpoints and its discovery document.
 
 Source: kube-aggregator pkg/controllers/status/remote (sync).
 """
@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from kubeloop.apiserver.aggregation.backend import PROBER, Backends, NoBackend
-from kubeloop.apiserver.aggregation.conditions import PASSED, Finding
-from kubeloop.apiserver.aggregation.registered import Registered
+from kubeloop.apiserver.aggregation.api_services import PASSED, Availability, RegisteredService
+from kubeloop.apiserver.aggregation.backend import PROBER, Backends, ExtensionServerUnreachable
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -27,43 +26,43 @@ from kubeloop.types import JSONObject
 SERVICES: Final = GroupVersionResource("", "v1", "services")
 SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 OWNER: Final = "kubernetes.io/service-name"
-#: Endpoints that are tried before a service is called unavailable.
+#: Endpoints to try before a service counts as unavailable.
 _ATTEMPTS: Final = 5
 
 
-class Checks:
-    """Looks at the services of APIServices, as they are stored, and asks what is behind them."""
+class AvailabilityChecker:
+    """Checks the stored Service and EndpointSlices of an APIService, and requests the discovery document of its server."""
 
     def __init__(self, registry: Registry, objects: Objects, backends: Backends) -> None:
         self._registry = registry
         self._objects = objects
         self._backends = backends
 
-    async def check(self, service: Registered) -> Finding:
-        """Never raises but for cancellation and faults of the storage."""
+    async def check(self, service: RegisteredService) -> Availability:
+        """Return the availability of a service. Raises only StorageFailed and cancellation."""
         assert service.service is not None
         wanted = service.service
         where = f'service/{wanted.name} in "{wanted.namespace}"'
         found = await self._objects.get(self._resource(SERVICES), wanted.namespace, wanted.name)
         if found is None:
-            return Finding("False", "ServiceNotFound", f"{where} is not present")
+            return Availability("False", "ServiceNotFound", f"{where} is not present")
         spec = found.obj.get("spec") or {}
         if spec.get("type", "ClusterIP") == "ClusterIP":
             port = next((one for one in spec.get("ports") or () if one.get("port") == wanted.port), None)
             if port is None:
-                return Finding("False", "ServicePortError", f"{where} is not listening on port {wanted.port}")
+                return Availability("False", "ServicePortError", f"{where} is not listening on port {wanted.port}")
             slices = await self._slices(wanted.namespace, wanted.name)
             if not slices:
-                return Finding("False", "EndpointsNotFound", f"cannot find endpointslices for {where}")
+                return Availability("False", "EndpointsNotFound", f"cannot find endpointslices for {where}")
             name = port.get("name") or ""
             if not any(_has_endpoint(one, name) for one in slices):
                 text = f"endpointslices for {where} have no addresses with port name {json.dumps(name)}"
-                return Finding("False", "MissingEndpoints", text)
+                return Availability("False", "MissingEndpoints", text)
         fault = await self._ask(service)
-        return PASSED if not fault else Finding("False", "FailedDiscoveryCheck", fault, again=True)
+        return PASSED if not fault else Availability("False", "FailedDiscoveryCheck", fault, again=True)
 
-    async def _ask(self, service: Registered) -> str:
-        """Empty if one of the service's endpoints serves its discovery document, else why the last one does not."""
+    async def _ask(self, service: RegisteredService) -> str:
+        """Return "" if an endpoint serves the discovery document, else the error of the last endpoint."""
         asked: set[str] = set()
         fault = ""
         for _ in range(_ATTEMPTS):
@@ -76,7 +75,7 @@ class Checks:
             asked.add(place.url)
             try:
                 status, _headers, _body = await self._backends.get_from(place, PROBER, [("Accept-Encoding", "identity")])
-            except NoBackend as failed:
+            except ExtensionServerUnreachable as failed:
                 fault = f"failing or missing response from {place.url}: Get {json.dumps(place.url)}: {failed}"
                 continue
             if 200 <= status < 300:
@@ -103,29 +102,30 @@ def _has_endpoint(found: JSONObject, port: str) -> bool:
     return ready and any((one.get("name") or "") == port and one.get("port") for one in found.get("ports") or ())
 
 
-# Watches over one APIService of another server: looks whether it is available, and at what it serves, again and again.
-#
-# Source: kube-aggregator pkg/controllers/status/remote (when it looks), pkg/apiserver/handler_discovery.go.
+# Periodic probes of one extension server.
+# Source: kube-aggregator pkg/controllers/status/remote (when it probes), pkg/apiserver/handler_discovery.go.
 
 
-#: Seconds between looks while nothing changes. Upstream waits for 30, and does not look sooner when a request fails.
+#: Seconds between probes while nothing changes. Upstream uses 30, and does not probe earlier when a request fails.
 INTERVAL: Final = 5.0
-#: Seconds between readings of what is served.
+#: Seconds between reads of discovery and OpenAPI documents.
 REFRESH: Final = 60.0
 
-#: Told what was found of a service.
-Tell = Callable[[Registered, Finding], Awaitable[None]]
-#: Reads what a service serves; False: it could not be read.
-Read = Callable[[Registered, Finding], Awaitable[bool]]
+#: Callback with the availability of a service.
+StatusWriter = Callable[[RegisteredService, Availability], Awaitable[None]]
+#: Reads the documents of a service. Returns False if they could not be read.
+DocumentReader = Callable[[RegisteredService, Availability], Awaitable[bool]]
 
 
 class Probe:
-    """A task that checks one APIService at intervals, from ``start`` to ``stop``. ``look`` makes it check at once."""
+    """Probes one extension server at intervals, from ``start`` to ``stop``, in a background task."""
 
-    def __init__(self, service: Registered, checks: Checks, tell: Tell, read: Read, clock: Clock) -> None:
+    def __init__(
+        self, service: RegisteredService, checks: AvailabilityChecker, write_status: StatusWriter, read: DocumentReader, clock: Clock
+    ) -> None:
         self.service = service
         self._checks = checks
-        self._tell = tell
+        self._write_status = write_status
         self._read = read
         self._clock = clock
         self._due = asyncio.Event()
@@ -133,17 +133,20 @@ class Probe:
         self._task: SupervisedTask | None = None
 
     def start(self, tasks: Supervisor) -> None:
+        """Start the background task."""
         self._task = tasks.start(self._run, name="apiservice-availability")
 
-    def look(self) -> None:
+    def check_now(self) -> None:
+        """Probe at once."""
         self._due.set()
 
-    def read_anew(self) -> None:
-        """Look at once, and read what is served however lately it was read."""
+    def refresh(self) -> None:
+        """Probe at once, and read the documents even if they were read recently."""
         self._read_at = float("-inf")
         self._due.set()
 
     async def stop(self) -> None:
+        """Stop the background task."""
         if self._task is not None:
             await self._task.stop()
 
@@ -154,14 +157,14 @@ class Probe:
             self._due.clear()
             pause = INTERVAL
             try:
-                finding = await self._checks.check(self.service)
-                await self._tell(self.service, finding)
-                if finding.passed != passed or self._clock.now() - self._read_at >= REFRESH:
-                    self._read_at = self._clock.now()  # before it is read: who wants it read anew meanwhile is heard
-                    if not await self._read(self.service, finding):
+                availability = await self._checks.check(self.service)
+                await self._write_status(self.service, availability)
+                if availability.passed != passed or self._clock.now() - self._read_at >= REFRESH:
+                    self._read_at = self._clock.now()  # set before the read, so that a refresh that is requested meanwhile is not lost
+                    if not await self._read(self.service, availability):
                         self._read_at = float("-inf")
-                passed = finding.passed
-                if finding.again:
+                passed = availability.passed
+                if availability.again:
                     pause = retries.next()
                 else:
                     retries = Backoff(initial=0.1, cap=INTERVAL, jitter=0.1, reset_after=None, clock=self._clock)

@@ -1,6 +1,6 @@
-"""Connections to the servers behind APIServices: where they are, whom to trust, and who this server says is asking.
+"""Connections to extension servers, and the requests that are proxied to them.
 
-Source: k8s.io/client-go transport (NewAuthProxyRoundTripper); Kubernetes documentation, "Configure the Aggregation Layer".
+Source: Kubernetes documentation, "Configure the Aggregation Layer".
 """
 
 from __future__ import annotations
@@ -14,44 +14,39 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
-from kubeloop.apiserver.aggregation.identity import ProxyIdentity
-from kubeloop.apiserver.aggregation.registered import Registered
-from kubeloop.apiserver.handlers.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head
-from kubeloop.apiserver.handlers.kubelet.options import encoded
-from kubeloop.apiserver.handlers.kubelet.reverse import reverse
-from kubeloop.apiserver.handlers.kubelet.upgrading import is_upgrade, pass_on
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
+from kubeloop.apiserver.aggregation.api_services import RegisteredService
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.outbound.target import ServiceName, trust
-from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse, text
-from kubeloop.apiserver.request.users import MASTERS, User
+from kubeloop.endpoints.access import MASTERS, User
+from kubeloop.endpoints.responses import text
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.errors import ApiError
+from kubeloop.reverseproxy.backend import BACKEND_ERRORS, PATH_SAFE, Backend, encode_query, error_text, request_head
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.http import proxy_request
+from kubeloop.reverseproxy.identity import HeaderLines, ProxyIdentity, header_rewriter, identity_headers
+from kubeloop.reverseproxy.upgrade import is_upgrade, proxy_upgrade
+from kubeloop.serving.answer import Answer, Reply, StreamingResponse
 from kubeloop.serving.request import Request
 
-Lines = list[tuple[str, str]]
-
-#: As whom the server looks at what is behind it.
+#: Users of the requests that this server itself sends to extension servers.
 PROBER: Final = User("system:kube-aggregator", (MASTERS,))
 READER: Final = User("system:kube-aggregator")
 OPENAPI_READER: Final = User("system:aggregator")
 
-#: Timeout in seconds of requests of the server itself.
+#: Seconds after which a request of the server itself times out.
 TIMEOUT: Final = 5.0
-#: Bytes of an answer to one of them: discovery or OpenAPI of a whole server.
+#: Maximum bytes of a response to such a request (discovery or OpenAPI of a whole server).
 _MOST_ANSWERED: Final = 32 << 20
 _MOST_CONTEXTS: Final = 100
-#: Characters that stand as they are in the name of an extra (RFC 9110 tokens, without the percent sign).
-_IN_NAMES: Final = "!#$&'*+-.^_`|~"
-_BEARER_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
 
 
-class NoBackend(Exception):
-    """No answer; the text says why, as Go's HTTP client does."""
+class ExtensionServerUnreachable(Exception):
+    """The extension server did not answer. The text is that of Go's HTTP client."""
 
 
 class Backends:
-    """Finds and dials services. For one event loop."""
+    """Resolves services to addresses and sends requests to them. For one event loop."""
 
     def __init__(self, resolve: Callable[[ServiceName], Awaitable[tuple[str, int]]], identity: ProxyIdentity, reach: EgressPolicy) -> None:
         self._resolve = resolve
@@ -59,30 +54,43 @@ class Backends:
         self._reach = reach
         self._contexts: OrderedDict[tuple[bytes, bool], ssl.SSLContext] = OrderedDict()
 
-    async def place(self, service: Registered) -> Place:
-        """Where requests for ``service`` go.
+    async def place(self, service: RegisteredService) -> Backend:
+        """Return the address and TLS context for requests to ``service``.
 
         Raises:
-            CallFailed: it cannot be resolved.
-            NotCallable: its bundle holds no certificate.
+            CallFailed: The service cannot be resolved.
+            NotCallable: The CA bundle contains no certificate.
         """
         assert service.service is not None
         context = self.context(service)
         host, port = await self._resolve(service.service)
-        return Place(host, port, context, server_name=service.server_name, reach=self._reach)
+        return Backend(host, port, context, server_name=service.server_name, egress_policy=self._reach)
 
-    async def get(self, service: Registered, path: str, user: User, headers: Lines) -> tuple[int, Headers, bytes]:
-        """One GET of the server's own, with its whole answer.
+    async def get(self, service: RegisteredService, path: str, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
+        """Send a GET request of the server itself.
+
+        Args:
+            service: The APIService.
+            path: Path of the request.
+            user: User in the identity headers.
+            headers: Additional headers.
+
+        Returns:
+            Status code, headers and body of the response.
 
         Raises:
-            CallFailed: the service cannot be resolved.
-            NoBackend: there is no answer within five seconds.
+            CallFailed: The service cannot be resolved.
+            ExtensionServerUnreachable: There was no response within five seconds.
         """
         place = replace(await self.place(service), path=path)
         return await self.get_from(place, user, headers)
 
-    async def get_from(self, place: Place, user: User, headers: Lines) -> tuple[int, Headers, bytes]:
-        """As ``get``, from a place that is known."""
+    async def get_from(self, place: Backend, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
+        """Send a GET request of the server itself to an address. See ``get``.
+
+        Raises:
+            ExtensionServerUnreachable: There was no response within five seconds.
+        """
         lines = [("Host", place.authority), ("User-Agent", "kubeloop"), *headers, *identity_headers(user)]
         wire = None
         try:
@@ -93,18 +101,22 @@ class Backends:
                 while part := await wire.chunk():
                     body += part
                     if len(body) > _MOST_ANSWERED:
-                        raise NoBackend(f"the answer has more than {_MOST_ANSWERED} bytes")
+                        raise ExtensionServerUnreachable(f"the answer has more than {_MOST_ANSWERED} bytes")
                 return status, received, bytes(body)
         except TimeoutError:
-            raise NoBackend("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
-        except FAULTS as fault:
-            raise NoBackend(dial_fault(fault, place)) from None
+            raise ExtensionServerUnreachable("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
+        except BACKEND_ERRORS as fault:
+            raise ExtensionServerUnreachable(error_text(fault, place)) from None
         finally:
             if wire is not None:
                 wire.abort()
 
-    def context(self, service: Registered) -> ssl.SSLContext:
-        """Raises NotCallable: the bundle holds no certificate."""
+    def context(self, service: RegisteredService) -> ssl.SSLContext:
+        """Return the TLS context for a service. Contexts are cached.
+
+        Raises:
+            NotCallable: The CA bundle contains no certificate.
+        """
         key = (service.ca, service.insecure)
         context = self._contexts.get(key)
         if context is None:
@@ -119,58 +131,30 @@ class Backends:
         return context
 
 
-def identity_headers(user: User) -> Lines:
-    """Who asks, as a server behind this one reads it. Names of extras are escaped where no header could hold them."""
-    lines = [("X-Remote-User", user.name)]
-    if user.uid:
-        lines.append(("X-Remote-Uid", user.uid))
-    lines += [("X-Remote-Group", group) for group in user.groups]
-    lines += [
-        (f"X-Remote-Extra-{quote(name.lower(), safe=_IN_NAMES, errors='surrogateescape')}", value)
-        for name, values in user.extra.items()
-        for value in values
-    ]
-    return [(name, _one_line(value)) for name, value in lines]
-
-
-def speaking_for(user: User, place: Place, audit_id: str) -> Callable[[Lines], Lines]:
-    """Rewrites a client's headers: nothing of what it says of who it is goes on, but who it was found to be."""
-    own = [("Audit-Id", audit_id)] if audit_id else []
-
-    def rewrite(lines: Lines) -> Lines:
-        kept = [(name, _without_token(value) if name.lower() == "sec-websocket-protocol" else value) for name, value in lines]
-        kept = [(name, value) for name, value in kept if name.lower() != "host" and not name.lower().startswith("x-remote-")]
-        kept = [(name, value) for name, value in kept if not (own and name.lower() == "audit-id")]
-        return [("Host", place.authority), *kept, *own, *identity_headers(user)]
-
-    return rewrite
-
-
-def _without_token(protocols: str) -> str:
-    """A WebSocket's offered protocols, among which browsers may send a bearer token."""
-    offered = (one.strip() for one in protocols.split(","))
-    return ", ".join(one for one in offered if not one.startswith(_BEARER_PROTOCOL))
-
-
-def _one_line(value: str) -> str:
-    """A header's value: controls, line breaks among them, would be somebody else's headers."""
-    return "".join(one if one == "\t" or (one >= " " and one != "\x7f") else " " for one in value)
-
-
-# A request for an API of another server: passed on with who asks, answered with what comes back.
-#
+# Proxying of one request to an extension server.
 # Source: kube-aggregator pkg/apiserver/handler_proxy.go; k8s.io/apiserver pkg/util/proxy (NewRequestForProxy).
 
 
 _LOG = logging.getLogger("kubeloop.apiserver.aggregation")
 
 
-async def proxied(
-    request: Request, user: User, audit_id: str, service: Registered, backends: Backends, failed: Callable[[], None]
+async def proxy_to_service(
+    request: Request, user: User, audit_id: str, service: RegisteredService, backends: Backends, failed: Callable[[], None]
 ) -> Reply:
-    """What the server behind ``service`` answers to ``user``, or why there is no answer. ``failed`` is called when it cannot be reached.
+    """Forward a request to the extension server of ``service`` and return its response, or an error page if there is none.
 
-    Never an ApiError: refusals of this kind are plain text, as with Kubernetes.
+    It never raises ApiError: such errors are plain text, as in Kubernetes.
+
+    Args:
+        request: The request.
+        user: The authenticated user.
+        audit_id: The audit ID of the request.
+        service: The APIService that has the path.
+        backends: Connects to the extension server.
+        failed: Called when the server cannot be reached.
+
+    Returns:
+        The reply for the client.
     """
     if not service.available:
         return _refused("service unavailable")
@@ -181,15 +165,15 @@ async def proxied(
     except CallFailed as fault:
         _LOG.warning("service of %s: %s", service.name, fault)
         return _refused("service unavailable")
-    query = encoded([(name, value) for name, values in request.query.items() for value in values])
-    place = replace(place, path=quote(request.path, safe=SAFE, errors="surrogateescape"), query=query)
-    rewrite = speaking_for(user, place, audit_id)
+    query = encode_query([(name, value) for name, values in request.query.items() for value in values])
+    place = replace(place, path=quote(request.path, safe=PATH_SAFE, errors="surrogateescape"), query=query)
+    rewrite = header_rewriter(user, place, audit_id)
     try:
         if is_upgrade(request):
-            return await pass_on(request, place, rewrite)
-        # Discovery documents are cheap, and everybody waits for them.
+            return await proxy_upgrade(request, place, rewrite)
+        # Discovery documents are cheap, and every client waits for them.
         async with asyncio.timeout(TIMEOUT if len(request.path.strip("/").split("/")) == 3 else None):
-            answer = await reverse(request, place, rewrite, redirects=False)
+            answer = await proxy_request(request, place, rewrite, redirects=False)
     except TimeoutError:
         failed()
         return _refused("error trying to reach service: context deadline exceeded")
@@ -197,7 +181,7 @@ async def proxied(
         failed()
         return _refused(refusal.status.message)
     if isinstance(answer, Answer | StreamingResponse):
-        answer.headers = [(name, value) for name, value in answer.headers if name.lower() != "audit-id"]  # this server says its own
+        answer.headers = [(name, value) for name, value in answer.headers if name.lower() != "audit-id"]  # this server sends its own
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Follows APIServices as they come and go: keeps the table of them, probes those of other servers, and writes what is found.
+"""Watches APIServices: maintains their table, probes extension servers, and writes the condition Available.
 
 Source: kube-aggregator pkg/apiserver/apiservice_controller.go, pkg/controllers/status/{local,remote}.
 """
@@ -10,8 +10,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kubeloop.apiserver.aggregation.conditions import LOCAL, Finding, with_condition
-from kubeloop.apiserver.aggregation.registered import OWN_GROUP, Registered, Table, is_remote, registered
+from kubeloop.apiserver.aggregation.api_services import (
+    LOCAL,
+    OWN_GROUP,
+    ApiServiceTable,
+    Availability,
+    RegisteredService,
+    is_remote,
+    registered,
+    with_available_condition,
+)
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
@@ -35,20 +43,20 @@ _SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices"
 _OWNER: Final = "kubernetes.io/service-name"
 
 
-class Keeper:
-    """Keeps ``table`` up to date from ``start`` to ``stop``.
+class ApiServiceController:
+    """Maintains ``table`` from ``start`` to ``stop``.
 
     Guarantees
-        A change that the watch cache has handed out is soon in the table. What is found of a service is written to its status before a
-        moment has passed; nothing is written while nothing changes.
+        A change that the watch cache has emitted is soon in the table. The status of an APIService is written soon after a probe; there
+        are no writes while nothing changes.
 
     Not guaranteed
-        That a request finds an APIService the very moment that its creation has been answered.
+        A request that follows the creation of an APIService at once may not find it.
     """
 
     def __init__(
         self,
-        table: Table,
+        table: ApiServiceTable,
         registry: Registry,
         objects: Objects,
         owners: Owners,
@@ -65,12 +73,12 @@ class Keeper:
         self._backends = backends
         self._revisions: dict[str, int] = {}
         self._probes: dict[str, Probe] = {}
-        #: Labels and annotations, by name.
-        self._said: dict[str, tuple[Any, Any]] = {}
+        #: Name of the APIService -> its labels and annotations at the last sync.
+        self._metadata: dict[str, tuple[Any, Any]] = {}
         self._controller: ResourceController | None = None
         self._tasks: Supervisor | None = None
         self._following: list[SupervisedTask] = []
-        #: Names whose last sync failed.
+        #: Names of the APIServices whose last sync failed.
         self._unfinished: set[str] = set()
 
     async def start(self, tasks: Supervisor) -> None:
@@ -90,11 +98,11 @@ class Keeper:
         steps = [] if self._controller is None else [self._controller.stop]
         await close_all(*steps, *[task.stop for task in self._following], *[probe.stop for probe in probes])
 
-    def look(self, name: str) -> None:
-        """Look at an APIService at once: something says that it is not what it was."""
+    def check_now(self, name: str) -> None:
+        """Probe the server of an APIService at once, because its state may have changed."""
         probe = self._probes.get(name)
         if probe is not None:
-            probe.look()
+            probe.check_now()
 
     async def _sync(self, key: str, kv: KeyValue | None) -> None:
         name = key.rpartition("/")[2]
@@ -118,36 +126,36 @@ class Keeper:
             self._table.changed()
         if not is_remote(found):
             await self._end_probe(found.name)
-            if with_condition(obj, LOCAL, "") != obj:
-                await self._tell(found, LOCAL)
+            if with_available_condition(obj, LOCAL, "") != obj:
+                await self._write_status(found, LOCAL)
             return
         self._follow_services()
         probe = self._probes.get(found.name)
         said = (obj["metadata"].get("labels"), obj["metadata"].get("annotations"))
         if probe is not None and _same(probe.service, found):
-            if self._said.get(found.name) != said:  # whoever touches it wants it looked at
-                self._said[found.name] = said
-                probe.read_anew()
+            if self._metadata.get(found.name) != said:  # a user who changes labels or annotations expects a new probe
+                self._metadata[found.name] = said
+                probe.refresh()
             return
-        self._said[found.name] = said
+        self._metadata[found.name] = said
         await self._end_probe(found.name)
         self._probes[found.name] = self._probe(found)
 
-    def _probe(self, service: Registered) -> Probe:
-        """What looks at other servers is imported with the first of them: most servers have none."""
-        from kubeloop.apiserver.aggregation.availability import Checks, Probe
-        from kubeloop.apiserver.aggregation.documents import Reader
+    def _probe(self, service: RegisteredService) -> Probe:
+        """Create the probe of an extension server. Its modules are imported here because most servers have no extension server."""
+        from kubeloop.apiserver.aggregation.availability import AvailabilityChecker, Probe
+        from kubeloop.apiserver.aggregation.documents import DocumentFetcher
 
         backends = self._backends()
-        checks = Checks(self._registry, self._objects, backends)
+        checks = AvailabilityChecker(self._registry, self._objects, backends)
         assert self._tasks is not None
-        probe = Probe(service, checks, self._tell, Reader(self._table, backends).read, self._clock)
+        probe = Probe(service, checks, self._write_status, DocumentFetcher(self._table, backends).read, self._clock)
         probe.start(self._tasks)
         return probe
 
     async def _gone(self, name: str) -> None:
         self._revisions.pop(name, None)
-        self._said.pop(name, None)
+        self._metadata.pop(name, None)
         await self._end_probe(name)
         if self._table.services.pop(name, None) is not None:
             self._table.changed()
@@ -159,7 +167,7 @@ class Keeper:
             self._table.forget(name)
 
     def _follow_services(self) -> None:
-        """Once there is a first APIService that needs it: services and their endpoints may make all the difference."""
+        """Watch Services and EndpointSlices from the first APIService of an extension server on."""
         if self._following:
             return
         assert self._tasks is not None
@@ -171,7 +179,7 @@ class Keeper:
         subscription = self._changes.subscribe(resource.storage_prefix)
         try:
             for probe in self._probes.values():
-                probe.look()  # changes from before the subscription were not seen
+                probe.check_now()  # changes from before the subscription were not seen
             while events := await subscription.take():
                 for event in events:
                     obj = self._objects.tree(resource, event.current())
@@ -181,18 +189,18 @@ class Keeper:
                     for probe in self._probes.values():
                         wanted = probe.service.service
                         if wanted is not None and (wanted.namespace, wanted.name) == (metadata.get("namespace", ""), name):
-                            probe.look()
+                            probe.check_now()
             raise WatchEnded(f"the watch of {resource.storage_prefix} ended")
         finally:
             subscription.close()
 
-    async def _tell(self, service: Registered, finding: Finding) -> None:
-        """Write what was found to the status, unless it says so already or is of a service that is no longer meant."""
+    async def _write_status(self, service: RegisteredService, availability: Availability) -> None:
+        """Write the condition Available, unless it is unchanged or the APIService meanwhile names another server."""
         resource = self._resource(API_SERVICES)
         while (stored := await self._objects.get(resource, "", service.name)) is not None:
             if not _same(registered(stored.obj), service):
                 return
-            obj = with_condition(stored.obj, finding, timestamp(self._clock.wall()))
+            obj = with_available_condition(stored.obj, availability, timestamp(self._clock.wall()))
             if obj == stored.obj:
                 return
             self._owners.updated(self._owners.scope(resource, "status"), stored.obj, obj, SERVER)
@@ -209,6 +217,6 @@ class Keeper:
         return found
 
 
-def _same(one: Registered, other: Registered) -> bool:
-    """Whether what is behind it is the same, whatever was found of it."""
+def _same(one: RegisteredService, other: RegisteredService) -> bool:
+    """Return whether two versions of an APIService name the same extension server."""
     return replace(one, available=False) == replace(other, available=False)

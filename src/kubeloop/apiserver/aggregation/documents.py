@@ -1,4 +1,4 @@
-"""What the servers behind APIServices serve, read from them: discovery, and OpenAPI in both versions.
+"""Documents of extension servers: discovery, and OpenAPI in both versions.
 
 Source: kube-aggregator pkg/apiserver/handler_discovery.go, pkg/controllers/openapi{,v3}/aggregator; KEP-3352 (aggregated discovery).
 """
@@ -9,23 +9,22 @@ import json
 import logging
 from typing import Final
 
-from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, NoBackend
-from kubeloop.apiserver.aggregation.conditions import Finding
-from kubeloop.apiserver.aggregation.registered import Registered, Table
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable, Availability, RegisteredService
+from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, ExtensionServerUnreachable
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.http1.headers import Headers
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.types import JSONObject
 
-# Legacy discovery, an APIResourceList, read as the aggregated form of it. Source: k8s.io/apiserver pkg/endpoints/installer.go.
+# Conversion of legacy discovery (APIResourceList) to aggregated discovery. Source: k8s.io/apiserver pkg/endpoints/installer.go.
 
 
-def version_of_list(tree: JSONObject, version: str) -> JSONObject:
-    """An APIVersionDiscovery.
+def convert_legacy_list(tree: JSONObject, version: str) -> JSONObject:
+    """Convert an APIResourceList to an APIVersionDiscovery.
 
     Raises:
-        KeyError, TypeError: a resource without a name, or no list.
-        ValueError: a subresource is namespaced and its resource is not, or the other way round.
+        KeyError, TypeError: A resource has no name, or ``tree`` is no list.
+        ValueError: A subresource and its resource have different scopes.
     """
     resources: dict[str, JSONObject] = {}
     for one in tree["resources"]:
@@ -77,24 +76,24 @@ _JSON: Final = ("Accept", "application/json")
 _PLAIN: Final = ("Accept-Encoding", "identity")
 
 
-class _NotRead(Exception):
-    """A document that is not there, or not what it should be."""
+class _DocumentError(Exception):
+    """A document is missing or malformed."""
 
 
-class Reader:
-    """Fills the table with what services serve."""
+class DocumentFetcher:
+    """Stores the documents of extension servers in the table."""
 
-    def __init__(self, table: Table, backends: Backends) -> None:
+    def __init__(self, table: ApiServiceTable, backends: Backends) -> None:
         self._table = table
         self._backends = backends
 
-    async def read(self, service: Registered, finding: Finding) -> bool:
-        """False: it could not be read, so that what stands in the table is marked stale, and reading it again is due."""
+    async def read(self, service: RegisteredService, availability: Availability) -> bool:
+        """Read the documents of a service. Returns False if discovery could not be read; it is then marked as stale in the table."""
         version: JSONObject = {"version": service.version, "freshness": "Stale"}
-        if finding.passed:
+        if availability.passed:
             try:
                 version = {**await self._version(service), "freshness": "Current"}
-            except (_NotRead, CallFailed, NoBackend) as fault:
+            except (_DocumentError, CallFailed, ExtensionServerUnreachable) as fault:
                 _LOG.warning("discovery of APIService %s: %s", service.name, fault)
         if self._table.discovered.get(service.name) != version:
             self._table.discovered[service.name] = version
@@ -104,29 +103,29 @@ class Reader:
             await self._read_openapi(service)
         return current
 
-    async def _version(self, service: Registered) -> JSONObject:
-        """Its APIVersionDiscovery, from its aggregated discovery, or else from the list of its resources."""
+    async def _version(self, service: RegisteredService) -> JSONObject:
+        """Return the APIVersionDiscovery of a service, from aggregated discovery or else from the legacy list."""
         status, headers, body = await self._backends.get(service, "/apis", PROBER, [("Accept", _ACCEPT), _PLAIN])
         if status == 503:
-            raise _NotRead(f"service {service.server_name} returned non-success response code: {status}")
+            raise _DocumentError(f"service {service.server_name} returned non-success response code: {status}")
         if status == 200 and _is_aggregated(headers):
             return _found(_tree(body), GroupVersion(service.group, service.version))
         status, _, body = await self._backends.get(service, service.document, READER, [_JSON, _PLAIN])
         if status != 200:
-            raise _NotRead(f"failed to download legacy discovery for {service.document}: {status}")
+            raise _DocumentError(f"failed to download legacy discovery for {service.document}: {status}")
         try:
-            return version_of_list(_tree(body), service.version)
+            return convert_legacy_list(_tree(body), service.version)
         except (KeyError, TypeError, ValueError) as fault:
-            raise _NotRead(f"legacy discovery at {service.document}: {fault}") from None
+            raise _DocumentError(f"legacy discovery at {service.document}: {fault}") from None
 
-    async def _read_openapi(self, service: Registered) -> None:
-        """As far as there is any: a server without it is none the worse for it."""
+    async def _read_openapi(self, service: RegisteredService) -> None:
+        """Read the OpenAPI documents. A server without them is not an error."""
         entry = swagger = None
         try:
             index = await self._json(service, "/openapi/v3")
             entry = (index.get("paths") or {}).get(service.path.removeprefix("/"))
             swagger = await self._json(service, "/openapi/v2")
-        except (_NotRead, CallFailed, NoBackend, AttributeError) as fault:
+        except (_DocumentError, CallFailed, ExtensionServerUnreachable, AttributeError) as fault:
             _LOG.info("OpenAPI of APIService %s: %s", service.name, fault)
         for kept, found in ((self._table.openapi, entry), (self._table.swagger, swagger)):
             before = kept.get(service.name)
@@ -137,10 +136,10 @@ class Reader:
             if kept.get(service.name) != before:
                 self._table.changed()
 
-    async def _json(self, service: Registered, path: str) -> JSONObject:
+    async def _json(self, service: RegisteredService, path: str) -> JSONObject:
         status, _, body = await self._backends.get(service, path, OPENAPI_READER, [_JSON, _PLAIN])
         if status != 200:
-            raise _NotRead(f"{path} is answered with {status}")
+            raise _DocumentError(f"{path} is answered with {status}")
         return _tree(body)
 
 
@@ -150,21 +149,21 @@ def _is_aggregated(headers: Headers) -> bool:
 
 
 def _tree(body: bytes) -> JSONObject:
-    """Raises _NotRead: it is no JSON object."""
+    """Parse a JSON object. Raises _DocumentError."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as fault:
-        raise _NotRead(f"no JSON: {fault}") from None
+        raise _DocumentError(f"no JSON: {fault}") from None
     if not isinstance(found, dict):
-        raise _NotRead("no JSON object")
+        raise _DocumentError("no JSON object")
     return found
 
 
 def _found(tree: JSONObject, wanted: GroupVersion) -> JSONObject:
-    """Its version in an APIGroupDiscoveryList; empty where the server does not speak of it.
+    """Return the APIVersionDiscovery of a version from an APIGroupDiscoveryList; one without resources if the list lacks the version.
 
     Raises:
-        _NotRead: the document is not built as it should be.
+        _DocumentError: The list is malformed.
     """
     try:
         for group in tree.get("items") or ():
@@ -174,12 +173,12 @@ def _found(tree: JSONObject, wanted: GroupVersion) -> JSONObject:
                 if version.get("version") == wanted.version:
                     return _checked(version)
     except (AttributeError, TypeError, KeyError) as fault:
-        raise _NotRead(f"an APIGroupDiscoveryList of another form: {fault}") from None
+        raise _DocumentError(f"an APIGroupDiscoveryList of another form: {fault}") from None
     return {"version": wanted.version}
 
 
 def _checked(version: JSONObject) -> JSONObject:
-    """Only what clients are to find there, in the types in which they expect it."""
+    """Return an APIVersionDiscovery with known fields only, in the types that clients expect."""
     resources = [_resource(one) for one in version.get("resources") or ()]
     return {"version": str(version["version"]), **({"resources": resources} if resources else {})}
 
@@ -205,7 +204,7 @@ def _resource(one: JSONObject) -> JSONObject:
 
 
 def _kind(one: JSONObject) -> JSONObject:
-    """Never missing: old clients cannot do without."""
+    """Return ``responseKind`` with all fields, because old clients fail without them."""
     kind = one.get("responseKind") or {}
     return {name: str(kind.get(name, "")) for name in ("group", "version", "kind")}
 

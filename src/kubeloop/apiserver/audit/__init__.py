@@ -1,1 +1,1 @@
-"""The audit log: who asked for what, and how it ended, by a policy file. Source: Kubernetes documentation, "Auditing"."""
+"""The audit log: events of requests, selected by a policy file. Source: Kubernetes documentation, "Auditing"."""

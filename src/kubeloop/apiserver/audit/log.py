@@ -1,6 +1,6 @@
-"""Where audit events go: a file that only its owner reads, or standard output, one JSON object a line.
+"""The output of audit events: a file of mode 0600, or standard output, with one JSON object per line.
 
-Events are collected and written a moment later by a thread, so that no request waits for the disk; ``close`` writes what is left.
+A thread writes events shortly after they occur, so that no request waits for the disk; ``close`` writes the rest.
 """
 
 from __future__ import annotations
@@ -20,16 +20,22 @@ from kubeloop.timing import Clock, Timer
 
 _LOG = logging.getLogger("kubeloop.apiserver.audit")
 
-#: Seconds for which events are collected before they are written.
+#: Seconds between an event and the write of all collected events.
 _DELAY = 0.05
-#: Bytes that may wait for a slow disk; beyond, the event loop waits for it, since no event may be lost.
+#: Maximum bytes that wait for a slow disk. Beyond, the event loop waits for the disk, because no event may be lost.
 _WAITING = 8 << 20
 _MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """``size`` in MiB at which a file is put aside, 0: never. How many such files are kept, and for how many days; 0: all, for ever."""
+    """Rotation of the audit log. 0 means no limit.
+
+    Attributes:
+        size: Size of a file in MiB at which it is renamed.
+        backups: Number of renamed files that stay.
+        days: Days for which renamed files stay.
+    """
 
     size: int = 0
     backups: int = 0
@@ -37,16 +43,16 @@ class Rotation:
 
 
 class AuditLog:
-    """Takes events from the event loop.
+    """Writes audit events, which it receives in the event loop.
 
     Guarantees
-        Events are written in the order in which they came; after ``close`` all of them are.
+        Events are written in their order; after ``close`` all of them are written.
 
     Not guaranteed
-        Of those of the last moments (50 ms, and what the disk is behind), that they outlive a crash of the process.
+        The events of the last moments (50 ms, and the delay of the disk) may be lost when the process crashes.
 
     Raises
-        ConfigError: from ``open``, when the file cannot be written; names it.
+        ConfigError: From ``open``: the file cannot be written.
     """
 
     def __init__(self, path: Path | None, clock: Clock, rotation: Rotation | None = None) -> None:
@@ -61,10 +67,11 @@ class AuditLog:
         self._timer: Timer | None = None
         self._writing: asyncio.Future[None] | None = None
         self._executor: ThreadPoolExecutor | None = None
-        #: Events that could not be written.
+        #: Number of events that could not be written.
         self.failed = 0
 
     def open(self) -> None:
+        """Open the file and start the thread."""
         if self._path is None:
             return
         try:
@@ -75,7 +82,7 @@ class AuditLog:
             ) from None
 
     def add(self, event: bytes) -> None:
-        """One event, without a line break."""
+        """Add one event, without a line break."""
         self._lines.append(event)
         self._waiting += len(event)
         if self._waiting > _WAITING and self._writing is None:
@@ -122,7 +129,7 @@ class AuditLog:
         return lines
 
     def _write(self, lines: list[bytes]) -> None:
-        """In any thread, one at a time."""
+        """Write lines. Called in any thread, by one at a time."""
         data = b"\n".join(lines) + b"\n"
         try:
             if self._path is None:
@@ -145,7 +152,7 @@ class AuditLog:
         self._size = os.fstat(self._handle).st_size
 
     def _rotate(self, path: Path) -> None:
-        """Put the file aside as ``NAME-TIME.SUFFIX``, and remove those that are too many or too old."""
+        """Rename the file to ``NAME-TIME.SUFFIX``, and remove renamed files beyond the limits of number and age."""
         now = datetime.now(UTC)
         aside = path.with_name(f"{path.stem}-{now:%Y-%m-%dT%H-%M-%S.%f}{path.suffix}")
         path.rename(aside)

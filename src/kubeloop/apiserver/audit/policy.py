@@ -1,18 +1,31 @@
-"""Audit policies: which requests are logged, how much of them, at which stages. Source: audit.k8s.io/v1 Policy."""
+"""Audit policies: which requests are logged, in how much detail, and at which stages. Source: audit.k8s.io/v1 Policy and Event."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from kubeloop.apiserver.audit.stages import LEVELS, NONE, STAGES
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import User
 from kubeloop.codec import read_yaml
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.errors import ConfigError, DecodeError
 from kubeloop.meta.names import dns1123_subdomain
+
+NONE: Final = "None"
+METADATA: Final = "Metadata"
+REQUEST: Final = "Request"
+REQUEST_RESPONSE: Final = "RequestResponse"
+#: Levels, from the least detailed one.
+LEVELS: Final = (NONE, METADATA, REQUEST, REQUEST_RESPONSE)
+
+RECEIVED: Final = "RequestReceived"
+STARTED: Final = "ResponseStarted"
+COMPLETE: Final = "ResponseComplete"
+PANIC: Final = "Panic"
+STAGES: Final = (RECEIVED, STARTED, COMPLETE, PANIC)
+
 
 _LOG = logging.getLogger("kubeloop.apiserver.audit")
 
@@ -24,8 +37,8 @@ _RESOURCE_FIELDS = frozenset({"group", "resources", "resourceNames"})
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
-    """How a request is logged. ``level`` is the place in LEVELS."""
+class AuditDecision:
+    """How to log a request. ``level`` is an index into LEVELS."""
 
     level: int
     omit_stages: frozenset[str] = frozenset()
@@ -34,13 +47,17 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class GroupResources:
-    """``group`` may be ``*``. ``resources`` may be ``pods``, ``pods/log``, ``pods/*``, ``*/scale``, ``*``; empty: all of the group."""
+    """Resources of a group (``*``: all groups).
+
+    ``resources`` may be ``pods``, ``pods/log``, ``pods/*``, ``*/scale`` or ``*``; empty: all resources of the group.
+    """
 
     group: str = ""
     resources: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
     def match(self, info: RequestInfo) -> bool:
+        """Return whether a request is about one of the resources."""
         if self.group not in (info.group, "*"):
             return False
         if not self.resources:
@@ -55,10 +72,10 @@ class GroupResources:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What is empty matches everything."""
+class AuditRule:
+    """A rule of a policy. An empty field matches everything."""
 
-    logged: Logged
+    logged: AuditDecision
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
     verbs: frozenset[str] = frozenset()
@@ -67,6 +84,7 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     def match(self, user: User | None, info: RequestInfo) -> bool:
+        """Return whether the rule applies to a request."""
         if self.users and (user is None or user.name not in self.users):
             return False
         if self.groups and (user is None or self.groups.isdisjoint(user.groups)):
@@ -83,24 +101,25 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """The first rule that matches decides; without one, nothing is logged."""
+class AuditPolicy:
+    """An audit policy. The first matching rule decides; if none matches, the request is not logged."""
 
-    rules: tuple[Rule, ...]
-    otherwise: Logged = field(default_factory=lambda: Logged(0))
+    rules: tuple[AuditRule, ...]
+    otherwise: AuditDecision = field(default_factory=lambda: AuditDecision(0))
 
-    def of(self, user: User | None, info: RequestInfo) -> Logged:
+    def of(self, user: User | None, info: RequestInfo) -> AuditDecision:
+        """Return how to log a request."""
         for rule in self.rules:
             if rule.match(user, info):
                 return rule.logged
         return self.otherwise
 
     @classmethod
-    def read(cls, path: Path) -> Policy:
-        """Fields that nobody knows are passed over with a warning in the log, as kube-apiserver does.
+    def read(cls, path: Path) -> AuditPolicy:
+        """Read a policy file. Unknown fields are ignored with a warning in the log, as in kube-apiserver.
 
         Raises:
-            ConfigError: names the file and the fields at fault.
+            ConfigError: The file or its fields are invalid. The text names them.
         """
         try:
             documents = read_yaml(path.read_bytes(), name=str(path))
@@ -119,27 +138,27 @@ class Policy:
 
 
 class _Reading:
-    """Reads a policy and collects what is wrong with it, as ``field: fault``."""
+    """Reads a policy and collects its errors, as ``field: error``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.faults: list[str] = []
 
-    def policy(self, tree: dict[str, Any]) -> Policy:
+    def policy(self, tree: dict[str, Any]) -> AuditPolicy:
         self._known(tree, _POLICY_FIELDS, "")
         omit = self._stages(tree, "omitStages")
         managed = self._flag(tree, "omitManagedFields", default=False)
         rules = tree.get("rules")
         if not isinstance(rules, list) or not rules:
             self.faults.append("rules: a policy needs at least one")
-            return Policy(())
+            return AuditPolicy(())
         found = tuple(self._rule(rule, f"rules[{at}]", omit, managed=managed) for at, rule in enumerate(rules))
-        return Policy(found, Logged(0, omit, managed))
+        return AuditPolicy(found, AuditDecision(0, omit, managed))
 
-    def _rule(self, rule: Any, where: str, omit: frozenset[str], *, managed: bool) -> Rule:
+    def _rule(self, rule: Any, where: str, omit: frozenset[str], *, managed: bool) -> AuditRule:
         if not isinstance(rule, dict):
             self.faults.append(f"{where}: is no object")
-            return Rule(Logged(0))
+            return AuditRule(AuditDecision(0))
         self._known(rule, _RULE_FIELDS, where)
         level = rule.get("level")
         if level not in LEVELS:
@@ -147,7 +166,7 @@ class _Reading:
             self.faults.append(f"{where}.level: {f'unknown {level!r}, ' if level else ''}{wanted}")
             level = NONE
         omitted = omit | self._stages(rule, f"{where}.omitStages")
-        logged = Logged(LEVELS.index(level), omitted, self._flag(rule, f"{where}.omitManagedFields", default=managed))
+        logged = AuditDecision(LEVELS.index(level), omitted, self._flag(rule, f"{where}.omitManagedFields", default=managed))
         paths = self._texts(rule, f"{where}.nonResourceURLs")
         for at, one in enumerate(paths):
             self._check_path(one, f"{where}.nonResourceURLs[{at}]")
@@ -156,7 +175,7 @@ class _Reading:
         if paths and (resources or namespaces):
             self.faults.append(f"{where}.nonResourceURLs: rules cannot apply to both regular resources and non-resource URLs")
         users, groups, verbs = (frozenset(self._texts(rule, f"{where}.{name}")) for name in ("users", "userGroups", "verbs"))
-        return Rule(logged, users, groups, verbs, resources, frozenset(namespaces), paths)
+        return AuditRule(logged, users, groups, verbs, resources, frozenset(namespaces), paths)
 
     def _resources(self, given: Any, where: str) -> tuple[GroupResources, ...]:
         if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
@@ -208,7 +227,7 @@ class _Reading:
 
     def _known(self, tree: dict[str, Any], fields: frozenset[str], where: str) -> None:
         for name in tree.keys() - fields:
-            _LOG.warning("audit policy %s: nobody knows the field %s", self._path, f"{where}.{name}" if where else name)
+            _LOG.warning("audit policy %s: unknown field %s", self._path, f"{where}.{name}" if where else name)
 
 
 def _path_matches(path: str, pattern: str) -> bool:

@@ -12,22 +12,20 @@ from urllib.parse import quote
 
 import msgspec
 
-from kubeloop.apiserver.audit.policy import Logged
-from kubeloop.apiserver.audit.stages import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE
+from kubeloop.apiserver.audit.policy import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE, AuditDecision
 from kubeloop.apiserver.handlers.scope import RequestScope
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.negotiation import JSON, PROTOBUF, YAML
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.negotiation import JSON, PROTOBUF, YAML
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject
 
-# What no audit log shows: the data of Secrets, and tokens. Whoever may read the log must not learn credentials from it.
-#
-# A deviation from kube-apiserver, which logs them at the levels Request and RequestResponse and leaves it to the policy not to.
+# Redaction of the data of Secrets and of tokens, so that readers of the log learn no credentials. This deviates from kube-apiserver, which
+# logs them at the levels Request and RequestResponse unless the policy prevents it.
 
 
-#: Stands for each value that is not shown.
+#: Replaces each redacted value.
 HIDDEN: Final = "<redacted>"
 
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -36,7 +34,7 @@ _AUTHENTICATION = "authentication.k8s.io"
 
 
 def redact(info: RequestInfo, tree: Any) -> Any:
-    """``tree`` is what a request sent or was answered (an object, a list, a Table, a patch); it is changed in place and returned."""
+    """Redact the body of a request or response (an object, a list, a Table, a patch) in place, and return it."""
     if info.group == "" and info.resource == "secrets":
         return _secrets(tree)
     if info.group == "" and (info.resource, info.subresource) == ("serviceaccounts", "token"):
@@ -48,7 +46,7 @@ def redact(info: RequestInfo, tree: Any) -> Any:
 
 
 def _secrets(tree: Any) -> Any:
-    if isinstance(tree, list):  # a JSON patch: any value may be, or hold, data
+    if isinstance(tree, list):  # a JSON patch: any value may contain secret data
         return [{**one, "value": HIDDEN} if isinstance(one, dict) and "value" in one else one for one in tree]
     if not isinstance(tree, dict):
         return HIDDEN
@@ -71,32 +69,32 @@ def _hide(tree: Any, part: str, name: str) -> None:
 
 
 def _without_applied(tree: Any) -> None:
-    """``kubectl apply`` keeps the whole object in an annotation."""
+    """Remove the annotation in which ``kubectl apply`` stores the whole object."""
     metadata = tree.get("metadata") if isinstance(tree, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     if isinstance(annotations, dict) and _APPLIED in annotations:
         annotations[_APPLIED] = HIDDEN
 
 
-#: Takes one event, encoded, without a line break.
+#: Receives one encoded event without a line break.
 Sink = Callable[[bytes], None]
 
 _METADATA, _REQUEST, _REQUEST_RESPONSE = (LEVELS.index(one) for one in (METADATA, REQUEST, REQUEST_RESPONSE))
-#: Characters of a User-Agent that are kept, as upstream.
+#: Maximum characters of a User-Agent, as upstream.
 _AGENT = 1024
-#: Answers through these are a backend's, and none of the server's objects.
+#: Subresources whose response comes from a backend and is no object of the server.
 _FOREIGN = frozenset({"proxy", "exec", "attach", "portforward", "log"})
 _PATH_SAFE = "/:@!$&'()*+,;=~-._"
-#: What JSON leaves as it is of controls, separators of lines, and what turns the direction of text; in UTF-8.
+#: Control characters, line separators and direction marks that JSON does not escape, in UTF-8.
 _UNSEEN = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
-#: Characters of a path or an address that is remembered.
+#: Maximum characters of a cached path or address.
 _LONGEST_KNOWN = 512
 
 
 class AuditRecord:
-    """Collects what is known of a request, and gives an event at each stage that its rule does not omit."""
+    """Collects the data of a request, and creates an event at each stage that its rule does not omit."""
 
-    def __init__(self, scope: RequestScope, logged: Logged, sink: Sink, received: datetime) -> None:
+    def __init__(self, scope: RequestScope, logged: AuditDecision, sink: Sink, received: datetime) -> None:
         self._scope = scope
         self._logged = logged
         self._sink = sink
@@ -107,7 +105,7 @@ class AuditRecord:
         self._answered: Any = None
 
     def sent(self, obj: JSONObject, default: Callable[[JSONObject], None] | None = None) -> None:
-        """What the request's body holds, decoded. ``default`` fills in, in a copy, what is implied."""
+        """Record the decoded body of the request. ``default`` fills in defaults, in a copy."""
         metadata = obj.get("metadata")
         if isinstance(metadata, dict) and self._object:
             for name, field in (("namespace", "namespace"), ("name", "name"), ("uid", "uid"), ("resourceVersion", "resourceVersion")):
@@ -121,7 +119,7 @@ class AuditRecord:
         self._sent = self._shown(tree)
 
     def sent_patch(self, body: bytes) -> None:
-        """A patch, as it came; YAML of an apply is written as JSON."""
+        """Record the body of a patch. The YAML of an apply is converted to JSON."""
         if self._logged.level < _REQUEST:
             return
         try:
@@ -131,7 +129,7 @@ class AuditRecord:
         self._sent = redact(self._scope.info, tree) if tree is not None else None
 
     def answer(self, answer: Answer) -> None:
-        """Before it is encoded: its object is shown as JSON whatever goes out."""
+        """Record the answer before it is encoded, because events contain its object as JSON."""
         tree: Any = answer.object
         is_status = tree is not None and tree.get("kind") == "Status" and tree.get("apiVersion") == "v1"
         if is_status and tree is not None:
@@ -149,7 +147,14 @@ class AuditRecord:
             self._answered = self._shown(tree) if not is_status else tree
 
     def event(self, stage: str, at: datetime | None = None, *, code: int = 0, message: str = "") -> None:
-        """``at`` None: when the request came. ``code``: of an answer that is a stream; ``message`` where there is none."""
+        """Create the event of a stage.
+
+        Args:
+            stage: The stage.
+            at: Time of the stage; None: the arrival of the request.
+            code: Status code of a stream, which has no recorded answer.
+            message: Message if there is no answer.
+        """
         if stage in self._logged.omit_stages:
             return
         if code:
@@ -223,16 +228,17 @@ def _user(user: User | None) -> JSONObject:
 
 
 def micro_time(moment: datetime) -> str:
+    """Format a time as a MicroTime."""
     return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _visible(line: bytes) -> bytes:
-    """JSON in which nothing is left that a terminal would obey."""
+    """Escape characters in JSON that a terminal would interpret."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0].decode()):04x}".encode(), line)
 
 
 def request_uri(request: Request) -> str:
-    """As it came, but for a token in the query."""
+    """Return the URI of a request without the tokens in its query."""
     path = _known_path(request.path) if len(request.path) <= _LONGEST_KNOWN else _escaped(request.path)
     query = request.query_string
     if "access_token" in query:
@@ -251,7 +257,7 @@ def _escaped(path: str) -> str:
 
 
 def source_ips(request: Request) -> list[str]:
-    """The way of a request: what proxies say, then the peer (k8s.io/apimachinery pkg/util/net SourceIPs)."""
+    """Return the addresses of a request: first as proxies report them, then the peer (k8s.io/apimachinery pkg/util/net SourceIPs)."""
     found = [ip for part in request.header("X-Forwarded-For").split(",") if (ip := _ip(part.strip()))]
     real = _ip(request.header("X-Real-Ip"))
     if real and real not in found:
@@ -275,7 +281,7 @@ def _known_ip(text: str) -> str:
 
 
 def _tree(answer: Answer) -> Any:
-    """The object of an answer, apart from it; None when it holds none that is known."""
+    """Return a copy of the object of an answer, or None if it has none."""
     if answer.object is not None:
         return msgspec.json.decode(msgspec.json.encode(answer.object))
     if not answer.body:

@@ -1,10 +1,9 @@
-"""Who asks: users, and how they are told from the credentials of a request."""
+"""Authentication: the user of a request, from its credentials."""
 
-from kubeloop.apiserver.authentication.authorities import ClientAuthorities
-from kubeloop.apiserver.authentication.chain import Authenticator, NotAuthenticated, Tokens
-from kubeloop.apiserver.authentication.request_header import RequestHeaders, impersonated
-from kubeloop.apiserver.authentication.tokens import StaticTokens, read_tokens
-from kubeloop.apiserver.request.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from kubeloop.apiserver.authentication.certificates import ClientAuthorities
+from kubeloop.apiserver.authentication.chain import Authenticator, NotAuthenticated, StaticTokens, TokenAuthenticator, read_tokens
+from kubeloop.apiserver.authentication.request_header import RequestHeaders, requested_impersonation
+from kubeloop.endpoints.access import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 
 __all__ = [
     "ANONYMOUS",
@@ -16,8 +15,8 @@ __all__ = [
     "NotAuthenticated",
     "RequestHeaders",
     "StaticTokens",
-    "Tokens",
+    "TokenAuthenticator",
     "User",
-    "impersonated",
     "read_tokens",
+    "requested_impersonation",
 ]

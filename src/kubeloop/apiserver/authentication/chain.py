@@ -1,28 +1,101 @@
-"""Who asks: the front proxy's headers, a client certificate, a bearer token, else nobody (anonymous). The first that proves a user counts.
+"""Authentication of a request: the front proxy's headers, a client certificate, a bearer token, else the anonymous user.
 
-Source: Kubernetes documentation, "Authenticating"; k8s.io/kubernetes pkg/kubeapiserver/authenticator (the order).
+The first method that proves a user decides. Source: Kubernetes documentation, "Authenticating"; k8s.io/kubernetes
+pkg/kubeapiserver/authenticator (the order).
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import csv
+import logging
 import time
-from collections.abc import MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
+from pathlib import Path
 from typing import Final, Protocol
 
 from multidict import CIMultiDict
 
-from kubeloop.apiserver.authentication.authorities import ClientAuthorities
-from kubeloop.apiserver.authentication.certificates import named, presented
+from kubeloop.apiserver.authentication.certificates import ClientAuthorities, named, presented
 from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
-from kubeloop.apiserver.authentication.service_accounts.accounts import TokenRefused
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.users import ANONYMOUS, Proof, User, authenticated
+from kubeloop.apiserver.authentication.token_claims import TokenRefused
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import ANONYMOUS, AUTHENTICATED, Proof, User, authenticated
+from kubeloop.meta.errors import ConfigError
+from kubeloop.pki.watched import WatchedFile
 from kubeloop.serving.request import Request
 
-# Bearer tokens of browsers, which cannot set headers of a WebSocket: one of the subprotocols that they offer.
-#
+# Static bearer tokens from a file. Source: Kubernetes documentation, "Authenticating" (static token file).
+
+
+_LOG = logging.getLogger("kubeloop.apiserver.authentication")
+
+
+class StaticTokens:
+    """Static bearer tokens: those passed in and those of ``file``, which is read again when it changes. They have every audience.
+
+    Raises:
+        ConfigError: The file cannot be read at first. Later errors are logged, and the previous tokens stay valid.
+    """
+
+    def __init__(self, tokens: Mapping[str, User], audiences: tuple[str, ...], file: Path | None = None) -> None:
+        self._given = tokens
+        self._audiences = audiences
+        self._file = WatchedFile(file, "--token-auth-file") if file is not None else None
+        self._mark = self._file.mark() if self._file is not None else None
+        self._tokens = {**tokens, **(read_tokens(file) if file is not None else {})}
+
+    async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
+        """Return the user of a token; None: the token is unknown."""
+        if self._file is not None:
+            self._refresh(self._file)
+        user = self._tokens.get(token)
+        if user is None:
+            return None
+        both = tuple(one for one in self._audiences if one in audiences)
+        return Proof(user, both) if both else None
+
+    def _refresh(self, file: WatchedFile) -> None:
+        mark = file.mark()
+        if mark == self._mark:
+            return
+        self._mark = mark
+        try:
+            self._tokens = {**self._given, **read_tokens(file.path)}
+        except ConfigError as fault:
+            _LOG.warning("%s; what was read before stays in force", fault)
+        else:
+            _LOG.info("%s %s was read again", file.flag, file.path)
+
+
+def read_tokens(path: Path) -> dict[str, User]:
+    """Read a token file: CSV lines ``token,user,uid[,"group1,group2"]``, as for kube-apiserver's --token-auth-file.
+
+    Raises:
+        ConfigError: The file is unreadable, or a line has fewer than three columns or no token.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return _tokens(csv.reader(file, skipinitialspace=True), path)
+    except (OSError, UnicodeDecodeError, csv.Error) as fault:
+        raise ConfigError(f"cannot read token file {path}: {fault}") from None
+
+
+def _tokens(rows: Iterable[list[str]], path: Path) -> dict[str, User]:
+    found = {}
+    for number, row in enumerate(rows, 1):
+        if not row:
+            continue
+        if len(row) < 3 or not row[0].strip():
+            raise ConfigError(f'token file {path}, line {number}: wanted token,user,uid[,"groups"]')
+        token, name, uid = (one.strip() for one in row[:3])
+        groups = tuple(one.strip() for one in row[3].split(",") if one.strip()) if len(row) > 3 else ()
+        found[token] = User(name, (*groups, AUTHENTICATED), uid)
+    return found
+
+
+# Browsers cannot set headers of a WebSocket, so they send a bearer token as one of the offered subprotocols.
 # Source: k8s.io/apiserver pkg/authentication/request/websocket.
 
 
@@ -31,14 +104,14 @@ _PROTOCOLS: Final = "Sec-WebSocket-Protocol"
 
 
 class BadProtocol(Exception):
-    """The subprotocols offered hold no token as they should. The text never holds it."""
+    """The offered subprotocols contain a malformed bearer token. The text does not contain it."""
 
 
 def websocket_token(request: Request) -> str:
-    """Empty: none is offered, or the request is for no WebSocket.
+    """Return the bearer token in the subprotocols of a WebSocket request; "" if there is none.
 
     Raises:
-        BadProtocol
+        BadProtocol: The token is malformed.
     """
     if _PROTOCOLS not in request.headers or request.header("Upgrade").lower() != "websocket":
         return ""
@@ -63,8 +136,8 @@ def websocket_token(request: Request) -> str:
     return token
 
 
-def forget_websocket_token(request: Request) -> None:
-    """Nobody behind authentication sees it, and it is never chosen."""
+def remove_websocket_token(request: Request) -> None:
+    """Remove the bearer token from the offered subprotocols, so that later stages neither see nor select it."""
     headers = CIMultiDict(request.headers)
     headers[_PROTOCOLS] = ",".join(one for one in _offered(request) if not one.startswith(_PREFIX))
     request.headers = headers
@@ -75,19 +148,23 @@ def _offered(request: Request) -> list[str]:
     return [one.strip() for value in values for one in value.split(",")]
 
 
-INVALID_TOKEN = "invalid bearer token"  # noqa: S105 - what is said of one
+INVALID_TOKEN = "invalid bearer token"  # noqa: S105 - an error text
 _EXTRA_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 
 
-class Tokens(Protocol):
-    """Knows whose bearer tokens are."""
+class TokenAuthenticator(Protocol):
+    """Authenticates bearer tokens of one kind."""
 
     async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
-        """None: not one of its own. Raises TokenRefused."""
+        """Return the user of a token; None: the token is of another kind.
+
+        Raises:
+            TokenRefused: The token is of this kind, but not valid.
+        """
 
 
 class NotAuthenticated(Exception):
-    """Credentials that prove nothing. ``faults`` say why, in Kubernetes' words, for TokenReviews."""
+    """The credentials of a request are invalid. ``faults`` has the errors in the words of Kubernetes, for TokenReviews."""
 
     def __init__(self, *faults: str) -> None:
         super().__init__(", ".join(faults))
@@ -95,15 +172,15 @@ class NotAuthenticated(Exception):
 
 
 class Authenticator:
-    """Tells who a request is from.
+    """Authenticates requests.
 
-    Certificates were verified by TLS, all but their times: one of an authority unknown never comes this far, an expired one does.
-    ``audiences``: the server's own names, of which a token must be meant for one. Anonymous are those who show nothing at all.
+    TLS has verified client certificates except for their validity period: a certificate of an unknown authority does not get here, an
+    expired one does. ``audiences`` are the names of the server; a token must have one of them. A request without credentials is anonymous.
     """
 
     def __init__(
         self,
-        tokens: tuple[Tokens, ...] = (),
+        tokens: tuple[TokenAuthenticator, ...] = (),
         audiences: tuple[str, ...] = (),
         *,
         authorities: ClientAuthorities | None = None,
@@ -117,10 +194,15 @@ class Authenticator:
         self._anonymous = anonymous
 
     async def authenticate(self, request: Request, warnings: list[str], annotations: MutableMapping[str, str] | None = None) -> User:
-        """No credentials at all, or of an unknown scheme, mean anonymous. ``warnings`` and the audit log's ``annotations`` are added to.
+        """Return the user of a request. Without credentials, or with an unknown scheme, it is the anonymous user.
+
+        Args:
+            request: The request. The identity headers of configured front proxies are removed.
+            warnings: Texts for Warning headers, appended to.
+            annotations: Annotations of audit events, added to.
 
         Raises:
-            Unauthorized: credentials that prove nothing, or none where they are needed.
+            Unauthorized: The credentials are invalid, or missing where anonymous requests are not allowed.
         """
         try:
             proof = await self._proof(request, warnings)
@@ -130,7 +212,7 @@ class Authenticator:
             if not self._anonymous:
                 raise api_errors.unauthorized()
             return ANONYMOUS
-        if self._proxies is not CONVENTIONAL:  # those are dropped where requests are passed on
+        if self._proxies is not CONVENTIONAL:  # proxying removes the conventional headers
             self._proxies.forget(request)
         warnings += proof.warnings
         if annotations is not None:
@@ -138,10 +220,12 @@ class Authenticator:
         return authenticated(proof.user)
 
     async def review(self, token: str, audiences: tuple[str, ...] = ()) -> Proof:
-        """Whose token it is, for TokenReviews. It is read as a header would be: up to the first space. ``audiences`` default to our own.
+        """Return the user of a token, for TokenReviews. Like a header, the token ends at the first space.
+
+        ``audiences`` are those of the review; none: the audiences of the server.
 
         Raises:
-            NotAuthenticated
+            NotAuthenticated: The token is invalid.
         """
         asked = audiences or self.audiences
         bare = bearer_token(f"Bearer {token}")
@@ -153,10 +237,10 @@ class Authenticator:
         return Proof(ANONYMOUS, asked)
 
     async def _proof(self, request: Request, warnings: list[str]) -> Proof | None:
-        """None: no credentials.
+        """Return the user that the credentials prove; None: there are no credentials.
 
         Raises:
-            NotAuthenticated
+            NotAuthenticated: The credentials are invalid.
         """
         faults: list[str] = []
         if request.peer_chain:
@@ -177,7 +261,7 @@ class Authenticator:
             in_protocol = websocket_token(request)
             if in_protocol:
                 proof = await self._of_token(in_protocol, self.audiences)
-                forget_websocket_token(request)
+                remove_websocket_token(request)
                 return proof
         except BadProtocol as fault:
             faults.append(str(fault))
@@ -188,10 +272,10 @@ class Authenticator:
         return None
 
     def _of_certificate(self, request: Request, faults: list[str]) -> User | None:
-        """What is wrong with it is added to ``faults``."""
+        """Return the user of the client certificate, or None; its errors are appended to ``faults``."""
         chain = request.peer_chain
         shown = presented(chain[0])
-        if not shown.is_valid_at(time.time()):  # not the server's own clock, which a test may have set to any time
+        if not shown.is_valid_at(time.time()):  # the system time, because tests may set the server's clock to any time
             faults.append("x509: certificate has expired or is not yet valid")
             return None
         authorities = self._authorities
@@ -213,7 +297,7 @@ class Authenticator:
         return shown.user
 
     async def _of_token(self, token: str, audiences: tuple[str, ...]) -> Proof:
-        """Raises NotAuthenticated."""
+        """Return the user of a bearer token. Raises NotAuthenticated."""
         faults = []
         for one in self._tokens:
             try:
@@ -227,7 +311,7 @@ class Authenticator:
 
 
 def bearer_token(header: str) -> str | None:
-    """What stands between the first two spaces; empty without a token, None when there is a space too many."""
+    """Return the token of an Authorization header; "" if it has none, None if it has a space too many."""
     scheme, _, rest = header.strip().partition(" ")
     if scheme.lower() != "bearer":
         return ""

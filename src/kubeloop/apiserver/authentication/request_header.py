@@ -1,4 +1,4 @@
-"""A front proxy that was let in by its certificate says in headers who its client is.
+"""Headers with users: from a trusted front proxy, and for impersonation.
 
 Source: Kubernetes documentation, "Authenticating Proxy"; k8s.io/apiserver pkg/authentication/request/headerrequest.
 """
@@ -14,15 +14,15 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import User
 from kubeloop.meta.errors import ConfigError
 from kubeloop.serving.request import Request
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """Which headers say what; ``allowed_names``: common names of proxies, none: every name."""
+    """The headers in which front proxies send user, uid, groups and extras. ``allowed_names``: their common names; none: any."""
 
     names: tuple[str, ...] = ()
     uids: tuple[str, ...] = ()
@@ -31,17 +31,18 @@ class RequestHeaders:
     allowed_names: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Raises ConfigError for an empty header."""
+        """Raises ConfigError if a header name is empty."""
         flags = ("username-headers", self.names), ("uid-headers", self.uids), ("group-headers", self.groups)
         for flag, headers in (*flags, ("extra-headers-prefix", self.extra_prefixes)):
             if not all(one.strip() for one in headers):
                 raise ConfigError(f"--requestheader-{flag}: an empty header")
 
     def allows(self, name: str) -> bool:
+        """Return whether a front proxy may have this common name."""
         return not self.allowed_names or name in self.allowed_names
 
     def user(self, request: Request) -> User | None:
-        """None: the headers name nobody."""
+        """Return the user in the headers, or None."""
         name = _first(request, self.names)
         if not name:
             return None
@@ -57,7 +58,7 @@ class RequestHeaders:
         return User(name, tuple(groups), _first(request, self.uids), extra)
 
     def forget(self, request: Request) -> None:
-        """Nobody behind authentication sees the headers, whoever sent them."""
+        """Remove the headers from a request, whether or not a trusted proxy sent them, so that later stages do not see them."""
         whole = {one.lower() for one in (*self.names, *self.uids, *self.groups)}
         begin = tuple(one.lower() for one in self.extra_prefixes)
 
@@ -68,32 +69,30 @@ class RequestHeaders:
             request.headers = CIMultiDict((name, value) for name, value in request.headers.items() if not is_own(name))
 
 
-#: What proxies say by convention, kube-apiserver's own among them.
+#: The conventional headers, which kube-apiserver uses as well.
 CONVENTIONAL: Final = RequestHeaders(("X-Remote-User",), ("X-Remote-Uid",), ("X-Remote-Group",), ("X-Remote-Extra-",))
 
 
 def _first(request: Request, headers: Sequence[str]) -> str:
-    """The first value of the first header that has one."""
+    """Return the first value of the first header that has one."""
     return next((value for one in headers if (value := request.header(one))), "")
 
 
 def unescaped(key: str) -> str:
-    """Percent escapes stand for what a header's name cannot hold; a key with a broken one is taken as it is (url.PathUnescape)."""
+    """Decode the percent escapes in the key of an extra; a key with an invalid escape stays as it is (Go's url.PathUnescape)."""
     return key if re.search("%(?![0-9a-fA-F]{2})", key) else unquote(key)
 
 
-# Impersonation: whom a request asks to be taken for.
-#
-# Source: Kubernetes documentation, "User impersonation".
+# Impersonation. Source: Kubernetes documentation, "User impersonation".
 
 
-def impersonated(request: Request) -> User | None:
-    """Whom the request asks to be taken for, as its headers say it; None when it does not ask.
+def requested_impersonation(request: Request) -> User | None:
+    """Return the user that the request wants to impersonate, or None.
 
-    Whether it may, and which groups he has besides, is for authorization to say.
+    Authorization decides later whether it may, and adds the groups that such a user always has.
 
     Raises:
-        BadRequest: groups, uid or extra without a user.
+        BadRequest: The headers name groups, uid or extras without a user.
     """
     name = request.header("Impersonate-User")
     groups: list[str] = []
@@ -118,7 +117,7 @@ def _go(text: str) -> str:
 
 
 def _go_list(texts: list[str]) -> str:
-    """As Go prints a slice of strings with %#v."""
+    """Format strings as Go prints a slice with %#v."""
     return f"[]string{{{', '.join(map(_go, texts))}}}" if texts else "[]string(nil)"
 
 

@@ -1,4 +1,4 @@
-"""Nobody grants what he does not hold: checks of writes of roles and bindings, of claims' statuses, and of updates that create.
+"""Rejects writes that would grant rights that their user lacks: roles and bindings, statuses of claims, updates that create.
 
 Source: k8s.io/kubernetes pkg/registry/rbac/{escalation_check.go,role,clusterrole,rolebinding,clusterrolebinding}/policybased,
 k8s.io/apiserver pkg/endpoints/handlers/update.go (withAuthorization).
@@ -6,18 +6,78 @@ k8s.io/apiserver pkg/endpoints/handlers/update.go (withAuthorization).
 
 from __future__ import annotations
 
-from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
-from kubeloop.apiserver.authorization.rbac.index import GROUP
-from kubeloop.apiserver.authorization.rbac.rules import lacking, quoted_list, told
-from kubeloop.apiserver.authorization.union import joined
+from collections.abc import Iterator
+
+from kubeloop.apiserver.authorization.impersonation import NODE_NAME, account_of
+from kubeloop.apiserver.authorization.rbac import GROUP, RoleAuthorizer
+from kubeloop.apiserver.authorization.rbac_rules import describe_rules, join_errors, missing_rules, quoted_list
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Access, Authorizer, require
-from kubeloop.apiserver.request.users import MASTERS
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import MASTERS, Access, Authorizer, require
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import path_segment
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
+
+# Additional rights for writes of a ResourceClaim's status: ``resourceclaims/binding`` for allocators and ``resourceclaims/driver`` for
+# drivers. The server serves neither subresource.
+# Source: k8s.io/kubernetes pkg/registry/resource/utils.go, feature DRAResourceClaimGranularStatusAuthorization.
+
+
+_BINDING = "changing status.allocation or status.reservedFor"
+
+
+def status_faults(authorizer: Authorizer, write: WriteRequest, obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
+    """Return errors for changes of a claim's status that the user has no right to make."""
+    new, before = obj.get("status") or {}, old.get("status") or {}
+    if any((new.get(name) or None) != (before.get(name) or None) for name in ("allocation", "reservedFor")):
+        why = _refused(authorizer, write, write.verb, "binding", "", "")
+        if why:
+            yield forbidden(
+                "status.allocation", f'{_BINDING} requires resource="resourceclaims/binding", verb="{write.verb}" permission: {why}'
+            )
+    allocation = new.get("allocation")
+    if allocation is None:
+        return  # a deallocation also removes the data of drivers
+    verbs = [f"arbitrary-node:{write.verb}"]
+    if _is_there(write, allocation):
+        verbs.insert(0, f"associated-node:{write.verb}")
+    for driver in _drivers(new, before):
+        refused = [_refused(authorizer, write, verb, "driver", write.namespace, driver) for verb in verbs]
+        if all(refused):
+            said = f'changing status.devices requires resource="resourceclaims/driver", verb="[{" ".join(verbs)}]" permission'
+            yield forbidden("status.devices", f"{said}: {refused[0]}")
+
+
+def _refused(authorizer: Authorizer, write: WriteRequest, verb: str, subresource: str, namespace: str, name: str) -> str:
+    gvr = write.resource.gvr
+    try:
+        require(authorizer, Access(write.user, verb, gvr.group, gvr.version, gvr.resource, subresource, namespace, name))
+    except ApiError as refusal:
+        return refusal.status.message
+    return ""
+
+
+def _drivers(new: JSONObject, old: JSONObject) -> list[str]:
+    """Return the drivers of devices that were added, changed or removed, sorted."""
+    shown, before = ({_device(one): one for one in status.get("devices") or ()} for status in (new, old))
+    return sorted({key[0] for key in {*shown, *before} if shown.get(key) != before.get(key)})
+
+
+def _device(one: JSONObject) -> tuple[str, ...]:
+    return tuple(one.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
+
+
+def _is_there(write: WriteRequest, allocation: JSONObject) -> bool:
+    """Return whether the user's service account token is bound to the node of the allocation."""
+    terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    fields = terms[0].get("matchFields") or [] if len(terms) == 1 and not terms[0].get("matchExpressions") else []
+    if len(fields) != 1 or fields[0].get("key") != "metadata.name" or fields[0].get("operator") != "In" or len(fields[0]["values"]) != 1:
+        return False
+    return account_of(write.user.name) is not None and write.user.extra.get(NODE_NAME) == tuple(fields[0]["values"])
+
 
 _EVERYTHING: list[JSONObject] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
@@ -25,23 +85,29 @@ _EVERYTHING: list[JSONObject] = [
 ]
 _CLAIMS = GroupResource("resource.k8s.io", "resourceclaims")
 _ROLES = {"Role": "roles", "ClusterRole": "clusterroles"}
-#: What the garbage collector, and whoever else only tidies up, may change of any role.
+#: Metadata of roles that the garbage collector and similar clients may change without the rights of the role.
 _TIDIED = frozenset({"ownerReferences", "finalizers", "selfLink", "managedFields"})
 
 
 class EscalationCheck:
-    """A ``writing.Guard``. Members of system:masters may grant anything."""
+    """Rejects writes that would grant rights that their user lacks. A ``WriteAuthorization`` of the store.
+
+    Members of system:masters may grant any right.
+    """
 
     def __init__(self, authorizer: Authorizer, roles: RoleAuthorizer) -> None:
         self._authorizer = authorizer
         self._roles = roles
 
     def check_write(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
-        """Raises Forbidden, or NotFound for a binding of a role that is not there. What a claim's status lacks is among its findings."""
+        """Check a write of a role, a binding or the status of a claim. Errors in the status of a claim become validation errors.
+
+        Raises:
+            Forbidden: The user lacks rights that the write would grant.
+            NotFound: The role of a binding does not exist.
+        """
         gvr = write.resource.gvr
         if gvr.group_resource == _CLAIMS and write.subresource == "status" and old is not None:
-            from kubeloop.apiserver.authorization.claims import status_faults
-
             write.findings += status_faults(self._authorizer, write, obj, old)
         if gvr.group != GROUP or MASTERS in write.user.groups or (old is not None and _is_tidied(obj, old)):
             return
@@ -51,7 +117,7 @@ class EscalationCheck:
             self._check_binding(write, obj)
 
     def check_creation(self, write: WriteRequest) -> None:
-        """Raises Forbidden for an update that creates, of somebody who may not create."""
+        """Raises Forbidden if an update creates an object and the user has no right to create it."""
         gvr = write.resource.gvr
         where = gvr.group, gvr.version, gvr.resource, write.subresource, write.namespace, write.name
         require(self._authorizer, Access(write.user, "create", *where))
@@ -77,7 +143,7 @@ class EscalationCheck:
         self._check_held(write, self._rules(write, kind, name))
 
     def _rules(self, write: WriteRequest, kind: str, name: str) -> list[JSONObject]:
-        """Of the role that a binding names. Upstream looks for it as if the request were about it, and says so."""
+        """Return the rules of the role that a binding names. As upstream, a missing role is an error about this role."""
         if kind == "Role" and not write.namespace:
             raise api_errors.bad_request("Namespace parameter required.")
         if not name:
@@ -95,14 +161,14 @@ class EscalationCheck:
             raise api_errors.forbidden(write.resource.gvr.group_resource, write.name, why)
 
     def _lacks(self, write: WriteRequest, rules: list[JSONObject]) -> str:
-        """What to say of rights among ``rules`` that the user does not have where he writes; empty: he has them all."""
+        """Return a text about the rules that the user lacks where the write takes place; "" if the user has them all."""
         held, lost = self._roles.held(write.user, write.namespace)
-        lacks = lacking(held, rules)
+        lacks = missing_rules(held, rules)
         if not lacks:
             return ""
         who = f"user {go_quoted(write.user.name)} (groups={quoted_list(write.user.groups)})"
-        text = f"{who} is attempting to grant RBAC permissions not currently held:\n{told(lacks)}"
-        errors = joined([f"{write.resource.gvr.group_resource} {go_quoted(one.role_name)} not found" for one in lost])
+        text = f"{who} is attempting to grant RBAC permissions not currently held:\n{describe_rules(lacks)}"
+        errors = join_errors([f"{write.resource.gvr.group_resource} {go_quoted(one.role_name)} not found" for one in lost])
         return f"{text}; resolution errors: [{errors}]" if errors else text
 
 

@@ -1,4 +1,4 @@
-"""Who may act as whom: the modes of constrained impersonation, then the old one, which asks for the verb ``impersonate`` alone.
+"""Authorization of impersonation: the modes of constrained impersonation, then the verb ``impersonate`` alone.
 
 Source: k8s.io/apiserver pkg/endpoints/filters/impersonation, KEP-5284.
 """
@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from kubeloop.apiserver.request.access import Access, Authorizer, forbidden, require
-from kubeloop.apiserver.request.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from kubeloop.endpoints.access import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, Access, Authorizer, User, forbidden, require
 from kubeloop.meta.errors import ApiError
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
+from kubeloop.meta.strconv import go_quoted
 
 _NODE, _ACCOUNT = "system:node:", "system:serviceaccount:"
 _NODES, _ACCOUNTS = "system:nodes", "system:serviceaccounts"
@@ -23,37 +22,48 @@ _AUTHENTICATION = "authentication.k8s.io"
 NODE_NAME = "authentication.kubernetes.io/node-name"
 _EXTRA_KEYS = "authentication.kubernetes.io/associated-node-keys"
 
-#: So many groups or extras are first asked for all at once, as ``*``.
+#: From this number of groups or extras on, one check for ``*`` comes first.
 _MANY = 4
-#: Of so many users it is remembered by which mode they last acted as somebody else.
+#: Maximum users whose last impersonation mode is cached, and maximum characters of a cached user.
 _MOST_REMEMBERED, _LONGEST_REMEMBERED = 10_000, 256
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """``name`` empty: the old way. ``fits`` tells whom (the second) somebody (the first) may try to be in this mode."""
+    """A mode of impersonation. ``name`` is empty for the unconstrained mode.
+
+    ``fits(requester, user)`` returns whether the mode applies to this pair of users.
+    """
 
     name: str
     fits: Callable[[User, User], bool]
 
     @property
     def verb(self) -> str:
+        """The verb that the requester needs."""
         return f"impersonate:{self.name}" if self.name else "impersonate"
 
 
 class Impersonation:
-    """Judges one impersonation. Where several modes fit, the one counts that allows it; a refusal is that of the first."""
+    """Authorizes impersonation. The first mode that allows it decides; a rejection has the error of the first mode."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._last: dict[str, Mode] = {}
 
     def judge(self, access: Access, wanted: User) -> tuple[User, str]:
-        """``access.user`` wants to do ``access`` as ``wanted``, whose attributes are as he gave them: who he is then, with the groups
-        that such a user always has, and the verb of the mode that allowed it (empty: the old way), which audits show.
+        """Authorize an impersonation.
+
+        Args:
+            access: The request of the real user.
+            wanted: The user in the impersonation headers.
+
+        Returns:
+            The impersonated user with the groups that such a user always has, and the verb of the mode for the audit log ("" for the
+            unconstrained mode).
 
         Raises:
-            Forbidden
+            Forbidden: No mode allows it.
         """
         refused: ApiError | None = None
         last = self._last.get(access.user.name)
@@ -67,11 +77,11 @@ class Impersonation:
                 continue
             self._remember(access.user.name, mode)
             return user, mode.verb if mode.name else ""
-        assert refused is not None  # the old way fits everybody
+        assert refused is not None  # the unconstrained mode applies to all users
         try:
             raise refused
         finally:
-            refused = None  # it has a traceback that leads here: both would be left to the collector
+            refused = None  # breaks the reference cycle of exception, traceback and frame
 
     def _remember(self, user: str, mode: Mode) -> None:
         self._last.pop(user, None)
@@ -84,7 +94,7 @@ class Impersonation:
         requester, node_name = access.user, ""
         if mode is _ASSOCIATED:
             requester = replace(requester, extra={_EXTRA_KEYS: tuple(sorted(requester.extra))})
-            node_name = "*"  # his token says which node: what is asked for is the right to be any that it says
+            node_name = "*"  # the token names the node, so the requester needs the right for any such node
         if mode.name:
             require(self._authorizer, structs.replace(access, user=requester, verb=f"impersonate-on:{mode.name}:{access.verb}"))
         for question in _questions(mode, requester, wanted, node_name):
@@ -99,12 +109,12 @@ class Impersonation:
         return _completed(mode, wanted)
 
 
-#: A right that is needed; or one that, if somebody has it, spares him the others.
+#: A required right; or a right that makes the list of rights unnecessary.
 _Question = Access | tuple[Access, list[Access]]
 
 
 def _questions(mode: Mode, requester: User, wanted: User, node_name: str) -> Iterator[_Question]:
-    """In upstream's order; raises Forbidden for what no right allows."""
+    """Yield the required rights, in the order of upstream. Raises Forbidden for users that no right allows."""
     group = _AUTHENTICATION if mode.name else ""
 
     def to(what: str, name: str, *, group: str = _AUTHENTICATION, sub: str = "", namespace: str = "") -> Access:
@@ -159,7 +169,7 @@ def _extra_fault(extra: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def _completed(mode: Mode, wanted: User) -> User:
-    """With the groups that nobody has to ask for."""
+    """Return the user with the groups that it always has, which need no right."""
     groups, account = list(wanted.groups), account_of(wanted.name)
     if account is not None and not groups:
         groups = [_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}"]
@@ -174,13 +184,13 @@ def _completed(mode: Mode, wanted: User) -> User:
 
 
 def node_of(user: str) -> str:
-    """The node whose kubelet has this user name; empty: nobody's."""
+    """Return the node whose kubelet has a user name; "" if it is no kubelet."""
     name = user.removeprefix(_NODE)
     return "" if name == user or dns1123_subdomain(name) else name
 
 
 def account_of(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account that has this user name; None: it is none's."""
+    """Return namespace and name of the service account that has a user name; None if it is no service account."""
     parts = user.removeprefix(_ACCOUNT).split(":")
     if not user.startswith(_ACCOUNT) or len(parts) != 2 or dns1123_label(parts[0]) or dns1123_subdomain(parts[1]):
         return None
@@ -192,7 +202,7 @@ def _only_name(wanted: User) -> bool:
 
 
 def _is_its_node(requester: User, wanted: User) -> bool:
-    """Whether a service account wants to be the node that its token is bound to."""
+    """Return whether a service account impersonates the node to which its token is bound."""
     node = node_of(wanted.name)
     return bool(node) and _only_name(wanted) and account_of(requester.name) is not None and requester.extra.get(NODE_NAME) == (node,)
 

@@ -1,19 +1,94 @@
-"""The authorizers that ``--authorization-mode`` names, in its order. Source: k8s.io/kubernetes pkg/kubeapiserver/authorizer."""
+"""The authorizers of ``--authorization-mode`` in its order, and their union.
+
+Source: k8s.io/kubernetes pkg/kubeapiserver/authorizer; k8s.io/apiserver pkg/authorization/union, pkg/authorization/authorizerfactory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeloop.apiserver.authorization.node.authorizer import NodeAuthorizer
-from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
-from kubeloop.apiserver.authorization.rbac.index import GROUP, RoleIndex
-from kubeloop.apiserver.authorization.union import Always, SystemMastersAuthorizer, Union
+from kubeloop.apiserver.authorization.node import NodeAuthorizer
+from kubeloop.apiserver.authorization.rbac import GROUP, RoleAuthorizer, RoleIndex
+from kubeloop.apiserver.authorization.rbac_rules import join_errors
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource_controller import follow_objects
-from kubeloop.apiserver.request.access import Access, Authorizer, Decision, Rules
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache
+from kubeloop.endpoints.access import MASTERS, NO_OPINION, Access, Authorizer, Decision, Rules, User
 from kubeloop.meta.errors import ConfigError
+
+# The union of authorizers, and authorizers with a constant decision.
+#
+# Source: k8s.io/apiserver pkg/authorization/union, pkg/authorization/authorizerfactory.
+
+
+_ALLOWED = Decision(True)
+_REFUSED = Decision(False, reason="Everything is forbidden.")
+
+
+class Union:
+    """Asks authorizers in order. The first decision to allow or deny counts; else the decision has the reasons of all."""
+
+    def __init__(self, authorizers: Sequence[Authorizer]) -> None:
+        self._authorizers = tuple(authorizers)
+
+    def authorize(self, access: Access) -> Decision:
+        reasons = []
+        for one in self._authorizers:
+            decision = one.authorize(access)
+            if decision.allowed or decision.denied:
+                return decision
+            if decision.reason:
+                reasons.append(decision.reason)
+        return Decision(False, reason="\n".join(reasons)) if reasons else NO_OPINION
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        found, errors = Rules(), []
+        for one in self._authorizers:
+            rules = one.rules(user, namespace)
+            found.resources += rules.resources
+            found.paths += rules.paths
+            found.incomplete |= rules.incomplete
+            if rules.error:
+                errors.append(rules.error)
+        found.error = join_errors(errors)
+        return found
+
+    async def prepare(self, user: User) -> None:
+        for one in self._authorizers:
+            await one.prepare(user)
+
+
+class SystemMastersAuthorizer:
+    """Allows everything to members of system:masters. Its rules are those of the role cluster-admin."""
+
+    def authorize(self, access: Access) -> Decision:
+        return _ALLOWED if MASTERS in access.user.groups else NO_OPINION
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        return Rules()
+
+    async def prepare(self, user: User) -> None:
+        """Do nothing."""
+
+
+class ConstantAuthorizer:
+    """The modes AlwaysAllow and AlwaysDeny."""
+
+    def __init__(self, *, allow: bool) -> None:
+        self._allow = allow
+
+    def authorize(self, access: Access) -> Decision:
+        return _ALLOWED if self._allow else _REFUSED
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        if not self._allow:
+            return Rules()
+        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        return Rules([everything], [{"verbs": ["*"], "nonResourceURLs": ["*"]}])
+
+    async def prepare(self, user: User) -> None:
+        """Do nothing."""
+
 
 #: The modes of a server whose options name none.
 MODES = ("Node", "RBAC")
@@ -21,7 +96,7 @@ _KNOWN = ("Node", "RBAC", "AlwaysAllow", "AlwaysDeny")
 
 
 def check_modes(modes: Sequence[str]) -> None:
-    """Raises ConfigError for what is no list of modes: none, an unknown one, one twice."""
+    """Raises ConfigError if the list of modes is empty or has an unknown or repeated mode."""
     if not modes:
         raise ConfigError(f"--authorization-mode names no mode; known are {', '.join(_KNOWN)}")
     for mode in modes:
@@ -32,7 +107,7 @@ def check_modes(modes: Sequence[str]) -> None:
 
 
 async def follow_roles(index: RoleIndex, objects: Objects, cache: WatchCache) -> None:
-    """Load the stored roles and bindings into ``index``, and every change of them from now on."""
+    """Load the stored roles and bindings into ``index`` and apply later changes."""
     for resource in ("roles", "clusterroles"):
         await follow_objects(f"{ROOT}{GROUP}/{resource}/", index.put_role, objects, cache, wait=True)
     for resource in ("rolebindings", "clusterrolebindings"):
@@ -40,29 +115,29 @@ async def follow_roles(index: RoleIndex, objects: Objects, cache: WatchCache) ->
 
 
 class Authorization:
-    """Decides by ``modes``, in order, after the superusers of system:masters. An ``Authorizer``.
+    """Decides by ``modes`` in order, after system:masters. Implements ``Authorizer``.
 
     Guarantees
-        From ``start`` on a role or binding is in force when its write was answered, and out of force when its removal was.
-        A decision takes microseconds: it is made from memory.
-        Where changes are no longer followed, only superusers may do anything: what was taken away must not go on to hold.
+        After ``start``, a write of a role or binding takes effect before it is answered.
+        Decisions are made in memory, in microseconds.
+        If changes can no longer be read, only system:masters has any rights, so that a revoked right does not stay in effect.
 
     Raises
-        ConfigError: of ``modes``.
+        ConfigError: ``modes`` is invalid.
     """
 
     def __init__(self, objects: Objects, cache: WatchCache, modes: Sequence[str] = MODES) -> None:
         check_modes(modes)
         self._objects = objects
         self._cache = cache
-        #: All roles and bindings, whatever the modes: what somebody may grant depends on them too.
+        #: All roles and bindings. The escalation check needs them in all modes.
         self.roles = RoleAuthorizer(RoleIndex())
         self.modes = tuple(modes)
         self._union = Union([SystemMastersAuthorizer(), *map(self._of, modes)])
         self._superusers = SystemMastersAuthorizer()
 
     async def start(self) -> None:
-        """The cache has been started."""
+        """Load roles. The watch cache must have been started."""
         await follow_roles(self.roles.index, self._objects, self._cache)
 
     def authorize(self, access: Access) -> Decision:
@@ -81,4 +156,4 @@ class Authorization:
             return self.roles
         if mode == "Node":
             return NodeAuthorizer(self._objects, self._cache)
-        return Always(allow=mode == "AlwaysAllow")
+        return ConstantAuthorizer(allow=mode == "AlwaysAllow")

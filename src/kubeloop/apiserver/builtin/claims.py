@@ -9,7 +9,7 @@ from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.quantities import is_native, quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.empty_values import part_at
+from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.apiserver.validation.formats import check_immutable, check_one_of, each, unsupported, validate_subdomain_field
 from kubeloop.apiserver.validation.metadata import check_template_meta, validate_label_selector
 from kubeloop.meta.field_error import Errors, FieldError, Printed, forbidden, invalid, required

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from kubeloop.apiserver.builtin.conversion import convert_event
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, value_at
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.go_json_errors import json_fault
 from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, NOT_POSITIVE, check_immutable, each
 from kubeloop.apiserver.validation.metadata import validate_object_meta
+from kubeloop.endpoints.go_json_errors import json_fault
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long
 from kubeloop.meta.names import config_key, dns1123_label, dns1123_subdomain, path_segment, qualified_name
 from kubeloop.types import JSONObject

@@ -19,9 +19,9 @@ from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed, Sto
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.resource_controller import ResourceController
-from kubeloop.apiserver.request.encoding import decode
 from kubeloop.apiserver.storage.protocol import KeyValue, prefix_end
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.encoding import decode
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import SupervisedTask, Supervisor, close_all

@@ -16,9 +16,9 @@ from kubeloop.apiserver.crd.definition import is_true
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.outbound.review_reader import read_review
 from kubeloop.apiserver.outbound.target import trust
-from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.validation.metadata import validate_labels
 from kubeloop.apiserver.validation.webhook_client import check_client_config
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.meta.names import annotation_key, dns1035_label
 from kubeloop.types import JSONObject

@@ -22,11 +22,11 @@ from kubeloop.apiserver.crd.definition import (
 )
 from kubeloop.apiserver.crd.strategies import CustomResourceStrategy
 from kubeloop.apiserver.registry.registry import by_priority
-from kubeloop.apiserver.registry.resource import Column, ConversionNeeded, ServedResource
+from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.registry.strategy import Strategy
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.encoding import decode, encode
-from kubeloop.apiserver.tables.layout import age
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import decode, encode
+from kubeloop.endpoints.tables.layout import TableColumn, age
 from kubeloop.merge import JSONPath, JSONPathError
 from kubeloop.meta.field_error import go_whole
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
@@ -43,9 +43,9 @@ from kubeloop.types import JSONObject
 _NOTHING = "<no value>"
 
 
-def columns_of(version: JSONObject) -> tuple[Column, ...]:
+def columns_of(version: JSONObject) -> tuple[TableColumn, ...]:
     """Return the columns of a version: the name, then the ``additionalPrinterColumns`` or else the age."""
-    name = Column(
+    name = TableColumn(
         "Name", "string", "name", "Name of the object, unique in its namespace.", 0, lambda obj, _: obj["metadata"].get("name", "")
     )
     requested = version.get("additionalPrinterColumns") or [
@@ -61,11 +61,11 @@ def columns_of(version: JSONObject) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _column(column: JSONObject) -> Column:
+def _column(column: JSONObject) -> TableColumn:
     path = column["jsonPath"]
     described = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
     format_, priority = column.get("format") or "", column.get("priority") or 0
-    return Column(column["name"], column["type"], format_, described, priority, _reader(path, column["type"]))
+    return TableColumn(column["name"], column["type"], format_, described, priority, _reader(path, column["type"]))
 
 
 def _reader(path: str, type_: str) -> Callable[[JSONObject, float], Any]:

@@ -22,18 +22,16 @@ from kubeloop.apiserver.crd.definition import (
 from kubeloop.apiserver.registry.resource import ScalePaths
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.validation.metadata import validate_embedded_meta
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import qualified_name
 from kubeloop.meta.time import format_time
 from kubeloop.schema import TypeSchema
 from kubeloop.schema.crd_rules import unrecognised_formats
-from kubeloop.schema.defaulting import apply_defaults
-from kubeloop.schema.embedded import check_metadata, coerce_metadata
-from kubeloop.schema.list_types import check_lists
-from kubeloop.schema.pruning import drop_nulls, prune
+from kubeloop.schema.custom_objects import apply_defaults, check_lists, drop_nulls, prune
+from kubeloop.schema.object_metadata import check_metadata, coerce_metadata
 from kubeloop.schema.structural import has_rules, parse
 from kubeloop.schema.validation import validate
 from kubeloop.timing import Clock

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources this server has."""
+"""Discovery: documents with the groups, versions and resources of the server."""
 
 from kubeloop.apiserver.discovery.handler import Discovery
 

@@ -1,54 +1,109 @@
-"""Discovery documents, made from the registry: legacy lists by group and version, and the aggregated one.
+"""Discovery documents, built from the registry: legacy lists by group and version, and the aggregated list as JSON and protobuf.
 
-Source: Kubernetes documentation "Discovery API"; meta.k8s.io/v1 APIGroup and APIResourceList; apidiscovery.k8s.io/v2.
+Source: Kubernetes documentation "Discovery API"; meta.k8s.io/v1 APIGroup and APIResourceList; apidiscovery.k8s.io/v2;
+k8s.io/api/apidiscovery/v2/generated.proto (field numbers).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
-from kubeloop.apiserver.aggregation.registered import OWN_GROUP, Registered, Table, is_remote
+from kubeloop.apiserver.aggregation.api_services import OWN_GROUP, ApiServiceTable, RegisteredService, is_remote
 from kubeloop.apiserver.builtin.bootstrap.objects import group_priority, version_priority
 from kubeloop.apiserver.registry.registry import Registry, by_priority
 from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.codec.protobuf.envelope import wrapped
+from kubeloop.codec.protobuf.wire import varint
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import SubresourceInfo, builtin
 from kubeloop.types import JSONObject
 
-# Which groups and versions discovery shows, in which order: what this server serves by itself, and what APIServices name.
-#
+# Aggregated discovery as Kubernetes protobuf. The codec's table does not list these messages, because they are never stored objects.
+
+
+_BYTES: Final = 2
+#: Message -> its fields in order: number, name, type (``text``, which is always written, ``[text]``, a message, or ``[message]``).
+_MESSAGES: Final[dict[str, tuple[tuple[int, str, str], ...]]] = {
+    "APIGroupDiscoveryList": ((1, "metadata", "ListMeta"), (2, "items", "[APIGroupDiscovery]")),
+    "APIGroupDiscovery": ((1, "metadata", "ObjectMeta"), (2, "versions", "[APIVersionDiscovery]")),
+    "APIVersionDiscovery": ((1, "version", "text"), (2, "resources", "[APIResourceDiscovery]"), (3, "freshness", "text")),
+    "APIResourceDiscovery": (
+        (1, "resource", "text"),
+        (2, "responseKind", "GroupVersionKind"),
+        (3, "scope", "text"),
+        (4, "singularResource", "text"),
+        (5, "verbs", "[text]"),
+        (6, "shortNames", "[text]"),
+        (7, "categories", "[text]"),
+        (8, "subresources", "[APISubresourceDiscovery]"),
+    ),
+    "APISubresourceDiscovery": (
+        (1, "subresource", "text"),
+        (2, "responseKind", "GroupVersionKind"),
+        (3, "acceptedTypes", "[GroupVersionKind]"),
+        (4, "verbs", "[text]"),
+    ),
+    "GroupVersionKind": ((1, "group", "text"), (2, "version", "text"), (3, "kind", "text")),
+    "ListMeta": ((1, "selfLink", "text"), (2, "resourceVersion", "text"), (3, "continue", "text")),
+    "ObjectMeta": tuple(
+        (number, name, "text") for number, name in enumerate(("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"), 1)
+    ),
+}
+#: The encoding of generation 0 and a null creationTimestamp, which Go writes for empty metadata.
+_NO_TIME: Final = b"\x38\x00\x42\x00"
+
+
+def encode_discovery(tree: JSONObject) -> bytes:
+    """Encode an APIGroupDiscoveryList as protobuf in Kubernetes' envelope."""
+    return wrapped(tree["apiVersion"], tree["kind"], _message("APIGroupDiscoveryList", tree))
+
+
+def _message(name: str, tree: JSONObject) -> bytes:
+    parts = []
+    for number, field, form in _MESSAGES[name]:
+        inner = form.strip("[]")
+        values: list[Any] = tree.get(field) or [] if form.startswith("[") else [tree.get(field) or ("" if form == "text" else {})]
+        for value in values:
+            content: bytes = value.encode() if inner == "text" else _message(inner, value)
+            parts += [varint(number << 3 | _BYTES), varint(len(content)), content]
+    if name == "ObjectMeta":
+        parts.append(_NO_TIME)
+    return b"".join(parts)
+
+
+# Groups and versions in the order of discovery: built-in ones, custom resources, and those of APIServices.
 # Source: kube-aggregator pkg/apis/apiregistration/v1/helper (SortedByGroupAndVersion); k8s.io/apiserver pkg/endpoints/discovery/aggregated
-# (calculateAPIGroupsLocked), whose order of equal groups is another.
+# (calculateAPIGroupsLocked), which orders equal groups differently.
 
 
-#: Of groups and versions of custom resources.
+#: Priorities of groups and versions of custom resources.
 _CUSTOM: Final = (1000, 100)
-#: Of aggregation itself, which comes before all that can be registered.
+#: Priority of the group of APIServices, higher than any registered priority.
 _FIRST: Final = 20001
 
 
 class Order:
-    """A view of what is registered, as it is now; the core group is left out but for ``versions``."""
+    """The order of groups and versions in discovery, computed from the current registry. Only ``versions`` has the core group."""
 
-    def __init__(self, registry: Registry, table: Table | None = None) -> None:
+    def __init__(self, registry: Registry, table: ApiServiceTable | None = None) -> None:
         self._registry = registry
-        self.table = table or Table()
+        self.table = table or ApiServiceTable()
 
     def groups(self) -> list[str]:
-        """As ``/apis`` lists them: by priority, then by the names of APIServices, in which versions come before groups."""
+        """Return the groups as in ``/apis``: by priority, then by the name of their APIService, which begins with the version."""
         found = ((group, version) for group in self._groups() for version in self.versions(group))
         ordered = sorted(found, key=lambda one: (-self._priorities(*one)[0], f"{one[1]}.{one[0]}"))
         return list(dict.fromkeys(group for group, _ in ordered))
 
     def aggregated_groups(self) -> list[str]:
-        """As the aggregated document has them: by the highest priority of their versions, then by name."""
+        """Return the groups as in the aggregated document: by the highest priority of their versions, then by name."""
         found = [group for group in self._groups() if self.aggregated_versions(group)]
         return sorted(found, key=lambda group: (-max(self._priorities(group, one)[0] for one in self.aggregated_versions(group)), group))
 
     def versions(self, group: str) -> list[str]:
-        """The preferred one first."""
+        """Return the versions of a group, the preferred one first."""
         own = [one for one in self._registry.versions(group) if self._registry.resources(GroupVersion(group, one))]
         named = [one.version for one in self.table.services.values() if one.group == group and _is_shown(one)]
         known = next((info.versions for info in builtin().groups() if info.name == group), ())
@@ -57,11 +112,11 @@ class Order:
         return sorted(ordered, key=lambda one: (-self._priorities(group, one)[1], rank.get(one, len(rank))))
 
     def aggregated_versions(self, group: str) -> list[str]:
-        """Without those that an APIService only names."""
+        """Return the versions of a group without versions that have an APIService but no resources."""
         return [one for one in self.versions(group) if self.remote(group, one) or self._registry.resources(GroupVersion(group, one))]
 
-    def remote(self, group: str, version: str) -> Registered | None:
-        """The APIService of a version that another server serves."""
+    def remote(self, group: str, version: str) -> RegisteredService | None:
+        """Return the APIService of a version that an extension server serves, or None."""
         found = self.table.of(group, version)
         return found if found is not None and is_remote(found) else None
 
@@ -71,7 +126,7 @@ class Order:
         }
 
     def _priorities(self, group: str, version: str) -> tuple[int, int]:
-        """Of the group, as this version has it, and of the version."""
+        """Return the priority of the group in this version, and the priority of the version."""
         if group == OWN_GROUP:
             return _FIRST, 0
         found = self.table.of(group, version)
@@ -81,8 +136,8 @@ class Order:
         return _CUSTOM if known is None else (known, version_priority(group, version))
 
 
-def _is_shown(service: Registered) -> bool:
-    """What the server registers by itself is shown for what it serves, not for what it is said to serve."""
+def _is_shown(service: RegisteredService) -> bool:
+    """Return whether an APIService adds its group version to discovery. Managed ones do not: their resources do."""
     return service.group != OWN_GROUP and (service.service is not None or not service.managed)
 
 
@@ -96,7 +151,7 @@ def _builtin() -> dict[GroupVersionResource, tuple[SubresourceInfo, ...]]:
 
 
 def subresources_of(resource: ServedResource) -> tuple[SubresourceInfo, ...]:
-    """In discovery's order. Subresources that the resource does not serve are left out."""
+    """Return the served subresources of a resource in the order of discovery."""
     if resource.custom:
         return tuple(
             SubresourceInfo(name=name, kind=_SCALE if name == "scale" else resource.gvk, verbs=_VERBS) for name in resource.subresources
@@ -105,7 +160,7 @@ def subresources_of(resource: ServedResource) -> tuple[SubresourceInfo, ...]:
 
 
 def root_paths(order: Order, others: Iterable[str]) -> JSONObject:
-    """``/``: every path that answers without a name, ``others`` (health, OpenAPI ...) among them."""
+    """Return the document of ``/``: all paths of the server. ``others`` are those of other handlers (health, OpenAPI ...)."""
     paths = {"/api", "/api/v1", "/apis", "/apis/", *others}
     for group in order.groups():
         paths |= {f"/apis/{group}", *(f"/apis/{group}/{version}" for version in order.versions(group))}
@@ -113,18 +168,18 @@ def root_paths(order: Order, others: Iterable[str]) -> JSONObject:
 
 
 def api_versions(server_address: str) -> JSONObject:
-    """``/api``. ``server_address`` is ``host:port``."""
+    """Return the document of ``/api``. ``server_address`` is ``host:port``."""
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}]
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
 
 
 def api_group_list(order: Order) -> JSONObject:
-    """``/apis``"""
+    """Return the document of ``/apis``."""
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(order, group) for group in order.groups()]}
 
 
 def api_group(order: Order, group: str) -> JSONObject:
-    """``/apis/GROUP``"""
+    """Return the document of ``/apis/GROUP``."""
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(order, group)}
 
 
@@ -134,14 +189,14 @@ def _group(order: Order, group: str) -> JSONObject:
 
 
 def api_resource_list(registry: Registry, group_version: GroupVersion) -> JSONObject:
-    """``/api/v1`` and ``/apis/GROUP/VERSION``"""
+    """Return the document of ``/api/v1`` or ``/apis/GROUP/VERSION``."""
     resources: list[JSONObject] = []
     for resource in registry.resources(group_version):
         resources.append(_resource(resource))
         resources += [_subresource(resource, sub) for sub in subresources_of(resource)]
     head: JSONObject = {"kind": "APIResourceList"}
     if group_version.group:
-        head["apiVersion"] = "v1"  # the document of the core group has none, by age
+        head["apiVersion"] = "v1"  # the older document of the core group has no apiVersion
     return {**head, "groupVersion": group_version.api_version, "resources": resources}
 
 
@@ -164,7 +219,7 @@ def _resource(resource: ServedResource) -> JSONObject:
 
 
 def storage_version_hash(resource: ServedResource) -> str:
-    """Empty for resources that are not stored."""
+    """Return the storage version hash of a resource; "" if it is not stored."""
     known = resource.extra.get("storage_version_hash")
     if known is not None:
         return str(known)
@@ -179,7 +234,7 @@ def _subresource(resource: ServedResource, sub: SubresourceInfo) -> JSONObject:
 
 
 def aggregated(registry: Registry, order: Order, *, core: bool) -> JSONObject:
-    """``/api`` (``core``) or ``/apis`` as an APIGroupDiscoveryList: everything in one document."""
+    """Return the APIGroupDiscoveryList of ``/api`` (``core``) or ``/apis``, which has all resources in one document."""
     groups = [""] if core else order.aggregated_groups()
     items = [_group_discovery(registry, order, group) for group in groups]
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
@@ -220,6 +275,6 @@ def _resource_discovery(resource: ServedResource) -> JSONObject:
 
 
 def _response_kind(resource: ServedResource, sub: SubresourceInfo) -> JSONObject:
-    """Built-in resources leave out the group and version that they stand under; custom ones name them."""
+    """Return ``responseKind``. Built-in resources omit their group and version, custom resources do not."""
     same = sub.kind.group_version == resource.gvr.group_version and not resource.custom
     return {"group": "" if same else sub.kind.group, "version": "" if same else sub.kind.version, "kind": sub.kind.kind}

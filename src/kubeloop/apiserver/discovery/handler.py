@@ -1,6 +1,6 @@
-"""Answers below /api and /apis that are discovery: which groups, versions and resources there are.
+"""The handler of discovery requests for ``/``, ``/api`` and ``/apis``.
 
-Documents are kept, encoded, until the registry changes. Source: Kubernetes documentation "Discovery API", KEP-3352 (ETag, negotiation).
+Encoded documents are cached until the registry changes. Source: Kubernetes documentation "Discovery API", KEP-3352 (ETag, negotiation).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver.aggregation.registered import Table
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.apiserver.discovery import documents
 from kubeloop.apiserver.discovery.documents import Order
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import indented
-from kubeloop.apiserver.request.negotiation import MEDIA_TYPES, PROTOBUF, YAML, check_route, negotiate_plain
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.negotiation import MEDIA_TYPES, PROTOBUF, YAML, check_route, negotiate_plain
+from kubeloop.endpoints.responses import indented
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import builtin
 from kubeloop.serving.answer import Answer
@@ -24,18 +24,18 @@ from kubeloop.serving.negotiation import parse_accept
 from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject
 
-#: Paths of other handlers that ``/`` names.
+#: Paths of other handlers in the document of ``/``.
 _OTHERS: Final = ("/healthz", "/healthz/ping", "/livez", "/livez/ping", "/openapi/v2", "/openapi/v3", "/readyz", "/readyz/ping", "/version")
 _AGGREGATED: Final = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 class Discovery:
-    """``/``, ``/api``, ``/apis`` and what is below them, down to group and version; always as the registry is now.
+    """Serves ``/``, ``/api``, ``/apis`` and paths below, down to group and version, from the current registry.
 
-    ``server_address`` (``host:port``) is what ``/api`` tells clients; ``table`` holds what other servers serve behind this one.
+    ``server_address`` (``host:port``) is in the document of ``/api``; ``table`` has the documents of extension servers.
     """
 
-    def __init__(self, registry: Registry, server_address: str, table: Table | None = None) -> None:
+    def __init__(self, registry: Registry, server_address: str, table: ApiServiceTable | None = None) -> None:
         self._registry = registry
         self._order = Order(registry, table)
         self._server_address = server_address
@@ -43,7 +43,7 @@ class Discovery:
         self._kept: dict[tuple[str, str], tuple[bytes, str]] = {}
 
     def answer(self, request: Request) -> Answer | None:
-        """None when the path is no discovery document (and no version of a built-in group, which is refused here).
+        """Return a discovery document; None if the path is none. An unknown version of a built-in group is rejected here.
 
         Raises:
             NotFound, MethodNotAllowed, NotAcceptable
@@ -69,7 +69,7 @@ class Discovery:
 
     @staticmethod
     def _is_routed(parts: list[str]) -> bool:
-        """Whether upstream's router stands before the document: it lets only GET through. Others answer whatever the method."""
+        """Return whether upstream's router allows only GET for the path. Other documents are served for any method."""
         match parts:
             case ["api", *_]:
                 return True
@@ -89,7 +89,7 @@ class Discovery:
             case ["apis", group, version]:
                 if self._registry.resources(GroupVersion(group, version)):
                     return True
-                # Upstream's built-in groups answer with a Status, all others with the plain page for unknown paths.
+                # Upstream answers with a Status for built-in groups, with the plain page for unknown paths for all others.
                 return False if any(info.name == group for info in builtin().groups()) else None
             case _:
                 return None
@@ -128,19 +128,19 @@ class Discovery:
             body = msgspec.json.encode(tree)
             tag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
             if media_type == PROTOBUF:
-                from kubeloop.apiserver.discovery.protobuf_form import encode_discovery
+                from kubeloop.apiserver.discovery.documents import encode_discovery
 
                 body = encode_discovery(tree)
             elif media_type == YAML:
-                from kubeloop.apiserver.request.yaml_body import dump_yaml
+                from kubeloop.endpoints.yaml_body import dump_yaml
 
                 body = dump_yaml(tree)
-            self._kept[name, media_type] = body, tag  # the tag is that of the document, in whatever form
+            self._kept[name, media_type] = body, tag  # all forms of a document have the same ETag
         return self._kept[name, media_type]
 
 
 def _aggregated_form(accept: str) -> str:
-    """The media type of the first clause that asks for the aggregated form, whatever plain ones stand before it; empty if none does."""
+    """Return the first media type that requests the aggregated document, even after plain ones; "" if there is none."""
     for clause in parse_accept(accept):
         asked = (clause.parameter("as"), clause.parameter("g"), clause.parameter("v"))
         if asked == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from kubeloop.cel import CompileError, Environment, InstantiationError, Program, compile_expression, types
-from kubeloop.cel.patches import OBJECT, OPERATION, PATCH_FUNCTIONS, patch_messages
+from kubeloop.cel.declared import OBJECT, OPERATION, PATCH_FUNCTIONS, patch_messages
 from kubeloop.cel.types import Type
 
 # Types of the CEL variables of an admission request.

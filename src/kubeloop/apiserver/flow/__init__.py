@@ -1,4 +1,4 @@
-"""API Priority and Fairness: who is served first when more is asked than can be done. Source: KEP-1040, Kubernetes documentation.
+"""API Priority and Fairness: the order in which an overloaded server executes requests. Source: KEP-1040, Kubernetes documentation.
 
-How it differs from upstream, and why: docs/server.md, "Overload".
+Differences from upstream and their reasons: docs/server.md, "Overload".
 """

@@ -1,7 +1,7 @@
-"""Lets requests in: at once while there is room, else by turns that are fair between users, or not at all (429).
+"""Flow control: executes requests at once while there is capacity, else in a fair order between users, or rejects them (429).
 
-One event loop does all the work. So besides seats, of which a request holds one until its answer is made, there is room in a turn of the
-loop: what a burst asks for is spread over many turns, between which the loop reads what others ask.
+One event loop does all the work. Besides the seats (requests in execution) there is a limit of requests that start in one turn of the loop.
+It spreads a burst over many turns, between which the loop serves other connections.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kubeloop.apiserver.flow.queues import ESTIMATE, FairQueues, Queue, Waiter
+from kubeloop.apiserver.flow.queues import ESTIMATE, FairQueues, FlowQueue, Waiter
 from kubeloop.apiserver.flow.schemas import FlowSchema
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import MASTERS, User
+from kubeloop.endpoints.access import MASTERS, User
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
 
-class Level:
-    """A PriorityLevelConfiguration at work. ``nominal`` is its share of seats; ``exempt`` has no limit, ``queues`` None means refusing."""
+class PriorityLevel:
+    """A PriorityLevelConfiguration with its requests.
+
+    ``nominal`` is its number of seats. ``exempt``: no limit. ``queues`` None: requests beyond the limit are rejected.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,17 +39,17 @@ class Level:
         self.queues = FairQueues()
         self._shape = (0, 0)
         self.nominal = 0
-        #: Its part of the loop's time. Nobody has more of it than who is exempt.
+        #: Relative share of the loop's time. No level has more than an exempt one.
         self.weight = 1
         self.executing = 0
-        #: Seconds that its requests have taken, by ``weight``.
+        #: Seconds that its requests have used, divided by ``weight``.
         self.virtual = 0.0
         self.dispatched: Counter[str] = Counter()
-        #: By schema and reason.
+        #: (schema, reason) -> number of rejected requests.
         self.rejected: Counter[tuple[str, str]] = Counter()
 
     def configure(self, obj: JSONObject) -> None:
-        """Take over another state of the object; who waits goes on waiting."""
+        """Apply a new state of the configuration. Waiting requests stay in their queues."""
         spec = obj.get("spec") or {}
         self.uid = obj["metadata"].get("uid") or ""
         self.exempt = spec.get("type") == "Exempt"
@@ -65,18 +68,19 @@ class Level:
 
     @property
     def lendable(self) -> int:
+        """Number of seats that other levels may borrow."""
         return round(self.nominal * self.lendable_percent / 100)
 
     @property
     def most(self) -> float:
-        """Seats at most, borrowed ones among them."""
+        """Maximum number of seats, with borrowed ones."""
         if self.exempt:
             return math.inf
         return math.inf if self.borrowing_percent is None else self.nominal + round(self.nominal * self.borrowing_percent / 100)
 
-    def has_seat(self, levels: Iterable[Level]) -> bool:
-        """One of its own, or one that another level lends and does not use."""
-        if self.exempt or self.executing < max(1, self.nominal):  # one at a time, however small its share
+    def has_seat(self, levels: Iterable[PriorityLevel]) -> bool:
+        """Return whether a request can start on a seat of the level, or on an unused seat that another level lends."""
+        if self.exempt or self.executing < max(1, self.nominal):  # at least one seat, however small the share
             return True
         if self.executing >= self.most:
             return False
@@ -85,8 +89,8 @@ class Level:
         return borrowed < lent
 
 
-def share_out(levels: Iterable[Level], seats: int) -> None:
-    """Give each level its part of ``seats``, rounded up as upstream does."""
+def distribute_seats(levels: Iterable[PriorityLevel], seats: int) -> None:
+    """Distribute ``seats`` to levels by their shares, rounded up as upstream."""
     levels = list(levels)
     total = sum(level.shares for level in levels) or 1
     for level in levels:
@@ -94,29 +98,29 @@ def share_out(levels: Iterable[Level], seats: int) -> None:
         level.weight = max(1, seats if level.exempt else level.nominal)
 
 
-#: Seconds that a turn of the loop is to take at most while requests wait; by this its room grows and shrinks.
+#: Target for the seconds of a turn of the loop while requests wait. The number of requests per turn adapts to it.
 _TURN = 0.0015
 _MOST_IN_TURN = 16
-#: Requests a turn beyond its room, of flows that have had less than all that wait: turns later they would be first anyway.
+#: Maximum additional requests per turn from flows that have used less time than all waiting ones.
 _MOST_OVERTAKING = 2
-#: Flows that are remembered, and the longest paths of requests by which they are.
+#: Maximum cached flows.
 _REMEMBERED = 4096
 _LONGEST = 512
 _CATCH_ALL = "catch-all"
 
 
 class RejectedByFlowControl(Exception):
-    """There is no room for the request: 429. ``retry_after`` in seconds."""
+    """There is no capacity for the request: 429. ``retry_after`` is in seconds."""
 
     retry_after = 1
 
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """Requests that wait for each other; ``waiting`` of them do."""
+    """Requests that share a place in the queues, usually those of one user. ``waiting`` is the number of waiting ones."""
 
     schema: FlowSchema
-    level: Level
+    level: PriorityLevel
     name: str
     headers: tuple[tuple[str, str], ...]
     waiting: int = 0
@@ -124,18 +128,22 @@ class Flow:
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """Held while a request is carried out; give it back once, by ``FlowControl.release``."""
+    """The permission to execute a request. ``FlowControl.release`` must be called once at its end."""
 
     flow: Flow
     since: float
-    queue: Queue | None = None
+    queue: FlowQueue | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FlowLimits:
-    """``reading`` and ``mutating`` are kube-apiserver's --max-requests-inflight and --max-mutating-requests-inflight; their sum is shared
-    out between priority levels. ``wait``: seconds that a request may wait. ``fair`` False: nobody waits, and beyond the limit for its
-    kind whoever is no administrator is refused.
+    """Limits of flow control.
+
+    Attributes:
+        reading: kube-apiserver's --max-requests-inflight. The sum with ``mutating`` is distributed to the priority levels.
+        mutating: kube-apiserver's --max-mutating-requests-inflight.
+        wait: Maximum seconds for which a request waits in a queue.
+        fair: False: no queues; requests beyond the limit of their kind are rejected, except those of administrators.
     """
 
     reading: int = 400
@@ -146,25 +154,27 @@ class FlowLimits:
 
 @dataclass(slots=True)
 class Waits:
-    """How long requests waited, by level and schema."""
+    """Waiting times of requests by level and schema, for metrics."""
 
     count: Counter[tuple[str, str]] = field(default_factory=Counter)
     seconds: defaultdict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
 
 
 class FlowControl:
-    """Guarantees
-        A request waits only while there is none of another flow that has had less of the loop's time in its priority level. Who is refused
-        has at least ``queueLengthLimit`` requests of its own waiting, and no seat of its level is free.
+    """Admits requests by FlowSchemas and PriorityLevelConfigurations.
+
+    Guarantees
+        A request waits only while no waiting flow of its level has used less of the loop's time. A rejected request had at least
+        ``queueLengthLimit`` waiting requests in its queue, and no seat of its level was free.
 
     Not guaranteed
-        Upstream's width of lists (several seats): what a request takes is measured instead, and charged to its flow.
+        Upstream's width of lists (several seats): the time that a request takes is measured instead, and charged to its flow.
     """
 
     def __init__(self, limits: FlowLimits, clock: Clock) -> None:
         self.limits = limits
         self._clock = clock
-        self.levels: dict[str, Level] = {}
+        self.levels: dict[str, PriorityLevel] = {}
         self._level_objects: dict[str, JSONObject] = {}
         self._schemas: dict[str, FlowSchema] = {}
         self._ordered: list[FlowSchema] = []
@@ -179,25 +189,26 @@ class FlowControl:
 
     @property
     def waiting(self) -> int:
+        """Number of waiting requests."""
         return self._waiting
 
     def put_level(self, _: str, name: str, obj: JSONObject | None) -> None:
-        """A PriorityLevelConfiguration as it is now; None: it is gone. Who waits in it is still served."""
+        """Store a PriorityLevelConfiguration; ``obj`` None: remove it. Its waiting requests are still executed."""
         if obj is None:
             self._level_objects.pop(name, None)
         else:
             self._level_objects[name] = obj
-            level = self.levels.setdefault(name, Level(name))
+            level = self.levels.setdefault(name, PriorityLevel(name))
             level.configure(obj)
         for gone in [one for one in self.levels if one not in self._level_objects]:
             if not self.levels[gone].executing and not self.levels[gone].queues.length:
                 del self.levels[gone]
-        share_out((self.levels[one] for one in self._level_objects), self.limits.reading + self.limits.mutating)
+        distribute_seats((self.levels[one] for one in self._level_objects), self.limits.reading + self.limits.mutating)
         self._flows.clear()
         self._plan()
 
     def put_schema(self, _: str, name: str, obj: JSONObject | None) -> None:
-        """The same for a FlowSchema."""
+        """Store a FlowSchema; ``obj`` None: remove it."""
         if obj is None:
             self._schemas.pop(name, None)
         else:
@@ -206,7 +217,7 @@ class FlowControl:
         self._flows.clear()
 
     def flow_of(self, user: User, info: RequestInfo) -> Flow | None:
-        """None: there are no schemas, as in the first moments of a server."""
+        """Return the flow of a request; None while the server has no schemas, at its start."""
         path = "" if info.is_resource else info.path
         key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource, info.namespace, path)
         found = self._flows.get(key)
@@ -220,10 +231,10 @@ class FlowControl:
         return found
 
     async def admit(self, flow: Flow) -> Seat:
-        """Returns when the request may be carried out.
+        """Wait until a request may be executed.
 
         Raises:
-            RejectedByFlowControl
+            RejectedByFlowControl: There is no capacity.
         """
         level = flow.level
         if self._room and not self._waiting and level.has_seat(self.levels.values()):
@@ -238,6 +249,7 @@ class FlowControl:
         return await self._queue(flow)
 
     def release(self, seat: Seat) -> None:
+        """Return the seat of a request that has ended."""
         level = seat.flow.level
         level.executing -= 1
         taken = time.monotonic() - seat.since
@@ -291,7 +303,7 @@ class FlowControl:
             raise RejectedByFlowControl
         return Seat(flow, time.monotonic(), queue)
 
-    def _check_room(self, flow: Flow, queue: Queue) -> None:
+    def _check_room(self, flow: Flow, queue: FlowQueue) -> None:
         level = flow.level
         if level.exempt:
             return
@@ -299,7 +311,7 @@ class FlowControl:
         if seats_for_all or (not level.reject and len(queue.waiting) < level.queue_length):
             return
         if level.reject and not level.queues.length and level.has_seat(self.levels.values()):
-            return  # only the turn of the loop is full
+            return  # the limit of this turn of the loop is reached
         level.rejected[flow.schema.name, "concurrency-limit" if level.reject else "queue-full"] += 1
         raise RejectedByFlowControl
 
@@ -316,7 +328,7 @@ class FlowControl:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """The requests let in before have run, at least until they had to wait for something."""
+        """Begin a new turn: the admitted requests have run until they had to wait for I/O."""
         self._planned = False
         took = time.monotonic() - self._turn_began
         if took > _TURN:
@@ -328,7 +340,7 @@ class FlowControl:
         while self._room and self._waiting:
             level = self._next_level()
             if level is None:
-                return  # until somebody gives a seat back
+                return  # until a request releases a seat
             self._virtual = level.virtual
             level.virtual += ESTIMATE / level.weight
             waiter = level.queues.next()
@@ -339,11 +351,11 @@ class FlowControl:
             level.executing += 1
             level.dispatched[waiter.flow.schema.name] += 1
             waiter.turn.set_result(True)
-        # Called after those who have just been let in.
+        # Scheduled after the requests that were just admitted.
         self._plan()
 
-    def _next_level(self) -> Level | None:
-        """Of those with waiting requests and a seat, the one that has had least for its share."""
+    def _next_level(self) -> PriorityLevel | None:
+        """Return the level with waiting requests and a free seat that has used the least time for its share."""
         ready = [one for one in self.levels.values() if one.queues.length and one.has_seat(self.levels.values())]
         return min(ready, key=lambda level: level.virtual) if ready else None
 
@@ -355,23 +367,24 @@ class FlowControl:
         if schema is None or level is None:
             return None
         headers = (("X-Kubernetes-Pf-Flowschema-Uid", schema.uid), ("X-Kubernetes-Pf-Prioritylevel-Uid", level.uid))
-        # Nobody is limited who is exempt; but each has a turn of his own.
+        # Exempt requests have no limit, but each runs in a separate turn.
         name = user.name if level.exempt else schema.flow(user, info)
         return Flow(schema, level, name, headers)
 
 
-# Plain limits of how many requests are carried out at a time, without queues: --enable-priority-and-fairness=false.
+# Limits of concurrent requests without queues: --enable-priority-and-fairness=false.
 
 
 _READING = frozenset({"get", "list", "watch"})
 
 
 def is_mutating(verb: str) -> bool:
+    """Return whether a verb counts against the limit of mutating requests."""
     return verb not in _READING
 
 
 class InFlight:
-    """Counts requests that read and requests that write. A limit of 0 is none."""
+    """Counts reading and mutating requests in execution. A limit of 0 means no limit."""
 
     def __init__(self, limits: FlowLimits) -> None:
         self._limits = limits
@@ -379,22 +392,24 @@ class InFlight:
         self.mutating = 0
 
     def enter(self, verb: str) -> None:
+        """Count a request."""
         if is_mutating(verb):
             self.mutating += 1
         else:
             self.reading += 1
 
     def leave(self, verb: str) -> None:
+        """Stop counting a request."""
         if is_mutating(verb):
             self.mutating -= 1
         else:
             self.reading -= 1
 
     def check(self, verb: str, user: User) -> None:
-        """Before ``enter``, where these limits are all there is.
+        """Check the limits before ``enter``, where there are no queues.
 
         Raises:
-            RejectedByFlowControl
+            RejectedByFlowControl: The limit is reached, and the user is no administrator.
         """
         now, most = (self.mutating, self._limits.mutating) if is_mutating(verb) else (self.reading, self._limits.reading)
         if most and now >= most and MASTERS not in user.groups:

@@ -1,7 +1,7 @@
-"""Queues of one priority level: flows are dealt to a few of them each, and the one that has had least goes next.
+"""The queues of one priority level. Each flow uses a few of them, and the queue that has used the least time is next.
 
-Shuffle sharding as upstream (a hand of queues for each flow, the shortest is joined): a flow that floods fills its own hand, and few others
-have the same. Which queue is next is start-time fair queuing (Goyal, Vin, Cheng 1996): each is charged the time that its requests took.
+Shuffle sharding as upstream: a flow has a hand of queues and joins the shortest one. A flow that floods fills only its hand, which few
+other flows share. Start-time fair queuing (Goyal, Vin, Cheng 1996) selects the next queue: each is charged the time of its requests.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from kubeloop.apiserver.flow.control import Flow
     from kubeloop.timing import Timer
 
-#: Seconds that a request is thought to take, until it is known.
+#: Estimated seconds of a request until its end.
 ESTIMATE = 0.002
 
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """A request that waits. ``turn`` is set to whether it may go on."""
+    """A waiting request. ``turn`` is set to whether it may be executed."""
 
     flow: Flow
     turn: asyncio.Future[bool]
     since: float
-    queue: Queue | None = None
+    queue: FlowQueue | None = None
     timer: Timer | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Queue:
-    """``start`` is the virtual time at which its first request is due: the time that requests of it have taken."""
+class FlowQueue:
+    """A queue. ``start`` is the virtual time of its next request: the time that its earlier requests have used."""
 
     key: int | str
     start: float = 0.0
@@ -43,24 +43,25 @@ class Queue:
 
 
 class FairQueues:
-    """``count`` queues of which each flow has ``hand``; 0: one for each flow."""
+    """``count`` queues, of which each flow uses ``hand``; a ``count`` of 0 means one queue per flow."""
 
     def __init__(self, count: int = 0, hand: int = 0) -> None:
         self._count = count
         self._hand = min(hand, count)
-        self._queues: OrderedDict[int | str, Queue] = OrderedDict()
+        self._queues: OrderedDict[int | str, FlowQueue] = OrderedDict()
         self._virtual = 0.0
-        #: Requests that wait in all of them.
+        #: Number of waiting requests in all queues.
         self.length = 0
 
-    def shortest(self, schema: str, flow: str) -> Queue:
-        """Where a request of this flow would wait."""
+    def shortest(self, schema: str, flow: str) -> FlowQueue:
+        """Return the queue that a request of this flow would join."""
         if not self._count:
             return self._queue(f"{schema}\0{flow}")
         hand = deal(f"{schema}\0{flow}", self._count, self._hand)
         return min((self._queue(card) for card in hand), key=lambda queue: len(queue.waiting))
 
-    def add(self, waiter: Waiter, queue: Queue) -> None:
+    def add(self, waiter: Waiter, queue: FlowQueue) -> None:
+        """Add a waiting request to a queue."""
         if not queue.waiting:
             queue.start = max(queue.start, self._virtual)
         queue.waiting.append(waiter)
@@ -68,8 +69,8 @@ class FairQueues:
         self._queues[queue.key] = queue
         self.length += 1
 
-    def overtake(self, queue: Queue) -> bool:
-        """Whether a request that came just now would be the next of all, so that it need not wait; it is charged then."""
+    def overtake(self, queue: FlowQueue) -> bool:
+        """Return whether a new request would be the next of all and need not wait; if so, charge it."""
         if queue.waiting or queue.start > self._virtual:
             return False
         queue.start = self._virtual + ESTIMATE
@@ -77,7 +78,7 @@ class FairQueues:
         return True
 
     def next(self) -> Waiter:
-        """Whose turn it is; there is one."""
+        """Remove and return the next waiting request. There must be one."""
         queue = min((one for one in self._queues.values() if one.waiting), key=lambda one: one.start)
         self._virtual = max(self._virtual, queue.start)
         queue.start += ESTIMATE
@@ -85,7 +86,7 @@ class FairQueues:
         return queue.waiting.popleft()
 
     def remove(self, waiter: Waiter) -> bool:
-        """Whether it still waited."""
+        """Remove a waiting request. Returns whether it was still waiting."""
         queue = waiter.queue
         if queue is None or waiter not in queue.waiting:
             return False
@@ -93,20 +94,20 @@ class FairQueues:
         self.length -= 1
         return True
 
-    def charge(self, queue: Queue, seconds: float) -> None:
-        """What a request of it has really taken."""
+    def charge(self, queue: FlowQueue, seconds: float) -> None:
+        """Charge a queue the time that a request has used."""
         queue.start += seconds - ESTIMATE
-        # Under its key another may have begun since: one that was dropped is charged by whoever was let in from it.
+        # A new queue may have the same key since: requests that were admitted from a removed queue still charge it.
         if not queue.waiting and queue.start <= self._virtual and self._queues.get(queue.key) is queue:
-            del self._queues[queue.key]  # as good as one that was never there
+            del self._queues[queue.key]  # equal to a new queue
 
-    def _queue(self, key: int | str) -> Queue:
-        return self._queues.get(key) or Queue(key)
+    def _queue(self, key: int | str) -> FlowQueue:
+        return self._queues.get(key) or FlowQueue(key)
 
 
 def deal(flow: str, deck: int, hand: int) -> tuple[int, ...]:
-    """``hand`` different numbers below ``deck``, the same ones each time (k8s.io/apiserver pkg/util/shufflesharding)."""
-    digest = hashlib.sha256(flow.encode(errors="surrogateescape")).digest()  # of a namespace that is as long and as odd as a path
+    """Return ``hand`` different numbers below ``deck``, always the same ones for a flow (k8s.io/apiserver pkg/util/shufflesharding)."""
+    digest = hashlib.sha256(flow.encode(errors="surrogateescape")).digest()  # a namespace in a path may have any bytes
     return _dealt(int.from_bytes(digest[:8], "little"), deck, hand)
 
 

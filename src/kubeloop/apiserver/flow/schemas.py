@@ -1,4 +1,4 @@
-"""Which FlowSchema a request belongs to. Source: k8s.io/apiserver pkg/util/flowcontrol/rule.go."""
+"""FlowSchemas: selection by request, and their status. Source: k8s.io/apiserver pkg/util/flowcontrol/rule.go."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.users import User
-from kubeloop.apiserver.storage import Event, prefix_end
+from kubeloop.apiserver.storage import StorageEvent, prefix_end
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.access import User
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-# Status of FlowSchemas: the condition Dangling says whether the priority level that a schema names exists.
-#
+# Status of FlowSchemas: the condition Dangling is true if the priority level of a schema does not exist.
 # Source: k8s.io/apiserver pkg/util/flowcontrol/apf_controller.go.
 
 
@@ -56,11 +55,11 @@ class SchemaStatus:
         self._task = tasks.start(self._run, name="flow-schema-status")
 
     async def stop(self) -> None:
-        """Safe whether or not it was started."""
+        """Stop watching. Does nothing if it was not started."""
         if self._task is not None:
             await self._task.stop()
 
-    def _notice(self, _: Event) -> None:
+    def _notice(self, _: StorageEvent) -> None:
         self._changed.set()
 
     async def _run(self) -> None:
@@ -116,7 +115,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class FlowSchema:
-    """``by``: what tells flows of one schema apart, ``ByUser``, ``ByNamespace`` or nothing."""
+    """A FlowSchema. ``by`` distinguishes its flows: ``ByUser``, ``ByNamespace``, or "" for one flow."""
 
     name: str
     uid: str
@@ -127,6 +126,7 @@ class FlowSchema:
 
     @classmethod
     def of(cls, obj: JSONObject) -> FlowSchema:
+        """Parse a stored FlowSchema."""
         spec, metadata = obj.get("spec") or {}, obj["metadata"]
         return cls(
             metadata["name"],
@@ -138,10 +138,11 @@ class FlowSchema:
         )
 
     def match(self, user: User, info: RequestInfo) -> bool:
+        """Return whether a request belongs to the schema."""
         return any(_matches(rule, user, info) for rule in self.rules)
 
     def flow(self, user: User, info: RequestInfo) -> str:
-        """Requests of the same flow wait for each other; those of other flows do not."""
+        """Return the name of the flow of a request. Requests of one flow share queues."""
         return user.name if self.by == "ByUser" else info.namespace if self.by == "ByNamespace" else ""
 
 

@@ -1,29 +1,29 @@
 """ComponentStatuses, which are computed at each request and never stored. Source: pkg/registry/core/componentstatus.
 
-Scheduler and controller manager report their health themselves if they run beside this server; else they are probed at upstream's ports.
+Scheduler and controller manager report their health directly if they run beside this server; else the server probes upstream's ports.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from kubeloop.apiserver.handlers.kubelet.backends import FAULTS, Place, dial_fault, request_head
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.registry.options import list_options
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer
 from kubeloop.apiserver.store.reader import Selection
-from kubeloop.apiserver.tables import partial_list, table
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.tables import partial_list, table
 from kubeloop.meta.kinds import GroupResource
+from kubeloop.reverseproxy.backend import BACKEND_ERRORS, Backend, error_text, request_head
+from kubeloop.serving.answer import Answer
 from kubeloop.timing import TimeLimit
 from kubeloop.types import JSONObject
 
 _STORAGE = "etcd-0"
-#: Where upstream looks for the components that are not part of the server.
+#: Ports at which upstream probes the components outside the server.
 _PORTS = {"controller-manager": 10257, "scheduler": 10259}
-#: Seconds for a probe, and bytes of its answer that are shown.
+#: Timeout of a probe in seconds, and maximum bytes of its response in the status.
 _TIMEOUT, _SHOWN = 20.0, 10_000
-#: What upstream calls the resource when one is not found.
+#: Name of the resource in upstream's NotFound errors.
 _SINGULAR = GroupResource("", "componentstatus")
 
 
@@ -35,7 +35,7 @@ async def list_(scope: RequestScope) -> Answer:
     match scope.accepted.form:
         case "Table":
             include, now = scope.request.parameter("includeObject"), scope.services.clock.wall().timestamp()
-            return Answer(object=table(scope.resource, found, {}, now=now, include=include))
+            return Answer(object=table(scope.resource.gvr.group_resource, found, {}, now=now, include=include))
         case "PartialObjectMetadataList":
             return Answer(object=partial_list(found, {}))
     items = [{name: value for name, value in one.items() if name not in ("kind", "apiVersion")} for one in found]
@@ -43,7 +43,7 @@ async def list_(scope: RequestScope) -> Answer:
 
 
 async def get(scope: RequestScope) -> Answer:
-    """Raises NotFound."""
+    """Return one ComponentStatus. Raises NotFound."""
     name = scope.info.name
     for one in await _components(scope):
         if one["metadata"]["name"] == name:
@@ -63,11 +63,11 @@ def _status(name: str, fault: str) -> JSONObject:
 
 
 async def _fault(scope: RequestScope, name: str, port: int) -> str:
-    """Return what is wrong with a component; "" if it is healthy."""
+    """Return the error of a component; "" if it is healthy."""
     own = scope.services.components.get(name)
     if own is not None:
         return own()
-    place = Place("127.0.0.1", port, scope.services.kubelets.unverified, "/healthz")
+    place = Backend("127.0.0.1", port, scope.services.kubelets.unverified, "/healthz")
     wire = None
     try:
         async with TimeLimit(scope.services.clock, _TIMEOUT):
@@ -77,8 +77,8 @@ async def _fault(scope: RequestScope, name: str, port: int) -> str:
             body = b""
             while len(body) < _SHOWN and (part := await wire.chunk()):
                 body += part
-    except FAULTS as fault:
-        return f'Get "{place.url}": {dial_fault(fault, place)}'
+    except BACKEND_ERRORS as fault:
+        return f'Get "{place.url}": {error_text(fault, place)}'
     finally:
         if wire is not None:
             wire.abort()

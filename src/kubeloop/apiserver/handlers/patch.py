@@ -1,30 +1,208 @@
-"""JSON patch, merge patch and strategic merge patch of a stored object, which continue as updates.
+"""PATCH requests: JSON patch, merge patch and strategic merge patch, which continue as updates, and server-side apply.
 
-Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go; RFC 6902, RFC 7396. Server-side apply is in ``apply``.
+Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go; RFC 6902, RFC 7396.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from kubeloop.apiserver.registry.decoding import Decoded, conform, kind_missing, kind_of, repeated_fields
-from kubeloop.apiserver.registry.object_meta import in_declared_order
+from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.ownership import Scope
+from kubeloop.apiserver.registry.decoding import Decoded, conform, kind_missing, kind_of, plain, repeated_fields
+from kubeloop.apiserver.registry.object_meta import check_name, metadata_of, set_namespace
+from kubeloop.apiserver.registry.options import WriteParameters, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.go_json_errors import json_fault
+from kubeloop.apiserver.store.writer import WriteResult
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import in_declared_order
+from kubeloop.endpoints.go_json_errors import json_fault
 from kubeloop.merge import PatchError, json_patch, merge_patch
 from kubeloop.merge.go_text import copy_tree, go_text, json_type
 from kubeloop.merge.strategic import merge_in
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.field_error import invalid
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.schema import Schemas, TypeSchema, strict
 from kubeloop.schema.strict_types import in_go_order, wire_types
+from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject
+
+# Server-side apply: the body lists the fields that a manager sets; the object is created if it does not exist.
+# Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go (applyPatcher); Kubernetes documentation "Server-Side Apply".
+
+
+#: JSON is valid YAML. CBOR is rejected as unknown, as by a server without alpha features.
+MEDIA_TYPE = "application/apply-patch+yaml"
+
+
+def is_apply(request: Request) -> bool:
+    """Return whether a PATCH is a server-side apply."""
+    return request.header("Content-Type").partition(";")[0].strip().lower() == MEDIA_TYPE
+
+
+class Configuration:
+    """The body of a server-side apply. It is decoded when it is first needed, after the check that the object exists."""
+
+    def __init__(self, data: bytes, options: WriteParameters, warnings: list[str]) -> None:
+        self.options = options
+        self._data = data
+        self._warnings = warnings
+        self._plain: JSONObject | None = None
+
+    def read(self) -> JSONObject:
+        """Return the decoded tree, which must not be changed.
+
+        Raises:
+            BadRequest: The body is malformed.
+        """
+        if self._plain is None:
+            self._plain = _plain_json(self._data)
+        return self._read_yaml() if self._plain is None else self._plain
+
+    def _read_yaml(self) -> JSONObject:
+        from kubeloop.endpoints.yaml_body import parse_yaml
+
+        try:
+            tree = plain(parse_yaml(self._data))
+        except DecodeError as fault:
+            raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {fault}") from None
+        if tree is None:
+            return {}
+        if not isinstance(tree, dict):
+            why = f"json: cannot unmarshal {_json_type(tree)} into Go value of type map[string]interface {{}}"
+            raise api_errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
+        return tree
+
+    def check_repeated(self) -> None:
+        """Report repeated keys: as an error (Strict), a warning (Warn) or not at all (Ignore).
+
+        Raises:
+            BadRequest: There are repeated keys and validation is Strict.
+        """
+        if self._plain is not None or self.options.field_validation == "Ignore":
+            return
+        from kubeloop.endpoints.yaml_body import repeated_keys
+
+        repeated = repeated_keys(self._data)
+        if not repeated:
+            return
+        faults = [f"line {line}: key {name} already set in map" for line, name in repeated]
+        if self.options.field_validation == "Strict":
+            shown = "".join(f"\n  {fault}" for fault in faults)
+            raise api_errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{shown}")
+        self._warnings.extend(fault for fault in faults if fault not in self._warnings)
+
+
+def _plain_json(data: bytes) -> JSONObject | None:
+    """Decode a body that means the same as JSON and as YAML, in a tenth of the time; None for any other body.
+
+    Bodies with repeated keys, fractions, long numbers or escaped surrogates need the YAML decoder.
+    """
+    if not data.startswith(b"{") or _DOUBTFUL.search(data) is not None:
+        return None
+    try:
+        tree: JSONObject = json.loads(data.decode(), object_pairs_hook=_distinct, parse_float=_refused, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return None
+    return tree
+
+
+_DOUBTFUL = re.compile(rb"[0-9]{18}|\\u[dD]")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> JSONObject:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _refused(text: str) -> Any:
+    raise ValueError(text)
+
+
+async def read_configuration(scope: RequestScope) -> Configuration:
+    """Return the body of a server-side apply. Raises Invalid (options), RequestEntityTooLarge."""
+    data = await scope.body()
+    scope.audit_sent_patch(data)
+    return Configuration(data, write_options(scope.request, "PatchOptions", apply=True), scope.warnings)
+
+
+async def apply(scope: RequestScope, *, status: bool) -> WriteResult:
+    """Apply a configuration to the resource or its ``/status``. The latter creates objects only of kinds that updates may create.
+
+    Raises:
+        BadRequest, Conflict, NotFound, Invalid; any error of admission.
+    """
+    configuration = await read_configuration(scope)
+    resource, name, options = scope.resource, scope.info.name, configuration.options
+    owners = scope.services.writer.owners
+    field_scope = owners.scope(resource, scope.info.subresource)
+
+    def merged(live: JSONObject) -> JSONObject:
+        config = configuration.read()
+        tree = owners.applied(field_scope, live, config, options.field_manager, force=options.force)
+        configuration.check_repeated()
+        write.sent = tree
+        return conform(tree, field_scope.gvk, field_scope.gvk, resource, unconvertible(config, field_scope), applied=True).obj
+
+    async def change(live: JSONObject) -> JSONObject:
+        obj = merged(live)
+        _check_place(obj, scope)
+        return obj
+
+    def create() -> JSONObject:
+        obj = merged(field_scope.empty)
+        metadata = metadata_of(obj)
+        if uid := metadata.get("uid"):
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise api_errors.conflict(resource.gvr.group_resource, name, why)
+        _check_place(obj, scope)
+        return obj
+
+    write = scope.write(dry_run=options.dry_run)
+    create_always = not scope.info.subresource
+    return await scope.services.writer.update(write, change, status=status, retry=True, create=create, create_always=create_always)
+
+
+def unconvertible(config: JSONObject, field_scope: Scope) -> Callable[[str], ApiError]:
+    """Return a function that creates the error for an object that fits the schema, but not the Go type."""
+    metadata = config.get("metadata") or {}
+    kind = f"{field_scope.gvk.group}/{field_scope.gvk.version}, Kind={field_scope.gvk.kind}"
+    named = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind}"
+
+    def refuse(why: str) -> ApiError:
+        converting = f"unable to convert unstructured object to {kind}: {why}"
+        return api_errors.internal(f"failed to convert new object ({named}) to proper version: {converting}")
+
+    return refuse
+
+
+def _check_place(obj: JSONObject, scope: RequestScope) -> None:
+    """Raises BadRequest if name or namespace of the object differ from the path."""
+    metadata = metadata_of(obj)
+    set_namespace(metadata, scope.namespace)
+    check_name(metadata, scope.info.name)
+
+
+def _json_type(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case _:
+            return "array"
+
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -36,29 +214,34 @@ _BUILTIN_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 @dataclass
 class Patch:
-    """A patch as sent, read when it is first needed: whether there is something to patch is found out before."""
+    """A patch. It is decoded when it is first needed, after the check that the object exists."""
 
     media_type: str
     data: bytes
-    #: Whether it is for an object without a Go type, which upstream writes by name, at all depths.
+    #: The object has no Go type, so upstream sorts its fields by name at all levels.
     sorted: bool = False
-    #: Whether nobody asked for unknown fields (``fieldValidation=Ignore``): upstream then leaves reading to the library that patches.
+    #: With ``fieldValidation=Ignore`` upstream lets the patch library decode the patch.
     lenient: bool = False
-    #: The kind of what is patched, where it has a Go type.
+    #: Kind of the patched object, if it has a Go type.
     gvk: GroupVersionKind | None = None
-    #: What merging has left of a strategic merge patch.
+    #: The rest of a strategic merge patch after the merge.
     left: Any = field(default=None, init=False)
 
     @cached_property
     def tree(self) -> Any:
-        """Raises BadRequest."""
+        """Return the decoded patch. Raises BadRequest."""
         return _parse(self.data, self.media_type, lenient=self.lenient)
 
     def apply(self, obj: JSONObject, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
-        """A fresh tree; ``obj`` stays as it is.
+        """Return the patched copy of ``obj``.
+
+        Args:
+            obj: The object, which does not change.
+            schema: Schema of its kind with merge keys; None for a custom resource.
+            schemas: All schemas.
 
         Raises:
-            ApiError: as the server answers a patch that is malformed or does not apply.
+            ApiError: The patch is malformed or does not apply.
         """
         try:
             if self.media_type == JSON_PATCH:
@@ -78,23 +261,28 @@ class Patch:
         return patched
 
     def refused(self, patched: JSONObject, why: str) -> ApiError:
-        """The patch does not give an object of its kind. Upstream names neither kind nor object here, but shows what it gave."""
-        # Upstream never writes what a strategic merge made as JSON, and quotes the patch, which merging has taken apart.
+        """Return the error for a patch whose result does not fit its kind. As upstream it shows the result, not kind and name."""
+        # Upstream does not encode the result of a strategic merge, and quotes the rest of the patch instead.
         shown = go_text(self.left) if self.media_type == STRATEGIC_PATCH else self.text_of(patched)
         return api_errors.invalid(GroupKind("", ""), "", [invalid("patch", shown, why)])
 
     def text_of(self, patched: JSONObject) -> str:
-        """What it made as JSON, as upstream orders it."""
+        """Return the result as JSON in the field order of upstream."""
         index = wire_types().kind(self.gvk) if self.gvk is not None else None
         declared = patched if index is None else in_go_order(patched, index)
         ordered = patched if self.sorted else _upstream_order(declared, self._touched())
         return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False, sort_keys=self.sorted)
 
     def judge(self, patched: JSONObject, decoded: Decoded, field_validation: str) -> list[str]:
-        """Warnings of unknown and repeated fields, of the patch itself and of what it made.
+        """Return warnings about unknown and repeated fields of the patch and its result.
+
+        Args:
+            patched: The result.
+            decoded: The result as an object of its kind.
+            field_validation: Ignore, Warn or Strict.
 
         Raises:
-            Invalid: with Strict, which makes the patch itself the invalid field.
+            Invalid: Validation is Strict. The patch is the invalid field.
         """
         if field_validation == "Ignore":
             return []
@@ -112,7 +300,7 @@ class Patch:
         return [f"json patch {problem}" for problem in found]
 
     def _touched(self) -> JSONObject:
-        """The maps that the patch reaches into, as a tree of names."""
+        """Return the maps that the patch changes, as a tree of names."""
         if self.media_type != JSON_PATCH:
             return self.tree if isinstance(self.tree, dict) else {}
         touched: JSONObject = {}
@@ -124,10 +312,16 @@ class Patch:
 
 
 def read_patch(data: bytes, content_type: str, resource: ServedResource, *, typed: bool = False) -> Patch:
-    """``typed``: what is patched has a Go type, though the resource has none (a Scale).
+    """Return the patch of a request.
+
+    Args:
+        data: The body.
+        content_type: Content-Type of the request.
+        resource: The resource.
+        typed: The patched object has a Go type even though the resource has none (a Scale).
 
     Raises:
-        UnsupportedMediaType
+        UnsupportedMediaType: The type of the patch is not supported.
     """
     media_type = content_type.partition(";")[0].strip()
     if media_type not in _BUILTIN_TYPES and not resource.custom:
@@ -152,24 +346,30 @@ def _parse(data: bytes, media_type: str, *, lenient: bool) -> Any:
     if tree is None:
         if media_type == MERGE_PATCH:
             raise api_errors.bad_request("Invalid JSON Patch")
-        tree = {} if strategic else []  # as Go's decoder leaves what null is read into
+        tree = {} if strategic else []  # Go's decoder leaves the target of null unchanged
     if strategic and not isinstance(tree, dict):
         raise api_errors.bad_request(f"json: cannot unmarshal {json_type(tree)} into Go value of type map[string]interface {{}}")
     return tree
 
 
 def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk: GroupVersionKind) -> Decoded:
-    """What ``sent`` made, as an object of its kind.
+    """Return the result of a patch as an object of its kind.
+
+    Args:
+        sent: The patch.
+        tree: Its result.
+        resource: The resource.
+        gvk: The kind.
 
     Raises:
-        Invalid: it no longer fits; the cause is the field ``patch`` with the whole document, as upstream.
+        Invalid: The result does not fit the kind. As upstream, the field is ``patch`` and the value the whole document.
     """
 
     def refuse(why: str) -> ApiError:
         return sent.refused(tree, why)
 
     if sent.media_type == STRATEGIC_PATCH:
-        # Upstream has the object already that it reads the maps into: kind and apiVersion are fields like any other.
+        # Upstream decodes into an existing object, so kind and apiVersion are ordinary fields.
         decoded = conform(tree, gvk, gvk, resource, refuse, merged=True)
         return replace(decoded, problems=sorted(decoded.problems))
     try:
@@ -187,7 +387,7 @@ def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk
 
 
 def _upstream_order(tree: JSONObject, touched: JSONObject) -> JSONObject:
-    """Names sorted in each map that the patch reached into; what it did not touch stays as its Go type has it."""
+    """Return a tree with sorted names in each map that the patch changed. Other maps have the order of their Go type."""
     ordered: JSONObject = {}
     for name in sorted(tree):
         value, reached = tree[name], touched.get(name)

@@ -1,6 +1,6 @@
-"""Stored objects in Kubernetes' protobuf: each revision is encoded once, however many read, list or watch it.
+"""A cache of objects in Kubernetes' protobuf: each revision is encoded once for all reads, lists and watches.
 
-What is kept is an object's bare message: a list holds it as it is, an object and a watch event put their heads before it.
+The cache has messages without envelope; lists contain them as they are, objects and watch events add their headers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kubeloop.types import JSONObject
 
 _Key = tuple[str, int, str, int]
 
-#: Bytes of messages kept; beyond it those used least recently go.
+#: Maximum bytes of cached messages. The least recently used ones are dropped.
 _MOST_KEPT = 16 * 1024 * 1024
 
 
 class ProtobufForms:
-    """Encodes objects of built-in kinds. ``object`` and ``page`` give None for what has no such form, as custom resources."""
+    """Encodes objects of built-in kinds. ``object`` and ``page`` return None for kinds without protobuf, such as custom resources."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -30,13 +30,14 @@ class ProtobufForms:
         self._size = 0
 
     def object(self, resource: ServedResource, kv: KeyValue) -> bytes | None:
+        """Return an object in its envelope, or None."""
         try:
             return self._object(resource, kv)
         except (protobuf.EncodeError, UnknownKind):
             return None
 
     def page(self, resource: ServedResource, list_kind: str, metadata: JSONObject, items: list[KeyValue]) -> bytes | None:
-        """A list with the list's ``metadata``."""
+        """Return a list with ``metadata``, or None."""
         gvk = GroupVersionKind(*resource.gvk.group_version, list_kind)
         try:
             return protobuf.encode_list(gvk, metadata, [self._message(resource, kv) for kv in items])
@@ -44,10 +45,10 @@ class ProtobufForms:
             return None
 
     def event(self, type_: str, resource: ServedResource, kv: KeyValue) -> bytes:
-        """One frame of a watch.
+        """Return the frame of a watch event.
 
         Raises:
-            EncodeError, UnknownKind: there is no such form.
+            EncodeError, UnknownKind: The kind has no protobuf form.
         """
         return protobuf.encode_event(type_, self._object(resource, kv))
 
@@ -56,7 +57,7 @@ class ProtobufForms:
         return protobuf.wrapped(gvk.api_version, gvk.kind, self._message(resource, kv))
 
     def _message(self, resource: ServedResource, kv: KeyValue) -> bytes:
-        # The value counts too: a watch shows an object that leaves its selection as it was, at the revision at which it left.
+        # The key contains the value, because a watch shows the old state of an object that leaves its selection at the new revision.
         key = (kv.key, kv.mod_revision, resource.gvk.api_version, hash(kv.value))
         message = self._messages.get(key)
         if message is not None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kubeloop.apiserver.handlers.watch import Form, FormMissing
+from kubeloop.apiserver.handlers.watch import FormMissing, WatchForm
 from kubeloop.apiserver.registry.objects import Objects, StoredObject
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.request.encoding import decode, encode, encode_sorted, list_item
-from kubeloop.apiserver.request.negotiation import JSON, PROTOBUF, Accepted
 from kubeloop.apiserver.store.reader import Page
-from kubeloop.apiserver.tables import INCLUDE_OBJECT, partial_list, partial_object, table
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import decode, encode, encode_sorted, list_item
+from kubeloop.endpoints.negotiation import JSON, PROTOBUF, Accepted
+from kubeloop.endpoints.tables import INCLUDE_OBJECT, partial_list, partial_object, table
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
@@ -31,7 +31,7 @@ class Renderer:
 
     @cached_property
     def _protobuf(self) -> ProtobufForms:
-        # Imported when somebody first wants it: it takes some milliseconds of a start.
+        # Imported at the first use, which saves some milliseconds at the start.
         from kubeloop.apiserver.handlers.protobuf_forms import ProtobufForms
 
         return ProtobufForms(self._objects)
@@ -108,13 +108,13 @@ class Renderer:
 
     @staticmethod
     def _item(resource: ServedResource, obj: JSONObject) -> bytes:
-        """Items of typed lists do not repeat kind and apiVersion; those of custom resources do."""
+        """Return an item of a list. Items of built-in kinds have no kind and apiVersion, items of custom resources have."""
         if resource.custom:
             return encode_sorted(obj)
         return encode({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
 
-    def watch_form(self, resource: ServedResource, accepted: Accepted, request: Request) -> Form:
-        """Raises BadRequest, NotAcceptable as ``object`` does."""
+    def watch_form(self, resource: ServedResource, accepted: Accepted, request: Request) -> WatchForm:
+        """Return the form of watch events. Raises BadRequest, NotAcceptable like ``object``."""
         name = f"{accepted.media_type} {accepted.form} {accepted.version}"
         pack = protobuf_event if accepted.media_type == PROTOBUF else None
         match accepted.form:
@@ -124,14 +124,14 @@ class Renderer:
                 def as_table(obj: JSONObject, first: bool) -> JSONObject:
                     return self._table(resource, accepted, include, [obj], obj["metadata"], headers=first)
 
-                return Form(f"{name} {include}", as_table, pack)
+                return WatchForm(f"{name} {include}", as_table, pack)
             case "PartialObjectMetadata":
-                return Form(name, lambda obj, _: _versioned(partial_object(obj), accepted), pack)
+                return WatchForm(name, lambda obj, _: _versioned(partial_object(obj), accepted), pack)
             case "PartialObjectMetadataList":
-                return Form(name, _no_list, pack)
+                return WatchForm(name, _no_list, pack)
         if pack is None:
-            return Form(name)
-        return Form(name, lambda obj, _: obj, pack, lambda type_, kv: self._protobuf.event(type_, resource, kv))
+            return WatchForm(name)
+        return WatchForm(name, lambda obj, _: obj, pack, lambda type_, kv: self._protobuf.event(type_, resource, kv))
 
     def _table(
         self,
@@ -143,8 +143,9 @@ class Renderer:
         *,
         headers: bool = True,
     ) -> JSONObject:
-        now = self._clock.wall().timestamp()
-        return _versioned(table(resource, trees, metadata, now=now, include=include, headers=headers), accepted)
+        now, columns = self._clock.wall().timestamp(), resource.columns if resource.custom else None
+        rows = table(resource.gvr.group_resource, trees, metadata, now=now, columns=columns, include=include, headers=headers)
+        return _versioned(rows, accepted)
 
 
 def _no_list(*_: object) -> JSONObject:
@@ -153,7 +154,7 @@ def _no_list(*_: object) -> JSONObject:
 
 
 def protobuf_event(type_: str, obj: JSONObject) -> bytes:
-    """One frame of a watch in protobuf."""
+    """Return the frame of a watch event in protobuf."""
     from kubeloop.codec import protobuf
 
     return protobuf.encode_event(type_, protobuf.encode(obj))
@@ -183,7 +184,7 @@ def _versioned(tree: JSONObject, accepted: Accepted, *, items: bool = False) -> 
 
 
 def _type(resource: ServedResource) -> str:
-    """The Go type that upstream names in these refusals."""
+    """Return the Go type that upstream names in these errors."""
     if resource.custom:
         return "*unstructured.Unstructured"
     return f"*{resource.gvr.group.partition('.')[0] or 'core'}.{resource.kind}"

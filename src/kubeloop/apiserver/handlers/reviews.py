@@ -1,4 +1,4 @@
-"""Handlers of reviews, which are answered and never stored. Source: pkg/registry/{authentication,authorization}."""
+"""Handlers of reviews, which are computed and never stored. Source: pkg/registry/{authentication,authorization}."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from kubeloop.apiserver.authentication.chain import NotAuthenticated
-from kubeloop.apiserver.handlers.connect_admission import ask_admission
-from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.handlers.subresources.pods import bind
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.registry.options import write_options
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Access
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.validation.metadata import validate_requirement
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import Access, User
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.meta.selectors import FieldOperator, FieldTerm, parse_field_selector, parse_label_selector
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
-#: What is the server's to say of an object.
+#: Metadata that only the server sets.
 _SYSTEMS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid")
 
 
 async def decode_review(scope: RequestScope) -> JSONObject:
-    """The body, admitted.
+    """Return the review in the body, after admission.
 
     Raises:
-        BadRequest; whatever admission raises.
+        BadRequest: The body is malformed; any error of admission.
     """
     options = write_options(scope.request, "CreateOptions")
     media_type = media_type_of(scope.request.header("Content-Type"))
@@ -40,7 +38,7 @@ async def decode_review(scope: RequestScope) -> JSONObject:
     set_namespace(metadata, scope.namespace)
     for name in _SYSTEMS:
         metadata.pop(name, None)
-    # A review is stored nowhere, but its answer says who asked.
+    # A review is not stored, but its managedFields name the client.
     owners = scope.services.writer.owners
     field_scope = owners.scope(scope.resource, "")
     owners.updated(field_scope, field_scope.empty, obj, scope.manager(options))
@@ -49,6 +47,7 @@ async def decode_review(scope: RequestScope) -> JSONObject:
 
 
 def answer_review(scope: RequestScope, obj: JSONObject) -> Answer:
+    """Return the answer with the completed review."""
     return scope.services.renderer.object(scope.resource, scope.accepted, scope.request, obj, status=201)
 
 
@@ -57,7 +56,7 @@ _AUTHENTICATION_GROUP: Final = "authentication.k8s.io"
 
 async def _self_subject(scope: RequestScope) -> Answer:
     obj = await decode_review(scope)
-    # Of what was sent, nothing is answered.
+    # The answer does not repeat the sent fields.
     answer = {name: obj[name] for name in ("apiVersion", "kind")}
     answer["metadata"] = {"creationTimestamp": timestamp(scope.services.clock.wall())}
     answer["status"] = {"userInfo": _user_info(scope.user)}
@@ -94,15 +93,14 @@ def _user_info(user: User) -> JSONObject:
     return info
 
 
-#: What POST does.
+#: Resource -> handler of POST.
 AUTHENTICATION_REVIEWS: dict[GroupResource, Callable[[RequestScope], Awaitable[Answer]]] = {
     GroupResource(_AUTHENTICATION_GROUP, "selfsubjectreviews"): _self_subject,
     GroupResource(_AUTHENTICATION_GROUP, "tokenreviews"): _token,
 }
 
 
-# Field and label selectors that an access review asks about: what is wrong with them, and what could be read of them.
-#
+# Field and label selectors of access reviews: their errors, and their valid terms.
 # Source: k8s.io/kubernetes pkg/apis/authorization/validation, pkg/registry/authorization/util/helpers.go.
 
 
@@ -112,7 +110,7 @@ _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def selector_errors(attributes: JSONObject) -> Iterator[FieldError]:
-    """Operators that nobody knows are no fault: newer clients may know them."""
+    """Yield the errors of selectors. Unknown operators are no error, because newer clients may use them."""
     for name in ("fieldSelector", "labelSelector"):
         selector = attributes.get(name)
         if selector is None:
@@ -138,7 +136,7 @@ def _field_errors(path: str, term: JSONObject) -> Iterator[FieldError]:
 
 
 def field_terms(selector: JSONObject) -> tuple[tuple[FieldTerm, ...], str | None]:
-    """The terms that could be read; and, if there are others, ``partially `` when some could, else empty text."""
+    """Return the valid terms of a field selector, and for invalid ones: None (there are none), "" (all) or "partially "."""
     if selector.get("rawSelector"):
         try:
             return parse_field_selector(selector["rawSelector"]).terms, None
@@ -153,7 +151,7 @@ def field_terms(selector: JSONObject) -> tuple[tuple[FieldTerm, ...], str | None
 
 
 def label_fault(selector: JSONObject) -> str | None:
-    """The second of ``field_terms``, for labels."""
+    """Return the second value of ``field_terms`` for a label selector."""
     if selector.get("rawSelector"):
         try:
             parse_label_selector(selector["rawSelector"])
@@ -168,8 +166,7 @@ def _partly(read: int, wanted: int) -> str | None:
     return None if read == wanted else "partially " if read else ""
 
 
-# May somebody do that, and what may I do: the reviews of authorization.k8s.io.
-#
+# Reviews of authorization.k8s.io: SubjectAccessReview and SelfSubjectRulesReview.
 # Source: k8s.io/kubernetes pkg/registry/authorization, pkg/apis/authorization/validation.
 
 
@@ -208,7 +205,7 @@ async def _rules(scope: RequestScope) -> Answer:
     status: JSONObject = {"resourceRules": found.resources, "nonResourceRules": found.paths, "incomplete": found.incomplete}
     if found.error:
         status["evaluationError"] = found.error
-    # Upstream answers with a new review, without fields of the one that was sent.
+    # Upstream answers with a new review without the sent fields.
     answer = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": {}, "spec": {}, "status": status}
     return answer_review(scope, answer)
 
@@ -219,7 +216,7 @@ def _user(spec: JSONObject) -> User:
 
 
 def _asked(user: User, spec: JSONObject) -> tuple[Access, list[str]]:
-    """What is asked for, and what of it could not be read."""
+    """Return the access of a review, and the errors about its selectors."""
     attributes = spec.get("resourceAttributes")
     if attributes is None:
         plain = spec["nonResourceAttributes"]
@@ -259,11 +256,11 @@ def _errors(spec: JSONObject, kind: str, metadata: JSONObject) -> list[FieldErro
 
 
 def _go_names(path: JSONObject) -> JSONObject:
-    """As upstream's internal type shows itself."""
+    """Return the fields in the Go names of upstream's internal type."""
     return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
 
 
-#: What POST does.
+#: Resource -> handler of POST.
 AUTHORIZATION_REVIEWS: dict[GroupResource, Callable[[RequestScope], Awaitable[Answer]]] = {
     GroupResource(_GROUP, "subjectaccessreviews"): _access,
     GroupResource(_GROUP, "selfsubjectaccessreviews"): _access,
@@ -272,7 +269,7 @@ AUTHORIZATION_REVIEWS: dict[GroupResource, Callable[[RequestScope], Awaitable[An
 }
 
 
-#: What POST does for resources without storage.
+#: Resource without storage -> handler of POST.
 CREATE: dict[GroupResource, Callable[[RequestScope], Awaitable[Answer]]] = {
     GroupResource("", "bindings"): bind,
     **AUTHENTICATION_REVIEWS,

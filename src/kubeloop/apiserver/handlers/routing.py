@@ -9,18 +9,17 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from kubeloop.apiserver.handlers import component_status, verbs
 from kubeloop.apiserver.handlers import reviews as reviews
-from kubeloop.apiserver.handlers.apply import is_apply
-from kubeloop.apiserver.handlers.kubelet.connecting import connecting
-from kubeloop.apiserver.handlers.patch import read_patch
+from kubeloop.apiserver.handlers.kubelet.connecters import find_connecter
+from kubeloop.apiserver.handlers.patch import is_apply, read_patch
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.handlers.subresources import handlers_of
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, Reply
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.strconv import go_quoted
+from kubeloop.serving.answer import Answer, Reply
 
 Handler = Callable[[RequestScope], Awaitable[Reply]]
 
@@ -76,7 +75,7 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     if info.rest:
         raise api_errors.no_such_resource()
     verb = info.verb
-    if verb == "watch" and method != "GET":  # of the deprecated paths, /api/v1/watch/pods, which watch whatever the method
+    if verb == "watch" and method != "GET":  # for the deprecated paths (/api/v1/watch/pods), which watch for any method
         raise api_errors.method_not_allowed()
     if info.name_in_path:
         if not {"get", "update", "patch", "delete"} & set(resource.verbs):
@@ -134,7 +133,7 @@ async def _patch_without_name(scope: RequestScope) -> Answer:
 
 
 def check_name_in_path(info: RequestInfo) -> None:
-    """Raises BadRequest for names that could be no part of a key in storage (path.IsValidPathSegmentName upstream)."""
+    """Raises BadRequest for names that cannot be part of a storage key (upstream's path.IsValidPathSegmentName)."""
     name = info.name
     if not info.name_in_path or not (name in (".", "..") or "%" in name or "/" in name):
         return
@@ -147,7 +146,7 @@ def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) ->
         raise api_errors.no_such_resource()
     if not info.name_in_path:
         raise api_errors.bad_request("name must be provided")
-    connects = connecting(info)
+    connects = find_connecter(info)
     if connects is not None:
         if info.rest and not connects.paths:
             raise api_errors.no_such_resource()
@@ -168,12 +167,12 @@ def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) ->
 
 
 def _across_namespaces(resource: ServedResource, info: RequestInfo) -> bool:
-    """Without a namespace, a namespaced resource can only be listed and watched; creating reviews names no namespace either."""
+    """Return whether a request for a namespaced resource names no namespace. Only list, watch and reviews may do that."""
     return resource.namespaced and not info.namespace and info.verb not in ("list", "watch")
 
 
 def _is_namespace_itself(resource: ServedResource, info: RequestInfo) -> bool:
-    """``/namespaces/x`` names the namespace twice: as the place and as the object."""
+    """Return whether the path is ``/namespaces/x``, where x is both namespace and name."""
     return resource.gvr.resource == "namespaces" and not resource.gvr.group and info.namespace == info.name
 
 

@@ -1,39 +1,40 @@
-"""The request scope: all that the server knows of one request, and the services that handlers use."""
+"""The request scope: the data of one request, the services that handlers use, and admission of objects that are not stored."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+from kubeloop.apiserver.admission.chain import Attributes, options_of
 from kubeloop.apiserver.authentication import Authenticator
-from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
+from kubeloop.apiserver.authentication.options import TokenSettings
 from kubeloop.apiserver.flow.control import Seat
 from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.handlers.rendering import Renderer
 from kubeloop.apiserver.ownership import manager_of
 from kubeloop.apiserver.registry.decoding import BODY_LIMIT, Decoded
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.registry.options import WriteOptions
+from kubeloop.apiserver.registry.options import WriteParameters
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import View, WriteRequest
-from kubeloop.apiserver.request.access import Authorizer
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.request.api_errors import bad_request, too_large
-from kubeloop.apiserver.request.info import RequestInfo
-from kubeloop.apiserver.request.negotiation import Accepted
-from kubeloop.apiserver.request.users import ANONYMOUS, User
 from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.apiserver.store.deleter import Deleter
 from kubeloop.apiserver.store.reader import Reader
 from kubeloop.apiserver.store.writer import Writer
+from kubeloop.endpoints.access import ANONYMOUS, Authorizer, User
+from kubeloop.endpoints.api_errors import bad_request, too_large
+from kubeloop.endpoints.negotiation import Accepted
+from kubeloop.endpoints.request_info import RequestInfo
 from kubeloop.http1.errors import BodyTooLarge
 from kubeloop.meta.errors import ApiError
+from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.time import format_time
 from kubeloop.schema import Schemas
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
@@ -160,7 +161,7 @@ class RequestScope:
         except BodyTooLarge as fault:
             raise too_large(fault.limit) from None
 
-    def manager(self, options: WriteOptions) -> str:
+    def manager(self, options: WriteParameters) -> str:
         """Return the field manager of what the request writes."""
         return manager_of(options.field_manager, self.request.header("User-Agent"))
 
@@ -208,7 +209,7 @@ class RequestScope:
             name_in_path=info.name if info.name_in_path else "",
         )
 
-    def accept_problems(self, decoded: Decoded, options: WriteOptions, kind: str) -> None:
+    def accept_problems(self, decoded: Decoded, options: WriteParameters, kind: str) -> None:
         """Store the body for messages; unknown and repeated fields become an error (Strict), warnings (Warn) or nothing (Ignore).
 
         Raises:
@@ -250,3 +251,41 @@ def _strict_error(decoded: Decoded, kind: str) -> ApiError:
     return bad_request(
         f'{sent_kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {", ".join(decoded.problems)}'
     )
+
+
+async def _nothing() -> None:
+    pass
+
+
+async def ask_admission(
+    scope: RequestScope,
+    obj: JSONObject,
+    *,
+    kind: GroupVersionKind | None = None,
+    name: str = "",
+    dry_run: bool = False,
+    between: Callable[[], Awaitable[None]] = _nothing,
+) -> None:
+    """Run admission on an object.
+
+    Args:
+        scope: The request.
+        obj: The object to create, or the options of a connection.
+        kind: Kind of ``obj``; None: that of the resource. A kind that ends in ``Options`` is a connection.
+        name: Name of the object; empty: the one in the path.
+        dry_run: Nothing is stored.
+        between: The resource's own work between mutating and validating admission.
+
+    Raises:
+        ApiError: Admission or ``between`` rejects the request.
+    """
+    write, admission = scope.write(name=name, dry_run=dry_run), scope.services.writer.admission
+    connects = kind is not None and kind.kind.endswith("Options")
+    try:
+        for step in (admission.mutate, admission.validate):
+            if step == admission.validate:
+                await between()
+            operation, options = ("CONNECT", None) if connects else ("CREATE", options_of(write, "CREATE"))
+            await step(Attributes(operation, write, obj, None, options, kind))
+    finally:
+        await write.finish()

@@ -1,43 +1,45 @@
-"""Handlers of the verbs of a resource: from a routed request to an answer. The store and ``watch`` do the work."""
+"""Handlers of the verbs of a resource. The store and ``watch`` execute them."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import replace
 
-from kubeloop.apiserver.handlers.apply import apply, is_apply
-from kubeloop.apiserver.handlers.patch import conform_patched, read_patch
+from kubeloop.apiserver.handlers.patch import apply, conform_patched, is_apply, read_patch
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.handlers.watch import WatchDependencies, Watcher
 from kubeloop.apiserver.registry.decoding import Decoded, decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import check_name, drop_repeated, metadata_of, set_namespace
 from kubeloop.apiserver.registry.options import (
-    DeleteOptions,
-    ListOptions,
-    WriteOptions,
+    DeleteParameters,
+    ListParameters,
+    WriteParameters,
     delete_options,
     invalid_version,
     list_options,
     resource_version_number,
     write_options,
 )
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, StreamingResponse, success
-from kubeloop.apiserver.request.negotiation import JSON, check_streams
 from kubeloop.apiserver.store.reader import Selection
-from kubeloop.apiserver.store.writer import Outcome
+from kubeloop.apiserver.store.writer import WriteResult
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.negotiation import JSON, check_streams
+from kubeloop.endpoints.responses import success
 from kubeloop.meta.errors import NotFound
 from kubeloop.meta.status import StatusDetails
+from kubeloop.serving.answer import Answer, StreamingResponse
 from kubeloop.types import JSONObject
 
 
 async def get(scope: RequestScope) -> Answer:
+    """Return one object."""
     version = scope.request.parameter("resourceVersion")
     stored = await scope.services.reader.get(scope.resource, scope.namespace, scope.info.name, version)
     return scope.services.renderer.object(scope.resource, scope.accepted, scope.request, stored.obj, stored=stored)
 
 
 async def list_(scope: RequestScope) -> Answer:
+    """Return a list."""
     options = list_options(scope.request, watch=False)
     selection = Selection(scope.resource, options.label_selector, options.field_selector)
     if not options.limit and not options.continue_token:
@@ -47,6 +49,7 @@ async def list_(scope: RequestScope) -> Answer:
 
 
 async def watch(scope: RequestScope) -> StreamingResponse:
+    """Return the stream of a watch."""
     parts, request = scope.services, scope.request
     options = list_options(request, watch=True)
     selection = Selection(scope.resource, options.label_selector, options.field_selector)
@@ -64,6 +67,7 @@ async def watch(scope: RequestScope) -> StreamingResponse:
 
 
 async def create(scope: RequestScope) -> Answer:
+    """Create an object."""
     options = write_options(scope.request, "CreateOptions")
     decoded = await _decode(scope, options)
     scope.accept_problems(decoded, options, scope.resource.kind)
@@ -73,6 +77,7 @@ async def create(scope: RequestScope) -> Answer:
 
 
 async def update(scope: RequestScope, *, status: bool = False) -> Answer:
+    """Replace an object, or its status."""
     options = write_options(scope.request, "UpdateOptions")
     decoded = await _decode(scope, options)
     scope.accept_problems(decoded, options, scope.resource.kind)
@@ -89,6 +94,7 @@ async def update(scope: RequestScope, *, status: bool = False) -> Answer:
 
 
 async def patch(scope: RequestScope, *, status: bool = False) -> Answer:
+    """Patch an object, or its status."""
     resource, name = scope.resource, scope.info.name
     if is_apply(scope.request):
         outcome = await apply(scope, status=status)
@@ -113,11 +119,12 @@ async def patch(scope: RequestScope, *, status: bool = False) -> Answer:
         return decoded.obj
 
     write = scope.write(dry_run=options.dry_run, manager=scope.manager(options))
-    # Applied again after a concurrent write, unless the patch itself names a version.
+    # The patch is applied again after a concurrent write, unless it contains a version.
     return _outcome(scope, await scope.services.writer.update(write, change, status=status, retry=True), 200)
 
 
 async def delete(scope: RequestScope) -> Answer:
+    """Delete an object."""
     body = await scope.body()
     options = delete_options(scope.request, body)
     if body:
@@ -136,6 +143,7 @@ async def delete(scope: RequestScope) -> Answer:
 
 
 async def delete_collection(scope: RequestScope) -> Answer:
+    """Delete the objects of a list."""
     options = _of_pages(list_options(scope.request, watch=False))
     selection = Selection(scope.resource, options.label_selector, options.field_selector)
     body = await scope.body()
@@ -150,28 +158,28 @@ async def delete_collection(scope: RequestScope) -> Answer:
         try:
             await scope.services.deleter.delete(write, how)
         except NotFound:
-            continue  # another deletion was faster
+            continue  # a concurrent deletion was first
     return scope.services.renderer.page(scope.resource, scope.accepted, scope.request, page)
 
 
-def _of_pages(options: ListOptions) -> ListOptions:
-    """Upstream deletes by pages, so that a version without a match means exactly that version, as with any list by pages."""
+def _of_pages(options: ListParameters) -> ListParameters:
+    """Return the options of a paged list: upstream deletes by pages, so a version without a match means exactly this version."""
     if options.resource_version in ("", "0") or options.resource_version_match:
         return options
     return replace(options, resource_version_match="Exact")
 
 
-def _warn_of_deletion(scope: RequestScope, options: DeleteOptions) -> None:
+def _warn_of_deletion(scope: RequestScope, options: DeleteParameters) -> None:
     named = options.propagation_policy is not None or options.orphan_dependents is not None
     scope.warnings += scope.resource.strategy.warnings_on_delete(policy_named=named)
 
 
-async def _decode(scope: RequestScope, options: WriteOptions) -> Decoded:
+async def _decode(scope: RequestScope, options: WriteParameters) -> Decoded:
     media_type = media_type_of(scope.request.header("Content-Type"))
     return decode_object(await scope.body(), media_type, scope.resource, field_validation=options.field_validation)
 
 
-def _outcome(scope: RequestScope, outcome: Outcome, status: int) -> Answer:
+def _outcome(scope: RequestScope, outcome: WriteResult, status: int) -> Answer:
     renderer = scope.services.renderer
     if outcome.stored is not None:
         return renderer.object(scope.resource, scope.accepted, scope.request, outcome.obj, stored=outcome.stored, status=status)

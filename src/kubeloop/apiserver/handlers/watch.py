@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.registry.options import ListOptions, resource_version_number
+from kubeloop.apiserver.registry.options import ListParameters, resource_version_number
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import status_object
-from kubeloop.apiserver.request.encoding import encode, encode_sorted, event_frame
-from kubeloop.apiserver.storage import Event, KeyValue, prefix_end
+from kubeloop.apiserver.storage import KeyValue, StorageEvent, prefix_end
 from kubeloop.apiserver.storage.watch_cache import ResourceVersionTooOld, Subscription, WatchCache, WatchEvent
 from kubeloop.apiserver.store.reader import Reader, Selection
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import encode, encode_sorted, event_frame
+from kubeloop.endpoints.responses import status_object
 from kubeloop.meta.errors import ApiError
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-#: Seconds between bookmarks, and how long before the end of a watch the last one comes, as upstream.
+#: Seconds between bookmarks, and seconds before the end of a watch for the last bookmark, as upstream.
 BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -34,7 +34,7 @@ class FormMissing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class WatchForm:
     """The form of the objects of a watch.
 
     Watchers with the same ``name`` share rendered frames. ``render`` returns the object to send; its second argument is True for the first
@@ -48,6 +48,7 @@ class Form:
     stored: Callable[[str, KeyValue], bytes] | None = None
 
     def frame(self, type_: str, obj: JSONObject) -> bytes:
+        """Return the frame of an event."""
         return event_frame(type_, encode(obj)) if self.pack is None else self.pack(type_, obj)
 
 
@@ -55,13 +56,19 @@ class Watcher:
     """One watch. ``frames`` may be iterated once.
 
     Guarantees
-        Every change of an object that is selected before or after it, after the version asked for, in order, once. An object that a change
-        makes selected is ADDED, one that it makes unselected DELETED, in the state and at the version of that change.
-        A version that is no longer kept is answered by one ERROR frame (410), then the end.
+        Every change after the requested version of an object that is selected before or after it, in order, once. If a change selects an
+        object, the event is ADDED; if it unselects it, the event is DELETED, with the state and version of the change.
+        If the version was compacted, the watch sends one ERROR frame (410) and ends.
     """
 
     def __init__(
-        self, resource: ServedResource, namespace: str, options: ListOptions, selection: Selection, form: Form, parts: WatchDependencies
+        self,
+        resource: ServedResource,
+        namespace: str,
+        options: ListParameters,
+        selection: Selection,
+        form: WatchForm,
+        parts: WatchDependencies,
     ) -> None:
         self._resource = resource
         self._options = options
@@ -70,11 +77,12 @@ class Watcher:
         self._parts = parts
         self._prefix = parts.objects.prefix(resource, namespace)
         self._first = True
-        #: Changes up to here are dealt with; the client knows of versions up to ``_told``, since it is not shown what it did not select.
+        #: Changes up to ``_sent`` are processed. The client knows versions up to ``_told``, because it does not get unselected objects.
         self._sent = 0
         self._told = 0
 
     async def frames(self) -> AsyncIterator[bytes]:
+        """Yield the frames of the watch until it ends."""
         subscription = self._parts.cache.subscribe(self._prefix)
         try:
             async for frame in self._frames(subscription):
@@ -96,7 +104,7 @@ class Watcher:
                 await self._parts.reader.at_least(start)
             async for frame in self._state():
                 yield frame
-            # Also for watches that did not ask for initial events but get them: so kube-apiserver since it streams lists.
+            # Also for watches that get initial events without requesting them, as in kube-apiserver.
             if options.allow_bookmarks:
                 yield self._bookmark(self._sent, {_INITIAL_EVENTS_END: "true"})
         else:
@@ -105,7 +113,7 @@ class Watcher:
             try:
                 history = self._pass(events)
             except ApiError:
-                # An object was stored in a version that its definition no longer has. Upstream has forgotten all changes before that.
+                # An object is stored in an undefined version. Upstream has lost all earlier changes.
                 raise ResourceVersionTooOld(start, cache.revision) from None
             if history:
                 yield history
@@ -113,7 +121,7 @@ class Watcher:
             yield frame
 
     def _wants_state(self, start: int) -> bool:
-        """Whether the watch begins with what is there: without a version, with "0", or when it asks for it."""
+        """Return whether the watch begins with the current objects: without a version, with "0", or on request."""
         asked = self._options.send_initial_events
         return start == 0 if asked is None else asked
 
@@ -121,7 +129,7 @@ class Watcher:
         storage = self._parts.objects.storage
         found = await storage.range(self._prefix, prefix_end(self._prefix))
         self._sent = self._told = found.revision
-        for kv in await self._parts.objects.presented(self._resource, found.items):
+        for kv in await self._parts.objects.to_requested_version(self._resource, found.items):
             if self._selection.everything or self._selection.matches(self._parts.objects.tree(self._resource, kv)):
                 first, self._first = self._first, False
                 self._parts.cache.events_sent[self._resource.gvr] += 1
@@ -130,10 +138,10 @@ class Watcher:
     async def _live(self, subscription: Subscription) -> AsyncIterator[bytes]:
         clock = self._parts.clock
         end = clock.now() + (self._options.timeout_seconds or self._parts.default_timeout())
-        # A bookmark that was told is told again each minute: who got one takes silence for a broken connection. None is of where it began.
+        # A bookmark is repeated each minute, because clients take silence for a broken connection. There is none for the start version.
         begun = self._told
         bookmark = self._next_bookmark(end)
-        timer = clock.call_later(max(min(bookmark, end) - clock.now(), 0), subscription.nudge)
+        timer = clock.call_later(max(min(bookmark, end) - clock.now(), 0), subscription.wake)
         try:
             while True:
                 events = await subscription.take()
@@ -147,13 +155,13 @@ class Watcher:
                 if now >= end:
                     return
                 if now >= bookmark:
-                    # While the client took its time over the last frame, more may have come: a bookmark must not overtake it.
+                    # More changes may have arrived while the client read the last frame; they come before a bookmark.
                     newest = self._sent if subscription.waiting else max(self._sent, self._parts.cache.revision)
                     if self._options.allow_bookmarks and newest > (self._told if subscription.waiting else begun):
                         yield self._bookmark(newest)
                     bookmark = self._next_bookmark(end)
                     timer.cancel()
-                    timer = clock.call_later(max(min(bookmark, end) - now, 0), subscription.nudge)
+                    timer = clock.call_later(max(min(bookmark, end) - now, 0), subscription.wake)
         finally:
             timer.cancel()
 
@@ -163,12 +171,12 @@ class Watcher:
         return min(now + BOOKMARK_EVERY, last) if last > now else end
 
     async def _presented(self, events: list[WatchEvent]) -> list[WatchEvent]:
-        """The same changes in this watch's version, where a webhook must be asked for that."""
+        """Return the changes with objects in the requested version, converted by a webhook if necessary."""
         if self._resource.converter is None:
             return events
         raw = [event.event for event in events if event.revision > self._sent]
         states = [kv for one in raw for kv in (_state_after(one), one.previous) if kv is not None]
-        shown = iter(await self._parts.objects.presented(self._resource, states))
+        shown = iter(await self._parts.objects.to_requested_version(self._resource, states))
         found = []
         for one in raw:
             after = None if one.value is None else next(shown).value
@@ -177,7 +185,7 @@ class Watcher:
         return found
 
     def _pass(self, events: list[WatchEvent]) -> bytes:
-        """The frames of changes that this watch has not shown yet, joined."""
+        """Return the joined frames of changes that the watch has not sent yet."""
         frames = []
         for event in events:
             if event.revision <= self._sent:
@@ -201,7 +209,7 @@ class Watcher:
         if not (before or after):
             return None
         type_ = "DELETED" if not after else "MODIFIED" if before else "ADDED"
-        # An object that leaves the selection is shown as it was while it was selected, at the version at which it left.
+        # An object that leaves the selection is sent in its last selected state, with the version of the change.
         kv = event.current()
         if type_ == "DELETED" and raw.value is not None:
             assert raw.previous is not None
@@ -241,7 +249,7 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class WatchDependencies:
-    """What watches share. ``default_timeout`` gives seconds for watches that name none."""
+    """Parts of the server that all watches share. ``default_timeout`` returns the seconds of watches that name none."""
 
     objects: Objects
     cache: WatchCache
@@ -251,7 +259,7 @@ class WatchDependencies:
 
     @staticmethod
     def empty(resource: ServedResource, obj: JSONObject) -> JSONObject:
-        """An object with metadata only, as the kind's empty value is written."""
+        """Return an object with only metadata, as the empty value of the kind is encoded."""
         from kubeloop.schema import strict
 
         if resource.custom or not strict.is_builtin(resource.gvk):
@@ -261,6 +269,6 @@ class WatchDependencies:
         return conformed
 
 
-def _state_after(event: Event) -> KeyValue | None:
-    """What a change left; None for a deletion."""
+def _state_after(event: StorageEvent) -> KeyValue | None:
+    """Return the state after a change; None for a deletion."""
     return None if event.value is None else KeyValue(event.key, event.value, event.revision, event.revision)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kubeloop.apiserver.aggregation.registered import Table
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
@@ -26,7 +26,11 @@ class OpenAPI:
     """
 
     def __init__(
-        self, registry: Registry, clock: Clock, table: Table | None = None, descriptions: Mapping[str, Mapping[str, str]] | None = None
+        self,
+        registry: Registry,
+        clock: Clock,
+        table: ApiServiceTable | None = None,
+        descriptions: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """Create the handler; documents are created with the first request.
 
@@ -37,7 +41,7 @@ class OpenAPI:
             descriptions: Texts of built-in kinds by definition and field; None uses kubeloop's own short ones.
         """
         self._registry = registry
-        self._table = table or Table()
+        self._table = table or ApiServiceTable()
         self._clock = clock
         self._descriptions = descriptions
 

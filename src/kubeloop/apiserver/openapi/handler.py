@@ -15,12 +15,12 @@ from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver.aggregation.registered import Table
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.apiserver.openapi.documents import OpenAPIDocuments
 from kubeloop.apiserver.openapi.gnostic import V2_CONTENT_TYPE, V2_MEDIA_TYPE, V3_CONTENT_TYPE, V3_MEDIA_TYPE, encode_v2
 from kubeloop.apiserver.openapi.swagger import merge_documents, swagger
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.response_writer import gzipped
+from kubeloop.endpoints.responses import gzipped
 from kubeloop.schema.descriptions import Descriptions
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.negotiation import parse_accept
@@ -55,7 +55,7 @@ class _Kept:
 class OpenAPIHandler:
     """Creates the responses; see ``OpenAPI``."""
 
-    def __init__(self, registry: Registry, clock: Clock, table: Table, descriptions: Descriptions) -> None:
+    def __init__(self, registry: Registry, clock: Clock, table: ApiServiceTable, descriptions: Descriptions) -> None:
         """Create the handler.
 
         Args:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubeloop.apiserver.aggregation.registered import Table
+from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.apiserver.crd.definition import schema_of
 from kubeloop.apiserver.openapi import custom
 from kubeloop.apiserver.openapi.schemas import COMPONENTS, DEFINITIONS, referenced, to_v2, with_references
@@ -36,7 +36,7 @@ _SECTIONS: Final = ("definitions", "parameters")
 _KINDS: Final = "x-kubernetes-group-version-kind"
 
 
-def merge_documents(own: JSONObject, table: Table) -> JSONObject:
+def merge_documents(own: JSONObject, table: ApiServiceTable) -> JSONObject:
     """Return ``own`` merged with the documents of the table's servers, as a new tree. An invalid document is logged and left out."""
     merged = {**own, **{section: dict(own.get(section) or {}) for section in ("paths", *_SECTIONS)}}
     for service in sorted(table.remote(), key=lambda one: one.name):

@@ -1,4 +1,4 @@
-"""Asks webhooks: one POST of JSON over TLS, on connections that are kept while they are used.
+"""The client of webhooks: one POST of JSON over TLS, on pooled connections.
 
 Source: k8s.io/apiserver pkg/util/webhook (ClientManager), plugin/webhook/{mutating,validating}/dispatcher.go (timeouts).
 """
@@ -11,16 +11,16 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable, why_no_answer, why_refused
 from kubeloop.apiserver.outbound.target import ServiceName, Target, target_of, trust
-from kubeloop.apiserver.request.encoding import encode
+from kubeloop.endpoints.encoding import encode
 from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.client_heads import request_head
 from kubeloop.http1.dial import Dialer
 from kubeloop.http1.errors import CONNECTION_FAULTS, ConnectionEnded, ProxyRefusedError
 from kubeloop.http1.headers import Headers
-from kubeloop.http1.request_writer import request_head
 from kubeloop.meta.errors import ConfigError
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
 from kubeloop.timing import Clock, TimeLimit
 from kubeloop.types import JSONObject
 
@@ -39,7 +39,7 @@ class WebhookClient:
 
     Guarantees
         A call ends within its timeout, with an answer or ``CallFailed``; a cancelled one leaves no connection behind.
-        Nobody is believed whose certificate the configuration's bundle (without one: the system's authorities) does not vouch for.
+        A webhook's certificate must be valid for the configuration's bundle, or without a bundle for the system's authorities.
 
     Not guaranteed
         That the webhook was not asked twice: where a kept connection turns out to be closed, the call is made again on a new one.
@@ -57,10 +57,16 @@ class WebhookClient:
         self._calling: set[asyncio.Task[Any]] = set()
 
     async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
-        """What the webhook at a ``clientConfig`` answers to ``review``. ``timeout`` in seconds; the webhook is told of it.
+        """Send a review to a webhook and return its response.
+
+        Args:
+            config: The ``clientConfig`` of the webhook.
+            review: The body.
+            timeout: Seconds; a query parameter shows it to the webhook.
 
         Raises:
-            CallFailed: unreachable, untrusted, too slow, or not answering 2xx. NotCallable: the configuration makes no call.
+            CallFailed: The webhook is unreachable, untrusted, too slow, or does not respond with 2xx.
+            NotCallable: The configuration is invalid.
         """
         target = target_of(config)
         context = self._context(target)
@@ -83,7 +89,7 @@ class WebhookClient:
         return body
 
     async def close(self) -> None:
-        """Close all connections. Whoever still waits for an answer is cancelled."""
+        """Close all connections, and cancel running calls."""
         calling = list(self._calling)
         for task in calling:
             task.cancel()
@@ -123,7 +129,7 @@ class WebhookClient:
             raise _failed(target, query, why_no_answer(fault, name, port)) from fault
 
     async def _straight(self, target: Target, context: ssl.SSLContext) -> ClientConnection:
-        """To a URL; by a proxy of the environment only where any address may be dialled, since what a proxy dials nobody has looked at."""
+        """Connect to a URL. The environment's proxy is used only if all addresses are allowed: a proxy evades the egress policy."""
         if self._reach.anywhere:
             return await Dialer(f"https://{target.authority}", "", target.host, clock=self._clock).connect(context)
         return await self._reach.open(target.host, target.port, context, target.host)

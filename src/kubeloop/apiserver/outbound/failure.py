@@ -30,11 +30,11 @@ class NotCallable(CallFailed):
 
 def why_no_answer(error: BaseException, host: str, port: int) -> str:
     """What a socket, TLS or HTTP fault is called. Names that a foreign certificate is valid for are not told: OpenSSL keeps them."""
-    from kubeloop.apiserver.outbound.egress_policy import DestinationNotAllowed
     from kubeloop.http1.errors import (
         ConnectionEnded,
-        ProtocolError,  # loaded by whoever made the call; a server without webhooks starts without it
+        ProtocolError,  # the caller has loaded it; a server without webhooks starts without it
     )
+    from kubeloop.reverseproxy.egress_policy import DestinationNotAllowed
 
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: x509: {_untrusted(error, host)}"

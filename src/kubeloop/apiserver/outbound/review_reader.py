@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubeloop.apiserver.outbound.failure import CallFailed
-from kubeloop.apiserver.request.go_json_errors import json_fault
+from kubeloop.endpoints.go_json_errors import json_fault
 from kubeloop.types import JSONObject
 
 #: Go's name of a type, and the Python types that hold it.

@@ -105,7 +105,7 @@ _OWNER: Final = "kubernetes.io/service-name"
 
 
 class ServiceResolver:
-    """Resolves services by what is stored: EndpointSlices, else Endpoints. An ExternalName is dialled as it stands."""
+    """Resolves services by their stored EndpointSlices, else Endpoints. An ExternalName is dialled as it is written."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry

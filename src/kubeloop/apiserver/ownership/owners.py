@@ -25,13 +25,13 @@ from kubeloop.apiserver.ownership.scopes import Scope, Scopes
 from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
+from kubeloop.endpoints import api_errors
 from kubeloop.merge.fields import ApplyConflict, FieldConflict, FieldSet, TypeMismatch
 from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.managing import VersionedSet, apply, update
 from kubeloop.meta.errors import ApiError
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.status import StatusCause, StatusDetails
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 

@@ -12,7 +12,7 @@ from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.merge.fields import FieldSet, MergeType, MissingVersion, TypeMismatch, builtin_types, custom_type
 from kubeloop.merge.fields.checking import check
-from kubeloop.merge.fields.filters import Filter, excluding
+from kubeloop.merge.fields.field_set import Filter, excluding
 from kubeloop.merge.fields.managing import Versions
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind

@@ -12,8 +12,8 @@ from kubeloop.apiserver.admission import Attributes, Plugin
 from kubeloop.apiserver.admission.cached_lister import CachedList
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.kinds import GroupVersionResource
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Policies:
         for name in _NAMES:
             resource = registry.get(_resource(name))
             if resource is not None:
-                objects.follow(resource.storage_prefix, cache.reached)
+                objects.on_write(resource.storage_prefix, cache.reached)
 
     def bindings(self, name: str) -> CachedList:
         """Return a local copy of the bindings of one kind."""

@@ -29,11 +29,11 @@ from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, err
 from kubeloop.apiserver.policies.patch import MutationPatcher
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Authorizer
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.errors import ApiError, NotFound
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.status import StatusCause
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 

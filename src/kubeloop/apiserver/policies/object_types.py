@@ -11,7 +11,7 @@ from typing import Any, Final
 from kubeloop.cel.functions.timestamps import format_duration, format_timestamp
 from kubeloop.cel.values import ConstructedObject, DurationValue, Timestamp, UInt, from_key
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 
 JSON = Any
 

@@ -12,10 +12,9 @@ from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Access, Authorizer
-from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.apiserver.storage import prefix_end
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import MASTERS, Access, Authorizer, User
 from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.meta.field_error import forbidden
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
@@ -127,7 +126,7 @@ class Params:
         assert ref.selector is not None
         prefix = self._objects.prefix(resource, namespace)
         stored = (await self._objects.storage.range(prefix, prefix_end(prefix))).items
-        trees = [self._objects.tree(resource, kv) for kv in await self._objects.presented(resource, stored)]
+        trees = [self._objects.tree(resource, kv) for kv in await self._objects.to_requested_version(resource, stored)]
         return [tree for tree in trees if ref.selector.matches(tree["metadata"].get("labels"))]
 
 

@@ -13,8 +13,8 @@ from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.admission.matching import Match
 from kubeloop.apiserver.policies.object_types import NotMutable, check_object_types, to_apply_configuration, to_patch_operations
 from kubeloop.apiserver.registry.decoding import SCHEME, conform, kind_of
-from kubeloop.apiserver.request import api_errors
 from kubeloop.cel.values import ConstructedObject, Timestamp
+from kubeloop.endpoints import api_errors
 from kubeloop.merge import PatchError, json_patch
 from kubeloop.merge.fields import MergeType, TypeMismatch, builtin_types, check, custom_type, merge
 from kubeloop.merge.fields.field_types import shape

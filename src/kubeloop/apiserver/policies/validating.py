@@ -33,8 +33,8 @@ from kubeloop.apiserver.policies.definitions import (
 from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, error_message
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Authorizer
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.errors import ApiError, NotFound
 from kubeloop.meta.status import StatusCause
 from kubeloop.types import JSONObject

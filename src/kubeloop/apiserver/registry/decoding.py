@@ -1,4 +1,4 @@
-"""Bodies: from bytes (JSON, YAML, protobuf) to an object of the resource's kind, with the complaints that Kubernetes makes on the way.
+"""Decoding of request bodies (JSON, YAML, protobuf) to objects of the resource's kind, with the errors and warnings of Kubernetes.
 
 Source: k8s.io/apimachinery pkg/runtime/serializer/json, k8s.io/apiserver pkg/endpoints/handlers (transformDecodeError), recorded answers.
 """
@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.go_json_errors import json_fault
-from kubeloop.apiserver.request.negotiation import JSON, MEDIA_TYPES, PROTOBUF, YAML
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.go_json_errors import json_fault
+from kubeloop.endpoints.negotiation import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.field_error import fits_int64
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.schema import strict
 from kubeloop.schema.converted import converted
 from kubeloop.schema.object_metadata import conform_metadata
@@ -25,36 +25,39 @@ from kubeloop.schema.strict_scalars import number_text
 from kubeloop.serving.negotiation import content_media_type
 from kubeloop.types import JSONObject
 
-#: Bytes of a body that the server reads (upstream's MaxRequestBodyBytes): JSON may be larger than what etcd stores of it.
+#: Maximum bytes of a body (upstream's MaxRequestBodyBytes). JSON may be larger than the stored form.
 BODY_LIMIT = 3 * 1024 * 1024
 
 _ACCEPTED = "the body of the request was in an unknown format - accepted media types include: "
 _SCALES = ("autoscaling/v1", "extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
-#: Upstream names the file in which its scheme was built; clients show the text.
+#: Name of upstream's scheme in error texts, which clients show.
 SCHEME = 'scheme "pkg/runtime/scheme.go:111"'
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """``problems`` is what strict decoding says: unknown and repeated fields. ``sent`` is the body before it was conformed."""
+    """A decoded body.
+
+    ``problems`` are the messages of strict decoding about unknown and repeated fields. ``sent`` is the body before it was conformed.
+    """
 
     obj: JSONObject
     problems: list[str]
     sent: JSONObject
-    #: Why it is refused after its problems have been told.
+    #: Error that rejects the body after its problems were reported.
     refused: ApiError | None = None
 
 
 class _Unreadable(Exception):
-    """Not even kind and apiVersion could be read."""
+    """The body does not even have a readable kind and apiVersion."""
 
 
 def media_type_of(content_type: str) -> str:
-    """JSON, YAML or protobuf; no Content-Type at all means JSON.
+    """Return the media type of a body: JSON, YAML or protobuf; JSON without a Content-Type.
 
     Raises:
-        UnsupportedMediaType
+        UnsupportedMediaType: The Content-Type is another one.
     """
     media_type = content_media_type(content_type) if content_type else JSON
     if media_type in MEDIA_TYPES:
@@ -75,14 +78,22 @@ def decode_object(
     field_validation: str = "",
     also: Collection[str] = (),
 ) -> Decoded:
-    """The body of a create or update as an object of ``gvk`` (default: the resource's kind; a subresource may have another).
+    """Decode the body of a create or update.
 
-    ``field_validation`` is the request's; it makes a difference in the words about a custom object that does not say its kind.
-    ``also``: other API versions in which the kind may come, with the same fields.
+    Args:
+        data: The body.
+        media_type: Result of ``media_type_of``.
+        resource: The resource.
+        gvk: Expected kind; None: that of the resource. A subresource may have another kind.
+        field_validation: Of the request. It affects the error for a custom object without a kind.
+        also: Other API versions that the body may have, with the same fields.
+
+    Returns:
+        The object, its problems, and the body as it was sent.
 
     Raises:
-        BadRequest: malformed, another kind or version, or a field of the wrong type.
-        UnsupportedMediaType: a custom resource in protobuf.
+        BadRequest: The body is malformed, of another kind or version, or a field has the wrong type.
+        UnsupportedMediaType: A custom resource in protobuf.
     """
     wanted = gvk or resource.gvk
     try:
@@ -101,7 +112,7 @@ def decode_object(
     if met.api_version in also and met.kind == wanted.kind:
         met = wanted
     decoded = conform(tree, met, wanted, resource, lambda why: api_errors.bad_request(_unhandled(met, wanted, why)))
-    # A custom object is read by what it says it is, whatever the path says.
+    # A custom object is decoded by the kind that it names, not by the path.
     return replace(decoded, refused=_other_version(met, wanted)) if met.group_version != wanted.group_version else decoded
 
 
@@ -121,26 +132,35 @@ def conform(
     applied: bool = False,
     merged: bool = False,
 ) -> Decoded:
-    """A tree as the kind's schema has it. ``refuse(why)`` makes the error for a tree that does not fit.
+    """Convert a tree to the schema of its kind.
 
-    ``merged``: it was made of maps and never was text, which to upstream are two ways to the object (``schema.converted``).
-    ``applied``: moreover, with what somebody applied, by its schema; nothing is pruned then, and nulls stay for validation to refuse.
+    Args:
+        tree: The decoded body.
+        met: The kind that the body names.
+        wanted: The expected kind.
+        resource: The resource.
+        refuse: Creates the error for a tree that does not fit, from its text.
+        merged: The tree is the result of a patch, not of text; upstream converts these two differently (``schema.converted``).
+        applied: The tree is the result of an apply: nothing is pruned, and validation rejects nulls later.
+
+    Returns:
+        The object and its problems.
 
     Raises:
-        ApiError: what ``refuse`` made; BadRequest for another version of the kind.
+        ApiError: The error of ``refuse``; BadRequest for another version of the kind.
     """
     decoded = _conform(tree, met, wanted, resource, refuse, applied, merged or applied)
     if _nests_deeper(decoded.obj, DEEPEST):
         raise refuse(f"exceeded max depth of {DEEPEST}")
     metadata = tree.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") == [] and not (resource.custom and wanted == resource.gvk):
-        # No owners at all asks for a reset; no word about owners does not. Upstream's way to custom objects loses the difference.
+        # An empty list of managedFields is a reset, a missing list is not. For custom objects upstream loses this difference.
         decoded.obj["metadata"]["managedFields"] = []
     return decoded
 
 
 def _nests_deeper(tree: JSONObject, levels: int) -> bool:
-    """Without recursion, for that is what would fail."""
+    """Return whether a tree has more than ``levels`` levels. Not recursive, because recursion would fail."""
     row: list[Any] = [tree]
     for _ in range(levels):
         row = [
@@ -173,12 +193,12 @@ def _conform(
     return Decoded(obj, conformed.problems, tree)
 
 
-#: Levels of an object. Far below upstream's 10,000: what is stored is walked by recursion, by whoever lists or watches it.
+#: Maximum nesting of an object. Far below upstream's 10,000, because reads of stored objects are recursive.
 DEEPEST = 256
 
 
 def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedResource, applied: bool) -> Decoded:
-    """Metadata as its Go type has it, the rest as the structural schema has it."""
+    """Convert a custom object: metadata by its Go type, the rest by the structural schema."""
     if "apiVersion" in tree and tree["apiVersion"] is None:
         raise DecodeError(".apiVersion accessor error: <nil> is of the type <nil>, expected string")
     conformed = conform_metadata(tree.get("metadata"), drop_malformed=applied)
@@ -193,7 +213,7 @@ def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedRes
 
 
 def repeated_fields(value: Any, path: str) -> list[str]:
-    """What strict decoding says of repeated keys of an untyped tree."""
+    """Return the messages of strict decoding about repeated keys of an untyped tree."""
     found: list[str] = []
     if isinstance(value, dict):
         found += [f"duplicate field {go_quoted(f'{path}.{name}' if path else name)}" for name in getattr(value, "repeated", ())]
@@ -206,7 +226,7 @@ def repeated_fields(value: Any, path: str) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """A fresh tree of plain dicts, lists and numbers."""
+    """Return a copy of a tree with plain dicts, lists and numbers."""
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -221,7 +241,7 @@ def plain(value: Any) -> Any:
 
 
 def _beyond_int64(value: int) -> float:
-    """Go reads an integer that int64 does not hold as a float64."""
+    """Return an integer that int64 cannot represent as float, as Go decodes it."""
     try:
         return float(value)
     except OverflowError:
@@ -229,10 +249,10 @@ def _beyond_int64(value: int) -> float:
 
 
 def kind_of(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
-    """What a tree says it is; what it leaves out is taken from ``wanted``.
+    """Return the kind that a tree names; missing parts are those of ``wanted``.
 
     Raises:
-        DecodeError: apiVersion or kind are malformed; Go's text.
+        DecodeError: apiVersion or kind is malformed. The text is that of Go.
     """
     try:
         return _met(tree, wanted)
@@ -249,7 +269,7 @@ def _read_protobuf(data: bytes, wanted: GroupVersionKind) -> tuple[JSONObject, G
         raise _Unreadable(str(fault)) from None
     met = protobuf.kind_of(envelope, wanted)
     if not protobuf.has_protobuf(met):
-        return {}, met  # which is then found to be no kind of the API
+        return {}, met  # which is rejected later as an unknown kind
     try:
         return protobuf.decode_message(met, envelope.raw), met
     except DecodeError as fault:
@@ -278,21 +298,21 @@ def _read(data: bytes, media_type: str) -> JSONObject:
 
 
 def read_yaml(data: bytes) -> Any:
-    """YAML 1.1, one document, as JSON trees: dates stay text.
+    """Decode one YAML 1.1 document to a JSON tree. Dates stay strings.
 
     Raises:
-        DecodeError
+        DecodeError: The document is malformed.
     """
-    from kubeloop.apiserver.request.yaml_body import parse_yaml
+    from kubeloop.endpoints.yaml_body import parse_yaml
 
     return parse_yaml(data)
 
 
 def read_protobuf(data: bytes, wanted: GroupVersionKind) -> JSONObject:
-    """Options in Kubernetes' protobuf, in the version of whatever group; what they do not say of their kind is ``wanted``.
+    """Decode options in Kubernetes protobuf, of any group version. A missing kind is ``wanted``.
 
     Raises:
-        DecodeError: malformed, or another kind.
+        DecodeError: The message is malformed or has another kind.
     """
     from kubeloop.codec import protobuf
 
@@ -319,7 +339,7 @@ def _met(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
 
 
 def _said(tree: JSONObject, met: GroupVersionKind, data: bytes, *, strict: bool) -> GroupVersionKind:
-    """A custom object must say itself what it is: no Go type says it."""
+    """Return the kind of a body. A custom object must name its kind, because no Go type implies it."""
     said = met if tree.get("apiVersion") else GroupVersionKind("", "", met.kind)
     if not tree.get("kind"):
         why = kind_missing(data.decode("utf-8", "replace"))
@@ -328,17 +348,18 @@ def _said(tree: JSONObject, met: GroupVersionKind, data: bytes, *, strict: bool)
 
 
 def kind_missing(shown: str) -> str:
+    """Return the error text for an object without a kind."""
     return f"Object 'Kind' is missing in '{shown}'"
 
 
 def _foreign(met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource) -> str:
-    """Why another kind cannot stand for the wanted one; empty when it is the same kind in whatever version that exists."""
+    """Return why a body of another kind is rejected; "" if it is the expected kind in any existing version."""
     if resource.custom and wanted == resource.gvk:
-        return ""  # any kind and version is read; they are validated afterwards
+        return ""  # any kind and version is decoded; validation follows
     if met == wanted:
         return ""
     if resource.custom:
-        # Served by the scheme of custom resources, which knows Scale in all its versions, and nothing else.
+        # The scheme of custom resources has only Scale, in all its versions.
         if met.kind == wanted.kind and met.api_version in _SCALES:
             return f"converting ({met.version}.{met.kind}) to (v1.{wanted.kind}): unknown conversion"
         return f'no kind "{met.kind}" is registered for version "{met.api_version}" in {SCHEME}'

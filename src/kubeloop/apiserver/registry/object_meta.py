@@ -1,4 +1,4 @@
-"""The server's part of an object's metadata: uid, creation time, generated names, generation, and what an update may not touch.
+"""Metadata that the server sets: uid, creation time, generated names, generation, and the fields that updates cannot change.
 
 Source: k8s.io/apiserver pkg/registry/rest (BeforeCreate, BeforeUpdate, FillObjectMetaSystemFields), pkg/storage/names.
 """
@@ -10,11 +10,10 @@ import uuid
 from datetime import datetime
 
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
+from kubeloop.endpoints import api_errors
 from kubeloop.types import JSONObject
 
-# Owner references that are there twice: dropped, with a Warning.
-#
+# Duplicate owner references are removed, with a Warning.
 # Source: k8s.io/apiserver pkg/endpoints/handlers/rest.go (dedupOwnerReferencesAndAddWarning).
 
 
@@ -25,7 +24,13 @@ _ADVICE = (
 
 
 def drop_repeated(metadata: JSONObject, warnings: list[str], *, after_admission: bool) -> None:
-    """Keep the first of equal references; ``after_admission``: it may have been a plug-in or webhook that added the second."""
+    """Remove duplicate owner references; the first one stays.
+
+    Args:
+        metadata: Metadata of the object.
+        warnings: The Warning is appended.
+        after_admission: The duplicate may come from an admission plug-in or webhook, which the text says.
+    """
     references = metadata.get("ownerReferences")
     if not references or len(references) == 1:
         return
@@ -43,45 +48,24 @@ def drop_repeated(metadata: JSONObject, warnings: list[str], *, after_admission:
     metadata["ownerReferences"] = kept
 
 
-#: Letters of generated names: no vowels and nothing that looks like another letter.
+#: Letters of generated names: no vowels and no similar letters.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX = 5
 _LONGEST = 63
 
-#: As the Go types ObjectMeta, OwnerReference and ManagedFieldsEntry declare them: the order in which a kube-apiserver writes them.
-_FIELDS = (
-    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
-    "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers", "managedFields",
-)  # fmt: skip
-_ITEM_FIELDS = {
-    "ownerReferences": ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"),
-    "managedFields": ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"),
-}
-
-
-def in_declared_order(metadata: JSONObject) -> JSONObject:
-    """Metadata with its fields in the order of their Go type, and labels and annotations by key. The values are shared."""
-    ordered = {field: metadata[field] for field in _FIELDS if field in metadata} | metadata
-    for field in ("labels", "annotations"):
-        if isinstance(value := ordered.get(field), dict):
-            ordered[field] = dict(sorted(value.items()))
-    for field, declared in _ITEM_FIELDS.items():
-        if isinstance(items := ordered.get(field), list):
-            ordered[field] = [{name: item[name] for name in declared if name in item} | item for item in items]
-    return ordered
-
 
 def timestamp(now: datetime) -> str:
+    """Format a time in RFC 3339 with seconds, as Kubernetes writes it."""
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def generate_name(prefix: str) -> str:
-    """``prefix`` and five random letters, at most 63 characters in all."""
+    """Return ``prefix`` with five random letters, at most 63 characters."""
     return prefix[: _LONGEST - _SUFFIX] + "".join(random.choices(_LETTERS, k=_SUFFIX))
 
 
 def metadata_of(obj: JSONObject) -> JSONObject:
-    """The object's metadata, made when it has none."""
+    """Return the metadata of an object; add it if it is missing."""
     metadata: JSONObject | None = obj.get("metadata")
     if metadata is None:
         metadata = obj["metadata"] = {}
@@ -89,10 +73,10 @@ def metadata_of(obj: JSONObject) -> JSONObject:
 
 
 def set_namespace(metadata: JSONObject, namespace: str) -> None:
-    """The request's namespace counts; an object may repeat it but not contradict it.
+    """Set the namespace of a request in the metadata.
 
     Raises:
-        BadRequest
+        BadRequest: The object names another namespace.
     """
     given = metadata.get("namespace") or ""
     if given and namespace and given != namespace:
@@ -104,7 +88,7 @@ def set_namespace(metadata: JSONObject, namespace: str) -> None:
 
 
 def check_name(metadata: JSONObject, name: str) -> None:
-    """Raises BadRequest when the object has another name than the path, or none."""
+    """Raises BadRequest if the object has no name, or another name than the path."""
     given = metadata.get("name") or ""
     if not given:
         raise api_errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
@@ -113,7 +97,7 @@ def check_name(metadata: JSONObject, name: str) -> None:
 
 
 def fill_new(metadata: JSONObject, now: datetime) -> None:
-    """System fields of an object that is to be created; what the client said of them is dropped."""
+    """Set the system fields of a new object, and discard those of the client."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(name, None)
     metadata["uid"] = str(uuid.uuid4())
@@ -123,7 +107,7 @@ def fill_new(metadata: JSONObject, now: datetime) -> None:
 
 
 def carry_over(metadata: JSONObject, old: JSONObject) -> None:
-    """What an update never changes, whatever the client sent; uid and names are checked by validation instead."""
+    """Copy the system fields that updates cannot change from ``old``. Validation checks uid and names."""
     metadata.pop("selfLink", None)
     for name in ("creationTimestamp", "generation", "deletionTimestamp"):
         if name in old:
@@ -137,7 +121,7 @@ def carry_over(metadata: JSONObject, old: JSONObject) -> None:
 
 
 def raise_generation(resource: ServedResource, obj: JSONObject, old: JSONObject) -> None:
-    """One more when what counts for the kind changed and its strategy has not done it itself."""
+    """Increase the generation if the desired state changed and the strategy has not increased it."""
     strategy = resource.strategy
     if not strategy.has_generation:
         return

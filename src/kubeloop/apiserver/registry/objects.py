@@ -1,4 +1,4 @@
-"""Objects over storage: keys, versions of a group, and a bounded cache of decoded trees. Knows nothing of requests."""
+"""Objects over storage: keys, conversion between versions, and a bounded cache of decoded trees. Independent of requests."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.encoding import (
+from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import (
     decode,
     encode,
     encode_sorted,
@@ -21,7 +22,6 @@ from kubeloop.apiserver.request.encoding import (
     stored_head,
     wire_form,
 )
-from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.types import JSONObject
 
@@ -36,14 +36,14 @@ _MOST_DECODED = 4096
 
 
 class Converted(bytes):
-    """A stored value that somebody else converted: complete, its defaults are those of the version it was stored in."""
+    """A stored value that a webhook has converted. It is complete, with the defaults of its stored version."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as read: ``kv`` is what storage holds, ``obj`` the shared tree in the version asked for. Never change ``obj``; copy it.
+    """An object from storage. ``kv`` is the stored value; ``obj`` is the shared tree in the requested version, which must not be changed.
 
-    Where ``kv`` was converted (``Objects.presented``), ``source`` is what storage holds.
+    If ``kv`` was converted (``Objects.to_requested_version``), ``source`` is the stored value.
     """
 
     kv: KeyValue
@@ -57,11 +57,12 @@ class StoredObject:
 
     @property
     def revision(self) -> int:
+        """Revision of the object."""
         return self.kv.mod_revision
 
 
 class PreconditionFailed(Exception):
-    """Somebody else wrote first; ``current`` is what is there now, None when it is gone."""
+    """A concurrent write was first. ``current`` is the stored object, None if it was deleted."""
 
     def __init__(self, current: KeyValue | None) -> None:
         super().__init__("the key has changed")
@@ -72,8 +73,8 @@ class Objects:
     """Reads and writes objects of any served resource.
 
     Guarantees
-        A read shows the newest write of this process or a later state. A write happens only if the object is at the revision given.
-        Objects are stored in the resource's storage version and come out in the version asked for, defaulted when they were converted.
+        A read returns the newest write of this process or a later state. A write succeeds only if the object has the expected revision.
+        Objects are stored in the resource's storage version and returned in the requested version, with defaults if they were converted.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -81,42 +82,44 @@ class Objects:
         self._decoded: OrderedDict[_DecodedKey, tuple[JSONObject, int, object]] = OrderedDict()
         self._decoded_bytes = 0
         self._followers: dict[str, Callable[[int], Awaitable[None]]] = {}
-        #: By storage prefix, the versions of the definition that all its stored objects have: none is ever stored in another.
+        #: Storage prefix -> the versions of its definition in which all its objects are stored.
         self._checked: dict[str, object] = {}
 
-    def follow(self, resource_prefix: str, reached: Callable[[int], Awaitable[None]]) -> None:
-        """From now on a write or removal below ``resource_prefix`` is done when ``reached`` has returned for its revision."""
+    def on_write(self, resource_prefix: str, reached: Callable[[int], Awaitable[None]]) -> None:
+        """Let each write below ``resource_prefix`` end only when ``reached`` has returned for its revision."""
         self._followers[resource_prefix] = reached
 
     @staticmethod
     def key(resource: ServedResource, namespace: str, name: str) -> str:
+        """Return the storage key of an object."""
         return f"{Objects.prefix(resource, namespace)}{name}"
 
     @staticmethod
     def prefix(resource: ServedResource, namespace: str) -> str:
-        """Key prefix of all objects of a resource, or of those in one namespace."""
+        """Return the key prefix of all objects of a resource, or of those in one namespace."""
         return f"{resource.storage_prefix}{namespace}/" if namespace else resource.storage_prefix
 
     async def get(self, resource: ServedResource, namespace: str, name: str) -> StoredObject | None:
+        """Return an object, or None."""
         kv, _ = await self.storage.get(self.key(resource, namespace, name))
         if kv is None:
             return None
         if resource.converter is None:
             return StoredObject(kv, self.tree(resource, kv))
-        (shown,) = await self.presented(resource, [kv])
+        (shown,) = await self.to_requested_version(resource, [kv])
         return StoredObject(shown, self.tree(resource, shown), kv)
 
     async def all(self, resource: ServedResource) -> list[JSONObject]:
-        """The shared trees of every object of a resource; for resources of which there are few."""
+        """Return the shared trees of all objects of a resource. For resources with few objects."""
         prefix = self.prefix(resource, "")
         found = await self.storage.range(prefix, prefix_end(prefix))
-        return [self.tree(resource, kv) for kv in await self.presented(resource, found.items)]
+        return [self.tree(resource, kv) for kv in await self.to_requested_version(resource, found.items)]
 
-    async def presented(self, resource: ServedResource, found: list[KeyValue]) -> list[KeyValue]:
-        """What storage gave, ready for ``tree`` and ``wire``: converted where that means asking a webhook, else as it is.
+    async def to_requested_version(self, resource: ServedResource, found: list[KeyValue]) -> list[KeyValue]:
+        """Return stored values ready for ``tree`` and ``wire``. A webhook converts them if necessary.
 
         Raises:
-            ApiError: the webhook failed.
+            ApiError: The webhook failed.
         """
         if resource.converter is None:
             return found
@@ -133,10 +136,10 @@ class Objects:
         return shown
 
     async def require_defined_versions(self, resource: ServedResource) -> None:
-        """Refuse what upstream reads from its watch cache, which it cannot fill while an object is stored in a version without definition.
+        """Reject reads from upstream's watch cache, which it cannot fill while an object is stored in an undefined version.
 
         Raises:
-            TooManyRequests: such an object is stored.
+            TooManyRequests: Such an object exists.
         """
         if not resource.custom:
             return
@@ -151,10 +154,19 @@ class Objects:
         self._checked[prefix] = versions
 
     async def write(self, resource: ServedResource, obj: JSONObject, *, expected: int, lease: int = 0) -> StoredObject:
-        """Create (``expected`` 0) or replace. ``obj`` is in the resource's version; it becomes shared: do not change it afterwards.
+        """Create or replace an object.
+
+        Args:
+            resource: The resource.
+            obj: The object in the resource's version. It becomes shared and must not be changed afterwards.
+            expected: Revision that the stored object must have; 0: it must not exist.
+            lease: Lease whose end deletes the object; 0: none.
+
+        Returns:
+            The stored object.
 
         Raises:
-            PreconditionFailed
+            PreconditionFailed: The stored object has another revision.
         """
         metadata = obj["metadata"]
         key = self.key(resource, metadata.get("namespace", ""), metadata["name"])
@@ -167,21 +179,21 @@ class Objects:
         if resource.storage_prefix in self._followers:
             await self._followers[resource.storage_prefix](written.revision)
         if not self._is_storage(resource):
-            # As the next reader sees it, with the defaults of the stored version: what its way there and back left of it.
-            (shown,) = await self.presented(resource, [written.current])
+            # The object as the next reader gets it: converted to the stored version and back, with its defaults.
+            (shown,) = await self.to_requested_version(resource, [written.current])
             return StoredObject(shown, self.tree(resource, shown), written.current)
         if value is not encoded:
-            obj.update(decode(value))  # The numbers that the next reader sees.
+            obj.update(decode(value))  # The numbers as the next reader gets them.
         obj["metadata"]["resourceVersion"] = str(written.current.mod_revision)
         _default_as_read(resource, obj)
         self._keep(resource, written.current, obj)
         return StoredObject(written.current, obj)
 
     async def rehearse(self, resource: ServedResource, obj: JSONObject) -> JSONObject:
-        """What a write of ``obj`` would make of it, for a dry run: the object goes through its stored version, and is not stored.
+        """Return the result of a write for a dry run: the object is converted to its stored version and back, but not stored.
 
         Raises:
-            ApiError: a webhook that converts failed.
+            ApiError: A conversion webhook failed.
         """
         if self._is_storage(resource):
             _default_as_read(resource, obj)
@@ -189,18 +201,18 @@ class Objects:
         metadata = obj["metadata"]
         key = self.key(resource, metadata.get("namespace", ""), metadata["name"])
         value = await self.encoded(resource, obj)
-        (shown,) = await self.presented(resource, [KeyValue(key, value, create_revision=0, mod_revision=0)])
+        (shown,) = await self.to_requested_version(resource, [KeyValue(key, value, create_revision=0, mod_revision=0)])
         made = self.fresh(resource, shown)
         made["metadata"].pop("resourceVersion")
-        # Storage drops both on the way, and a dry run does not get there.
+        # Storage removes both; a dry run does not reach storage.
         made["metadata"].update({name: metadata[name] for name in ("resourceVersion", "selfLink") if name in metadata})
         return made
 
     async def remove(self, stored: StoredObject) -> int:
-        """Delete; returns the revision of the deletion.
+        """Delete an object. Returns the revision of the deletion.
 
         Raises:
-            PreconditionFailed
+            PreconditionFailed: The object has changed.
         """
         written = await self.storage.write(stored.kv.key, None, expected=stored.revision)
         if not written.succeeded:
@@ -211,10 +223,10 @@ class Objects:
         return written.revision
 
     async def convert(self, resource: ServedResource, obj: JSONObject, to: GroupVersionKind) -> JSONObject:
-        """``obj`` (not changed) in another version than it is in; the same tree where it is in that one.
+        """Return ``obj`` in another version; the same tree if it already has this version. ``obj`` does not change.
 
         Raises:
-            ApiError: a webhook that converts failed.
+            ApiError: A conversion webhook failed.
         """
         if obj.get("apiVersion") == to.api_version:
             return obj
@@ -222,32 +234,32 @@ class Objects:
             return converted(resource, obj, to)
         return (await resource.converter.convert([obj], to.api_version))[0]
 
-    async def supply(self, resource: ServedResource, need: ConversionNeeded) -> None:
-        """Have converted what was needed; whoever needed it begins again.
+    async def convert_missing(self, resource: ServedResource, need: ConversionNeeded) -> None:
+        """Convert the objects that an operation needs. The caller then repeats the operation.
 
         Raises:
-            ApiError: the webhook failed.
+            ApiError: The webhook failed.
         """
         assert resource.converter is not None
         await resource.converter.convert([need.obj], need.to)
 
-    async def settled(self, resource: ServedResource, compute: Callable[[], T]) -> T:
-        """What ``compute`` gives, begun again after each conversion that it lacks.
+    async def compute_converted(self, resource: ServedResource, compute: Callable[[], T]) -> T:
+        """Return the result of ``compute``, repeated after each missing conversion.
 
         Raises:
-            ApiError: the webhook failed.
+            ApiError: The webhook failed.
         """
         while True:
             try:
                 return compute()
             except ConversionNeeded as need:
-                await self.supply(resource, need)
+                await self.convert_missing(resource, need)
 
     async def encoded(self, resource: ServedResource, obj: JSONObject) -> bytes:
-        """As it is stored.
+        """Return the stored form of an object.
 
         Raises:
-            ApiError: a webhook that converts failed.
+            ApiError: A conversion webhook failed.
         """
         if resource.converter is None or self._is_storage(resource):
             return self.encode(resource, obj)
@@ -260,17 +272,17 @@ class Objects:
         return resource.storage is None or resource.storage.group_version == resource.gvk.group_version
 
     def encode(self, resource: ServedResource, obj: JSONObject) -> bytes:
-        """As it is stored, where no webhook converts."""
+        """Return the stored form of an object of a resource without conversion webhook."""
         storage = resource.storage or resource.gvk
         if storage.group_version != resource.gvk.group_version and not resource.custom:
             obj = converted(resource, obj, storage)
         return stored_form(obj, storage.api_version, storage.kind)
 
     def tree(self, resource: ServedResource, kv: KeyValue) -> JSONObject:
-        """The object in the resource's version, shared: do not change it."""
+        """Return the shared object in the resource's version. It must not be changed."""
         key = _decoded_key(resource, kv)
         found = self._decoded.get(key)
-        # A request that began before a definition changed may decode by the old schemas after the trees were dropped.
+        # A request that began before a definition changed may decode with the old schema after the cache was cleared.
         if found is None or found[2] is not resource.extra.get("schemas"):
             obj = self.fresh(resource, kv)
             self._keep(resource, kv, obj)
@@ -279,7 +291,7 @@ class Objects:
         return found[0]
 
     def fresh(self, resource: ServedResource, kv: KeyValue) -> JSONObject:
-        """The object in the resource's version, the caller's own."""
+        """Return a copy of the object in the resource's version, which the caller may change."""
         obj = object_form(kv.value, kv.mod_revision)
         if not self.is_plain(resource) and not isinstance(kv.value, Converted):
             if obj.get("apiVersion") != resource.gvk.api_version:
@@ -287,14 +299,14 @@ class Objects:
                     resource.strategy.default(obj)
                 obj = converted(resource, obj, resource.gvk)
                 if resource.custom:
-                    return obj  # its defaults are those of the version it was stored in
+                    return obj  # it has the defaults of its stored version
             elif resource.custom:
                 resource.strategy.conform(obj)
             resource.strategy.default(obj)
         return obj
 
     def wire(self, resource: ServedResource, kv: KeyValue) -> bytes:
-        """The object in the resource's version, as JSON."""
+        """Return the object in the resource's version as JSON."""
         if self.is_plain(resource):
             return wire_form(kv.value, kv.mod_revision)
         tree = self.tree(resource, kv)
@@ -302,11 +314,14 @@ class Objects:
 
     @staticmethod
     def is_plain(resource: ServedResource) -> bool:
-        """Whether what is stored can be sent as it is. A custom resource's schema may have changed since, so it is defaulted when read."""
+        """Return whether the stored bytes can be sent unchanged.
+
+        Custom resources are decoded and defaulted at each read, because their schema may have changed.
+        """
         return not resource.custom and (resource.storage is None or resource.storage == resource.gvk)
 
     def forget_decoded(self) -> None:
-        """Decode again what is read from now on: schemas of custom resources have changed."""
+        """Clear the cache of decoded trees, after a change of schemas."""
         self._decoded.clear()
         self._decoded_bytes = 0
 
@@ -320,21 +335,21 @@ class Objects:
 
 
 def _default_as_read(resource: ServedResource, obj: JSONObject) -> None:
-    """Set what reading from storage would default: of a custom object also the status, which its creation emptied."""
+    """Set the defaults of a read from storage; for a custom object also those of the status, which its creation removed."""
     if resource.custom:
         resource.strategy.default(obj)
 
 
 def _decoded_key(resource: ServedResource, kv: KeyValue) -> _DecodedKey:
-    """The value counts too: a watch shows an object that leaves its selection as it was, at the revision at which it left."""
+    """Return the cache key. It contains the value, because two values can have the same revision: a watch shows the old state too."""
     return kv.key, kv.mod_revision, resource.gvk.api_version, hash(kv.value)
 
 
 def converted(resource: ServedResource, obj: JSONObject, to: GroupVersionKind) -> JSONObject:
-    """``obj`` in another version of its group; without a converter only apiVersion changes (as CRDs with strategy None).
+    """Return ``obj`` in another version of its group. Without a converter only apiVersion changes (conversion strategy None).
 
     Raises:
-        ConversionNeeded: a webhook must be asked, which takes ``Objects.convert``.
+        ConversionNeeded: A webhook must convert the object (``Objects.convert``).
     """
     if resource.converter is not None:
         return resource.converter.known(obj, to.api_version)

@@ -1,4 +1,4 @@
-"""Options of requests: query parameters and DeleteOptions bodies, checked as Kubernetes checks them.
+"""Options of requests, from query parameters and DeleteOptions bodies, validated as in Kubernetes.
 
 Source: k8s.io/apimachinery pkg/apis/meta/internalversion/validation, pkg/apis/meta/v1/validation, recorded answers.
 """
@@ -10,25 +10,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.apiserver.registry.decoding import kind_of, media_type_of, read_protobuf, read_yaml
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.go_json_errors import json_fault
-from kubeloop.apiserver.request.negotiation import PROTOBUF, YAML
 from kubeloop.apiserver.validation.formats import unsupported
 from kubeloop.apiserver.validation.metadata import validate_field_manager
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.go_json_errors import json_fault
+from kubeloop.endpoints.negotiation import PROTOBUF, YAML
 from kubeloop.merge.go_text import json_type
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
-from kubeloop.meta.integers import decimal, is_digits
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.selectors import parse_field_selector, parse_label_selector
+from kubeloop.meta.strconv import decimal, is_digits
 from kubeloop.serving.request import Request
 
 _MATCH = "resourceVersionMatch"
 
 
 @dataclass(frozen=True, slots=True)
-class ListOptions:
-    """Of list, watch and deletecollection. ``send_initial_events`` None: not said."""
+class ListParameters:
+    """Options of list, watch and deletecollection. ``send_initial_events`` is None if the request does not set it."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -43,19 +43,19 @@ class ListOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Of create, update and patch. ``field_validation`` is Ignore, Warn or Strict."""
+class WriteParameters:
+    """Options of create, update and patch. ``field_validation`` is Ignore, Warn or Strict."""
 
     dry_run: bool = False
     field_validation: str = "Warn"
     field_manager: str = ""
-    #: Of an apply: take fields from other managers instead of telling of the conflict.
+    #: Server-side apply: take fields from other managers instead of a conflict.
     force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteOptions:
-    """``grace_period`` in seconds, None: the kind's default."""
+class DeleteParameters:
+    """Options of a deletion. ``grace_period`` is in seconds; None: the default of the kind."""
 
     grace_period: int | None = None
     uid: str | None = None
@@ -65,7 +65,7 @@ class DeleteOptions:
     dry_run: bool = False
 
     def tree(self) -> dict[str, Any]:
-        """As admission webhooks are shown them."""
+        """Return the options as JSON for admission webhooks."""
         found: dict[str, Any] = {
             "gracePeriodSeconds": self.grace_period,
             "preconditions": {"uid": self.uid, "resourceVersion": self.resource_version},
@@ -77,10 +77,15 @@ class DeleteOptions:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def list_options(request: Request, *, watch: bool) -> ListOptions:
-    """Raises BadRequest for malformed numbers and selectors, Invalid for combinations that make no sense."""
+def list_options(request: Request, *, watch: bool) -> ListParameters:
+    """Parse the options of a list or watch.
+
+    Raises:
+        BadRequest: A number or selector is malformed.
+        Invalid: Options exclude each other.
+    """
     timeout = _integer(request, "timeoutSeconds")
-    options = ListOptions(
+    options = ListParameters(
         label_selector=request.parameter("labelSelector"),
         field_selector=request.parameter("fieldSelector"),
         limit=_integer(request, "limit") or 0,
@@ -99,8 +104,8 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
     return options
 
 
-def _check_grammar(options: ListOptions) -> None:
-    """Selectors that cannot be read are told before options that do not go together; fields that a kind does not have, after."""
+def _check_grammar(options: ListParameters) -> None:
+    """Raises BadRequest for malformed selectors. They are reported before options that exclude each other, unknown fields after."""
     try:
         if options.label_selector:
             parse_label_selector(options.label_selector)
@@ -110,11 +115,16 @@ def _check_grammar(options: ListOptions) -> None:
         raise api_errors.bad_request(str(fault)) from None
 
 
-def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteOptions:
-    """``kind`` names them in errors: CreateOptions, UpdateOptions, PatchOptions. ``apply``: of a patch that is a server-side apply.
+def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteParameters:
+    """Parse the options of a create, update or patch.
+
+    Args:
+        request: The request.
+        kind: Kind in error texts: CreateOptions, UpdateOptions or PatchOptions.
+        apply: The patch is a server-side apply.
 
     Raises:
-        Invalid
+        Invalid: An option has an invalid value.
     """
     dry_run = request.query.get("dryRun", [])
     validation = request.parameter("fieldValidation")
@@ -131,19 +141,21 @@ def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteO
         errors.append(unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     if errors:
         raise api_errors.invalid_options(kind, errors)
-    return WriteOptions(bool(dry_run), validation or "Warn", manager, bool(force))
+    return WriteParameters(bool(dry_run), validation or "Warn", manager, bool(force))
 
 
-def delete_options(request: Request, body: bytes) -> DeleteOptions:
-    """From the body if there is one, else from the query.
+def delete_options(request: Request, body: bytes) -> DeleteParameters:
+    """Parse the options of a deletion, from the body if there is one, else from the query.
 
     Raises:
-        BadRequest, Invalid, UnsupportedMediaType
+        BadRequest: The body is malformed.
+        Invalid: An option has an invalid value.
+        UnsupportedMediaType: The body has an unknown media type.
     """
     if body:
         tree = _options_body(body, media_type_of(request.header("Content-Type")))
         preconditions = tree.get("preconditions") or {}
-        options = DeleteOptions(
+        options = DeleteParameters(
             grace_period=tree.get("gracePeriodSeconds"),
             uid=preconditions.get("uid"),
             resource_version=preconditions.get("resourceVersion"),
@@ -153,7 +165,7 @@ def delete_options(request: Request, body: bytes) -> DeleteOptions:
         dry_run = tree.get("dryRun") or []
     else:
         policy = request.query.get("propagationPolicy")
-        options = DeleteOptions(
+        options = DeleteParameters(
             grace_period=_integer(request, "gracePeriodSeconds"),
             uid=request.parameter("uid") or None,
             resource_version=request.parameter("resourceVersion") or None,
@@ -162,35 +174,35 @@ def delete_options(request: Request, body: bytes) -> DeleteOptions:
         )
         dry_run = request.query.get("dryRun", [])
     check_delete_options(options, dry_run)
-    return DeleteOptions(
+    return DeleteParameters(
         options.grace_period, options.uid, options.resource_version, options.orphan_dependents, options.propagation_policy, bool(dry_run)
     )
 
 
-def check_delete_options(options: DeleteOptions, dry_run: list[str]) -> None:
-    """Raises Invalid. ``dry_run``: what was asked for, of which only ``All`` is known."""
+def check_delete_options(options: DeleteParameters, dry_run: list[str]) -> None:
+    """Raises Invalid. ``dry_run`` has the requested values, of which only ``All`` is valid."""
     errors = _propagation_errors(options) + _dry_run_errors(dry_run)
     if errors:
         raise api_errors.invalid_options("DeleteOptions", errors)
 
 
 def resource_version_number(text: str) -> int | None:
-    """A resourceVersion as a number, None if it is none. Kubernetes' rule: an unsigned 64-bit integer in decimal."""
+    """Return a resourceVersion as number (an unsigned 64-bit decimal integer), None if it is none."""
     return decimal(text, signed=False)
 
 
 def parse_uint_fault(text: str) -> str:
-    """Go's words for a text that is no unsigned integer."""
+    """Return Go's error text for a text that is no unsigned integer."""
     why = "value out of range" if is_digits(text) else "invalid syntax"
     return f"strconv.ParseUint: parsing {json.dumps(text)}: {why}"
 
 
 def invalid_version(text: str) -> str:
-    """What reads and watches say of a resourceVersion that is no number."""
+    """Return the error text of reads and watches for a resourceVersion that is no number."""
     return f"resourceVersion: Invalid value: {json.dumps(text, ensure_ascii=False)}: {parse_uint_fault(text)}"
 
 
-def _list_errors(options: ListOptions) -> list[FieldError]:
+def _list_errors(options: ListParameters) -> list[FieldError]:
     errors = []
     match = options.resource_version_match
     if match:
@@ -207,7 +219,7 @@ def _list_errors(options: ListOptions) -> list[FieldError]:
     return errors
 
 
-def _watch_errors(options: ListOptions) -> list[FieldError]:
+def _watch_errors(options: ListParameters) -> list[FieldError]:
     errors = []
     match = options.resource_version_match
     if options.send_initial_events is not None and match != "NotOlderThan":
@@ -217,7 +229,7 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
             errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
         if match != "NotOlderThan":
             errors.append(unsupported(_MATCH, match, ["NotOlderThan"]))
-    # A watch that says neither, from no version or "0", stands for one that asks for its initial events: upstream fills both in first.
+    # A watch with neither option, from no version or "0", requests initial events: upstream sets both options first.
     streamed = options.send_initial_events is None and options.resource_version in ("", "0")
     if options.continue_token and (match or streamed):
         errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
@@ -230,7 +242,7 @@ def _dry_run_errors(values: list[str]) -> list[FieldError]:
     return [unsupported("dryRun", values, ["All"])]
 
 
-def _propagation_errors(options: DeleteOptions) -> list[FieldError]:
+def _propagation_errors(options: DeleteParameters) -> list[FieldError]:
     policy = options.propagation_policy
     if policy is None:
         return []
@@ -262,7 +274,7 @@ def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
             fault_text = json_fault(body) or "invalid UTF-8"
             raise api_errors.bad_request(f"couldn't get version/kind; json parse error: {fault_text}") from None
     if tree is None:
-        tree = {}  # as Go's decoder leaves what null is read into
+        tree = {}  # Go's decoder leaves the target of null unchanged
     if not isinstance(tree, dict):
         raise api_errors.bad_request(
             f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_type(tree)} into Go value of type struct "
@@ -280,14 +292,14 @@ def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
 
 
 def _checked(tree: dict[str, Any]) -> dict[str, Any]:
-    """Field types of DeleteOptions."""
+    """Check the types of the fields of DeleteOptions."""
     from kubeloop.schema import strict
 
     try:
         conformed = strict.conform({**tree, "apiVersion": "v1", "kind": "DeleteOptions"}, GroupVersionKind("", "v1", "DeleteOptions")).obj
     except DecodeError as fault:
         raise api_errors.bad_request(str(fault)) from None
-    # Conforming drops a zero that Go keeps behind a pointer; whether a grace of zero was asked for decides everything.
+    # The schema drops zero values, but a grace period of zero differs from none.
     for name in ("gracePeriodSeconds", "orphanDependents"):
         if tree.get(name) is not None:
             conformed[name] = tree[name]
@@ -307,7 +319,7 @@ def _integer(request: Request, name: str) -> int | None:
 
 
 def _boolean(request: Request, name: str) -> bool | None:
-    """As upstream converts: false, 0 and nothing at all are false; any other value is true."""
+    """Return a boolean query parameter as upstream: false, 0 and the empty text are False, any other value is True."""
     values = request.query.get(name)
     if not values:
         return None

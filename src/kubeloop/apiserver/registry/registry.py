@@ -1,4 +1,4 @@
-"""The served resources: the built-in ones, and those that come and go with CustomResourceDefinitions."""
+"""The registry of served resources: the built-in ones, and those of CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVer
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``before`` None: added; ``after`` None: removed; both: replaced."""
+    """A change of the registry. ``before`` None: added; ``after`` None: removed; both: replaced."""
 
     before: ServedResource | None
     after: ServedResource | None
 
 
 class Registry:
-    """Served resources by group, version and resource, in the order in which discovery shows them.
+    """Served resources by group, version and resource, in the order of discovery.
 
     Guarantees
-        A change is visible to the next request, and listeners have run, when ``add``, ``replace`` or ``remove`` returns.
-        ``revision`` grows with every change: discovery and OpenAPI documents made from the registry can be kept until it does.
+        When ``add``, ``replace`` or ``remove`` returns, listeners have run and new requests see the change.
+        ``revision`` increases with every change, so that documents built from the registry can be cached by it.
 
     Not guaranteed
-        That requests under way see a change: each uses the ``ServedResource`` that it found at its start.
+        Running requests need not see a change: each uses the ``ServedResource`` of its start.
     """
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class Registry:
         self.revision = 0
 
     def add(self, resource: ServedResource) -> None:
-        """Serve ``resource`` from now on.
+        """Add a resource.
 
         Raises:
-            ValueError: its group, version and resource are served already.
+            ValueError: Its group, version and resource are already served.
         """
         if resource.gvr in self._resources:
             raise ValueError(f"{resource.gvr} is served already")
@@ -49,7 +49,7 @@ class Registry:
         self._changed(Change(None, resource))
 
     def replace(self, resource: ServedResource) -> None:
-        """Serve ``resource`` in place of what its group, version and resource name now; adds it when nothing is there."""
+        """Replace the resource with the same group, version and name; add it if there is none."""
         before = self._resources.get(resource.gvr)
         if before is not None:
             self._by_kind.pop(before.gvk, None)
@@ -57,7 +57,7 @@ class Registry:
         self._changed(Change(before, resource))
 
     def remove(self, gvr: GroupVersionResource) -> None:
-        """Stop serving a resource. Open watches of it end; its objects stay in storage. Does nothing if it is not served."""
+        """Remove a resource. Its watches end; its objects stay in storage. Does nothing if it is not served."""
         before = self._resources.pop(gvr, None)
         if before is None:
             return
@@ -70,22 +70,25 @@ class Registry:
         self._changed(Change(before, None))
 
     def on_change(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call ``listener`` at once with every change; returns the function that ends it. Listeners must not raise."""
+        """Call ``listener`` synchronously with every change. Returns a function that removes it. Listeners must not raise."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def get(self, gvr: GroupVersionResource) -> ServedResource | None:
+        """Return a resource, or None."""
         found = self._resources.get(gvr)
         return found if found is not None and found.served else None
 
     def kind(self, gvk: GroupVersionKind) -> ServedResource | None:
-        """The resource that serves a kind; subresources' kinds (Scale) have none."""
+        """Return the resource of a kind, or None. Kinds of subresources (Scale) have no resource."""
         return self._by_kind.get(gvk)
 
     def has_group(self, group: str) -> bool:
+        """Return whether a group is served."""
         return group in self._versions
 
     def has_kind(self, kind: GroupKind) -> bool:
+        """Return whether a kind is served in any version."""
         return any(gvk.group == kind.group and gvk.kind == kind.kind for gvk in self._by_kind)
 
     def groups(self) -> list[str]:
@@ -101,7 +104,7 @@ class Registry:
         return [one for gvr, one in self._resources.items() if one.served and (group_version is None or gvr.group_version == group_version)]
 
     def siblings(self, resource: GroupResource) -> list[ServedResource]:
-        """The same resource in all its versions."""
+        """Return a resource in all its versions."""
         return [one for gvr, one in self._resources.items() if gvr.group_resource == resource]
 
     def __iter__(self) -> Iterator[ServedResource]:
@@ -120,8 +123,7 @@ class Registry:
             listener(change)
 
 
-# The order of API versions: v2 before v1 before v1beta2 before v1alpha1, other names last.
-#
+# Priority of API versions: v2 before v1 before v1beta2 before v1alpha1, other names last.
 # Source: Kubernetes documentation "Versions in CustomResourceDefinitions", version priority.
 
 _KUBE: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
@@ -129,7 +131,7 @@ _STABILITY: Final = {None: 2, "beta": 1, "alpha": 0}
 
 
 def by_priority(versions: Iterable[str]) -> list[str]:
-    """Most preferred first."""
+    """Sort versions by priority, highest first."""
     return sorted(versions, key=_key)
 
 

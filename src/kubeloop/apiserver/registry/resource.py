@@ -1,4 +1,4 @@
-"""One served resource: everything the pipeline must know to serve it, whether built in or defined by a CRD."""
+"""A served resource: the data that the server needs to serve it, for built-in and custom resources."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kubeloop.apiserver.registry.strategy import Strategy
+from kubeloop.endpoints.tables.layout import TableColumn
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import TypeSchema
 from kubeloop.types import JSONObject
 
-#: Where upstream stores objects of a resource, if not under its name.
+#: Storage folder of a resource in upstream, if it is not its name.
 _UPSTREAM_FOLDERS = {
     GroupResource("", "endpoints"): "services/endpoints",
     GroupResource("", "nodes"): "minions",
@@ -33,18 +34,6 @@ class ScalePaths:
     selector: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a Table answer; ``value`` gives the cell of one object (``now`` in seconds since the epoch, for ages)."""
-
-    name: str
-    type: str
-    format: str
-    description: str
-    priority: int
-    value: Callable[[JSONObject, float], Any]
-
-
 class ConversionNeeded(KubeloopError):
     """``obj`` is not converted to the API version ``to`` yet: call ``Objects.convert``, then repeat the operation."""
 
@@ -55,22 +44,30 @@ class ConversionNeeded(KubeloopError):
 
 
 class Converter(Protocol):
-    """Converts by asking somebody else, so that it takes time. Versions are API versions (``GROUP/v1``)."""
+    """Converts objects asynchronously, with a webhook. Versions are API versions (``GROUP/v1``)."""
 
     async def convert(self, objects: list[JSONObject], to: str, *, stored: bool = False) -> list[JSONObject]:
-        """Fresh trees. ``stored``: they come from storage as they are, and may be changed. Raises ApiError."""
+        """Return new trees in the version ``to``.
+
+        Args:
+            objects: Objects of one kind, in any versions.
+            to: The API version.
+            stored: The objects are unchanged from storage; the result may be changed.
+
+        Raises:
+            ApiError: The conversion failed.
+        """
 
     def known(self, obj: JSONObject, to: str) -> JSONObject:
-        """What ``convert`` gave before. Raises ConversionNeeded."""
+        """Return an earlier result of ``convert``. Raises ConversionNeeded if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
     """A resource in one version.
 
-    ``storage`` names the version whose encoding is stored (None: this one). ``convert(obj, version)`` gives the object in that version of
-    the group (``group/version`` where ``storage_resource`` is set), without changing ``obj``; ``converter`` is in its place where
-    somebody else converts.
+    ``storage`` is the stored kind (None: the kind of this version). ``convert(obj, version)`` returns the object in another version
+    (``group/version`` if ``storage_resource`` is set) without changing ``obj``; ``converter`` is set instead for conversion by a webhook.
     """
 
     gvr: GroupVersionResource
@@ -79,17 +76,17 @@ class ServedResource:
     namespaced: bool
     verbs: tuple[str, ...]
     schema: TypeSchema
-    #: Gives the strategy, the same one at every call; what it takes to make it is loaded then.
+    #: Returns the strategy, always the same object. Its modules are imported at the first call.
     strategy_source: Callable[[], Strategy]
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     storage: GroupVersionKind | None = None
-    #: Resources that share storage under another group (core and events.k8s.io Events) name the group resource that owns it.
+    #: The resource under which objects are stored, if it has another group (core and events.k8s.io Events share storage).
     storage_resource: GroupResource | None = None
     list_kind: str = ""
     scale: ScalePaths | None = None
-    columns: tuple[Column, ...] = ()
+    columns: tuple[TableColumn, ...] = ()
     custom: bool = False
     served: bool = True
     deprecation_warning: str = ""
@@ -97,12 +94,12 @@ class ServedResource:
     converter: Converter | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     gvk: GroupVersionKind = field(init=False, repr=False, compare=False)
-    #: Key prefix in storage, ending in a slash: ``/registry/GROUP/RESOURCE/`` (the core group as ``core``).
+    #: Key prefix in storage: ``/registry/GROUP/RESOURCE/`` (``core`` for the core group).
     storage_prefix: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         owner = self.storage_resource or self.gvr.group_resource
-        # Computed once: each request reads them many times.
+        # Computed once, because each request reads them many times.
         object.__setattr__(self, "gvk", GroupVersionKind(self.gvr.group, self.gvr.version, self.kind))
         object.__setattr__(self, "storage_prefix", f"/registry/{owner.group or 'core'}/{owner.resource}/")
 
@@ -112,16 +109,16 @@ class ServedResource:
 
     @property
     def stored_group(self) -> str:
-        """The group of the kind that is stored, in whose name objects are refused."""
+        """Group of the stored kind, which error messages name."""
         return (self.storage_resource or self.gvr.group_resource).group
 
     @property
     def stored_kind(self) -> GroupKind:
-        """The kind in whose type objects are validated."""
+        """Kind as which objects are validated."""
         return GroupKind(self.stored_group, self.kind)
 
     def upstream_key(self, namespace: str, name: str, *, dry_run: bool = False) -> str:
-        """The key under which upstream stores an object, which some of its messages name; those of dry runs lack the prefix."""
+        """Return the key under which upstream stores an object, for error messages. Keys of dry runs have no prefix."""
         owner = self.storage_resource or self.gvr.group_resource
         folder = _UPSTREAM_FOLDERS.get(owner, f"{owner.group}/{owner.resource}" if self.custom else owner.resource)
         return "/".join(("" if dry_run else "/registry", folder, *([namespace] if namespace else ()), name))

@@ -1,4 +1,4 @@
-"""The loop of a controller inside the server: every stored object of one resource, then every change, and failed ones again."""
+"""Controllers inside the server: indexes that follow stored objects, and reconcile loops that retry failed objects."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.request.encoding import decode
-from kubeloop.apiserver.storage import Event, KeyValue, Storage, prefix_end
+from kubeloop.apiserver.storage import KeyValue, Storage, StorageEvent, prefix_end
 from kubeloop.apiserver.storage.watch_cache import Subscription, WatchCache
+from kubeloop.endpoints.encoding import decode
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Backoff, Timer
 from kubeloop.types import JSONObject
 
-# Follows the stored objects of a resource, for parts of the server that index them: roles, flow control, the node authorizer.
-#
-# A write of such an object is answered after the index has it: the writer waits until the watch cache has delivered it
-# (``Objects.follow``).
+# Indexes of stored objects: roles, flow control, the node authorizer. A write of such an object is answered after the index has it, because
+# the writer waits for the watch cache (``Objects.on_write``).
 
 
-#: Takes namespace, name and object (None: it is gone).
+#: Called with namespace, name and object; None: it was deleted.
 Put = Callable[[str, str, JSONObject | None], None]
 
 
@@ -34,10 +32,10 @@ async def follow_objects(prefix: str, put: Put, objects: Objects, cache: WatchCa
         cache: The watch cache.
         wait: Writes of these objects are answered after ``put`` has them.
     """
-    waiting: list[Event] = []
+    waiting: list[StorageEvent] = []
     revision = -1
 
-    def changed(event: Event) -> None:
+    def changed(event: StorageEvent) -> None:
         if revision < 0:
             waiting.append(event)
         elif event.revision > revision:
@@ -51,18 +49,18 @@ async def follow_objects(prefix: str, put: Put, objects: Objects, cache: WatchCa
     for event in waiting:
         changed(event)
     if wait:
-        objects.follow(prefix, cache.reached)
+        objects.on_write(prefix, cache.reached)
 
 
 def place(prefix: str, key: str) -> tuple[str, str]:
-    """Namespace (empty: none) and name of a key below ``prefix``."""
+    """Return namespace (empty: none) and name in a key below ``prefix``."""
     namespace, _, name = key[len(prefix) :].rpartition("/")
     return namespace, name
 
 
 _LOG = logging.getLogger("kubeloop.apiserver")
 
-#: Brings the server in line with one object: its key and newest state; None: it is gone.
+#: Reconciles one object: called with its key and newest state; None: it was deleted.
 Sync = Callable[[str, KeyValue | None], Awaitable[None]]
 
 
@@ -128,7 +126,7 @@ class ResourceController:
         """Sync an object again, with its newest state, after the changes that wait."""
         self._due[key] = None
         if self._subscription is not None:
-            self._subscription.nudge()
+            self._subscription.wake()
 
     async def _run(self) -> None:
         try:
@@ -146,7 +144,7 @@ class ResourceController:
                 if subscription.ended and not subscription.waiting:
                     raise WatchEnded(f"the watch of {self._prefix} ended" + (": too many changes waited" if subscription.cut else ""))
         except BaseException:
-            self._close_subscription()  # Changes may have been taken and not synced: the next run lists everything.
+            self._close_subscription()  # Some changes may not be synced yet; the next run lists all objects.
             raise
 
     async def _resync(self) -> list[tuple[str, Exception]]:

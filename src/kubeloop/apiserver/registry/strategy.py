@@ -28,7 +28,7 @@ class Strategy:
         ...         return list(key_errors(obj.get("data") or {}))
     """
 
-    #: Whether ``metadata.generation`` is kept: raised when anything outside metadata and status changes.
+    #: Whether objects have ``metadata.generation``, which increases when anything outside metadata and status changes.
     has_generation: bool = False
     #: Whether the main resource ignores ``status`` and ``/status`` changes nothing else.
     has_status: bool = False
@@ -40,18 +40,18 @@ class Strategy:
     default_grace: Callable[[JSONObject], int] | None = None
     #: Whether a deletion that is done answers with the object rather than with a Status (Pods, Services, ServiceAccounts and few others).
     returns_deleted: bool = False
-    #: What becomes of dependents when a deletion names no policy: "background" or "orphan".
+    #: Default propagation policy of a deletion: "background" or "orphan".
     default_propagation: str = "background"
 
     def conform(self, obj: JSONObject) -> list[str]:
-        """Custom resources only: prune a decoded body in place; returns paths of the fields that went (``spec.ports[0].junk``), sorted.
+        """Prune a decoded custom object in place. Returns the paths of removed fields (``spec.ports[0].junk``), sorted.
 
-        Built-in kinds are conformed to their Go types (``schema.strict``) instead, and metadata always is.
+        Built-in kinds are converted to their Go types (``schema.strict``) instead, and so is metadata.
         """
         return []
 
     def default(self, obj: JSONObject) -> None:
-        """Fill in the defaults of the kind's version (not metadata), on each write and each read of older storage."""
+        """Set the defaults of the kind's version, except for metadata, on each write and each read of an older stored version."""
 
     def drop_disabled(self, obj: JSONObject) -> None:
         """Remove fields of disabled feature gates, before ``prepare_create`` and ``prepare_update``. managedFields still name them."""
@@ -61,8 +61,8 @@ class Strategy:
         if self.has_status:
             obj.pop("status", None)
 
-    #: What the kind's own validation does to metadata on an update, besides what is done for all kinds: "update" (what may not change),
-    #: "create" (the whole again). Upstream repeats itself, and each repetition shows as one more cause of the same fault.
+    #: Checks of metadata that upstream's validation of the kind repeats on updates: "update" (immutable fields), "create" (all fields).
+    #: Each repetition adds one more cause of the same error.
     metadata_checks_on_update: tuple[str, ...] = ("update",)
     #: The same for ``/status``.
     metadata_checks_on_status: tuple[str, ...] = ("update",)
@@ -70,19 +70,19 @@ class Strategy:
     standard_finalizers: bool = False
 
     def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """All that is wrong with an object to be created, metadata included, in upstream's order. What the pipeline calls."""
+        """Return all errors of a new object with its metadata, in upstream's order. The store calls this method."""
         found = self._object_meta(obj, namespaced) + self.validate_create(context, obj)
         return found or list(validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
 
     def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """All that is wrong with an update, metadata included, in upstream's order. What the pipeline calls."""
+        """Return all errors of an update with its metadata, in upstream's order. The store calls this method."""
         found = self._common_update(obj, old, namespaced)
         for check in self.metadata_checks_on_update:
             found += self._object_meta(obj, namespaced) if check == "create" else self._object_meta_update(obj, old)
         return found + self.validate_update(context, obj, old)
 
     def errors_on_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """As ``errors_on_update``, for ``/status``."""
+        """Return all errors of an update of ``/status``. See ``errors_on_update``."""
         found = self._common_update(obj, old, namespaced)
         for check in self.metadata_checks_on_status:
             found += self._object_meta(obj, namespaced) if check == "create" else self._object_meta_update(obj, old)
@@ -102,7 +102,7 @@ class Strategy:
         return found + list(check_standard_finalizers(obj["metadata"])) if self.standard_finalizers else found
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        """Everything but metadata."""
+        """Return the errors of a new object, except for metadata."""
         return []
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
@@ -114,10 +114,11 @@ class Strategy:
                 obj.pop("status", None)
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        """Return the errors of an update, except for metadata."""
         return []
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
-        """For ``/status``: keep everything of ``old`` but the status (and metadata such as labels, where the kind says so)."""
+        """Prepare an update of ``/status``: copy all but the status from ``old`` (also metadata such as labels, for some kinds)."""
         status = obj.get("status")
         metadata = obj.get("metadata")
         obj.clear()
@@ -130,51 +131,52 @@ class Strategy:
             obj["status"] = status
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        """Return the errors of an update of ``/status``, except for metadata."""
         return []
 
     def deletion_fault(self, name: str) -> str:
-        """Why the object of this name must not be deleted by a request that names it; empty if it may be."""
+        """Return why the object with this name cannot be deleted; "" if it can."""
         return ""
 
     def begin_deletion(self, obj: JSONObject) -> None:
-        """Called on the first deletion, before deletionTimestamp is set: may add finalizers that hold the object, or change its status."""
+        """Change an object at its first deletion, before deletionTimestamp is set, for example its finalizers or status."""
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
-        """Messages about ``metadata.name`` (or generateName when ``prefix``); DNS-1123 subdomain unless the kind says otherwise."""
+        """Return the errors of ``metadata.name`` (``prefix``: of generateName). By default names are DNS-1123 subdomains."""
         from kubeloop.meta.names import dns1123_subdomain
 
         return dns1123_subdomain(name, prefix)
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
-        """Texts for Warning headers of a create or update (deprecated fields and the like)."""
+        """Return texts for Warning headers of a create (deprecated fields and the like)."""
         return []
 
     def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
-        """The same for an update of the main resource."""
+        """Return texts for Warning headers of an update of the main resource."""
         return self.warnings(context, obj)
 
     def warnings_on_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
-        """The same for an update of ``/status``."""
+        """Return texts for Warning headers of an update of ``/status``."""
         return []
 
     def warnings_on_delete(self, *, policy_named: bool) -> list[str]:
-        """The same for a deletion; ``policy_named``: the request says what becomes of dependents."""
+        """Return texts for Warning headers of a deletion. ``policy_named``: the request names a propagation policy."""
         return []
 
     def counts_for_generation(self, obj: JSONObject) -> object:
-        """What must differ between two states for ``metadata.generation`` to grow, where ``has_generation``."""
+        """Return the part of an object whose change increases ``metadata.generation``."""
         apart = {"metadata", "apiVersion", "kind"} | ({"status"} if self.has_status else set())
         return {name: value for name, value in obj.items() if name not in apart}
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
-        """Values that field selectors of this kind may name, besides metadata.name and metadata.namespace."""
+        """Return the values of fields for field selectors, besides metadata.name and metadata.namespace."""
         return {}
 
-    #: Field selector names that the kind supports besides metadata.name and metadata.namespace.
+    #: Fields for field selectors besides metadata.name and metadata.namespace.
     field_labels: tuple[str, ...] = ()
 
-    #: What a selector of another field is told, with ``{field}`` and ``{version}`` (GROUP/VERSION); kinds have words of their own.
+    #: Error text for an unsupported field, with ``{field}`` and ``{version}`` (GROUP/VERSION). Kinds have different texts.
     unknown_field: str = "field label not supported: {field}"
 
-    #: Old names of those, which are still understood.
+    #: Old names of these fields that are still valid.
     field_aliases: Mapping[str, str] = MappingProxyType({})

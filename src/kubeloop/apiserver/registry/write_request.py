@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request.users import User
+from kubeloop.endpoints.access import User
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.types import JSONObject

@@ -1,4 +1,4 @@
-"""The embedded API server: its parts put together, the pipeline of a request, and the paths that are no resources."""
+"""The embedded API server: construction of its parts, the pipeline of a request, and the non-resource paths."""
 
 from kubeloop.apiserver.server.api_server import CONTROLLERS, HOST, MIN_REQUEST_TIMEOUT, ApiServer, ServerOptions
 

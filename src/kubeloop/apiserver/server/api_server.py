@@ -12,50 +12,49 @@ from functools import cached_property
 from kubeloop.apiserver.admission import Admission
 from kubeloop.apiserver.admission.plugins import AdmissionOptions, PluginInitializer, plugins
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
-from kubeloop.apiserver.aggregation.identity import NAME as PROXY_NAME
-from kubeloop.apiserver.aggregation.identity import ProxyIdentity
-from kubeloop.apiserver.authentication.assembling import Authentication
+from kubeloop.apiserver.authentication.authentication import Authentication
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authorization import MODES, Authorization
 from kubeloop.apiserver.authorization.escalation_check import EscalationCheck
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.crd.controller import DefinitionController
 from kubeloop.apiserver.discovery import Discovery
-from kubeloop.apiserver.filters.instrumentation import Operation, OperationOptions
+from kubeloop.apiserver.filters import Operation, OperationOptions
 from kubeloop.apiserver.flow.schemas import SchemaStatus
 from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.handlers.rendering import Renderer
 from kubeloop.apiserver.handlers.scope import ServerServices
 from kubeloop.apiserver.openapi import OpenAPI
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.policies import Policies
 from kubeloop.apiserver.policies.params import ParamAuthorization
 from kubeloop.apiserver.registry.objects import Objects
-from kubeloop.apiserver.registry.options import DeleteOptions
+from kubeloop.apiserver.registry.options import DeleteParameters
 from kubeloop.apiserver.registry.registry import Change
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.users import MASTERS, SYSTEM, User
-from kubeloop.apiserver.server.bootstrap import bootstrap, tell_of_tokens
-from kubeloop.apiserver.server.builtin_resources import builtin_registry
+from kubeloop.apiserver.server.bootstrap import bootstrap, builtin_registry, tell_of_tokens
 from kubeloop.apiserver.server.compaction import INTERVAL, Compactor
 from kubeloop.apiserver.server.compaction import PATH as COMPACTION_PATH
-from kubeloop.apiserver.server.health import Health, Version
+from kubeloop.apiserver.server.credentials import LOOPBACK_NAME, ServingCertificates
 from kubeloop.apiserver.server.metrics import Metrics
-from kubeloop.apiserver.server.oidc_discovery import IssuerDocuments
+from kubeloop.apiserver.server.non_resource_paths import Health, IssuerDocuments, Version
 from kubeloop.apiserver.server.pipeline import NonResourcePaths, Pipeline
-from kubeloop.apiserver.server.serving_certificates import LOOPBACK_NAME, ServingCertificates
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.apiserver.store.deleter import Deleter
 from kubeloop.apiserver.store.reader import Reader
 from kubeloop.apiserver.store.writer import EVENT_TTL, Writer
 from kubeloop.apiserver.webhooks.configurations import WebhookPlugins
+from kubeloop.endpoints.access import MASTERS, SYSTEM, User
 from kubeloop.meta.errors import ConfigError, NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
+from kubeloop.reverseproxy.identity import NAME as PROXY_NAME
+from kubeloop.reverseproxy.identity import ProxyIdentity
 from kubeloop.schema import builtin
-from kubeloop.serving.listener import Handler, Listener, host_and_port
+from kubeloop.serving.connection import Handler
+from kubeloop.serving.listener import Listener, host_and_port
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock, SystemClock
 
@@ -226,7 +225,7 @@ class ApiServer:
             "/metrics/slis": self.metrics.levels_of_service,
         }
         self._paths = NonResourcePaths(actions)
-        pipeline = Pipeline(services, self.operation, self._paths, self._aggregator.behind)
+        pipeline = Pipeline(services, self.operation, self._paths, self._aggregator.route_to_backend)
         wrap = self.options.wrap
         self.handler: Handler = wrap(pipeline.handle) if wrap else pipeline.handle
         self._listener = (
@@ -375,6 +374,6 @@ class ApiServer:
     async def _delete_instance(self, resource: ServedResource, namespace: str, name: str) -> None:
         write = WriteRequest(resource, namespace, name, SYSTEM)
         try:
-            await self.deleter.delete(write, DeleteOptions())
+            await self.deleter.delete(write, DeleteParameters())
         except NotFound:
             return

@@ -1,4 +1,4 @@
-"""The objects of a new cluster: system namespaces, priority classes, the service default/kubernetes, and ``builtin.bootstrap``.
+"""Contents of a new server: the registry of built-in resources, and the first objects such as system namespaces and default roles.
 
 Source: k8s.io/kubernetes pkg/controlplane (system namespaces, kubernetes service), recorded objects of a fresh kube-apiserver.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 
-from kubeloop.apiserver.authorization.rbac.rules import lacking
+from kubeloop.apiserver.authorization.rbac_rules import missing_rules
+from kubeloop.apiserver.builtin import strategies
 from kubeloop.apiserver.builtin.bootstrap.objects import (
     API_SERVICES_GROUP,
     FLOW_CONTROL_GROUP,
@@ -18,45 +20,87 @@ from kubeloop.apiserver.builtin.bootstrap.objects import (
     default_roles,
     local_api_services,
 )
+from kubeloop.apiserver.builtin.catalogue import DEPRECATIONS
+from kubeloop.apiserver.builtin.conversion import convert_autoscaler, convert_event
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import fill_new, timestamp
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.users import SYSTEM
 from kubeloop.apiserver.store.writer import Writer
-from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.endpoints.access import SYSTEM
+from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.schema import ResourceInfo, Schemas, TypeSchema
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-# Objects that exist stay as they are, changed or not; only default
-# roles and bindings get back the rules and subjects that they lack.
+_EVENTS = GroupResource("", "events")
+_DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 
 
-# The ServiceCIDR that stands for the range of cluster IPs that the server was started with.
-#
-# Source: pkg/controlplane/controller/defaultservicecidr.
+def builtin_registry(schemas: Schemas, clock: Clock) -> Registry:
+    """Return a new registry. Its strategies are new too, so that two servers in one process share nothing."""
+    registry = Registry()
+    known: dict[GroupResource, Callable[[], Strategy]] = {**strategies(), _DEFINITIONS: cache(partial(_of_definitions, clock))}
+    for info in schemas.resources():
+        registry.add(_served(info, known[info.gvr.group_resource], schemas))
+    return registry
+
+
+def _of_definitions(clock: Clock) -> Strategy:
+    from kubeloop.apiserver.crd.strategies import DefinitionStrategy
+
+    return DefinitionStrategy(clock)
+
+
+def _served(info: ResourceInfo, strategy_source: Callable[[], Strategy], schemas: Schemas) -> ServedResource:
+    events, autoscalers = info.gvr.resource == "events", info.gvr.resource == "horizontalpodautoscalers"
+    storage = GroupVersionKind("", "v1", "Event") if events else GroupVersionKind("autoscaling", "v2", info.kind) if autoscalers else None
+    return ServedResource(
+        gvr=info.gvr,
+        kind=info.kind,
+        singular=info.singular,
+        namespaced=info.namespaced,
+        verbs=info.verbs,
+        schema=schemas.kind(info.gvk) or TypeSchema(type="object"),
+        strategy_source=strategy_source,
+        short_names=info.short_names,
+        categories=info.categories,
+        subresources=tuple(sub.name for sub in info.subresources),
+        storage=storage,
+        storage_resource=_EVENTS if events else None,
+        list_kind=info.list_kind,
+        deprecation_warning=DEPRECATIONS.get(info.gvr.group_resource, ""),
+        convert=convert_event if events else convert_autoscaler if autoscalers else None,
+    )
+
+
+# Existing objects do not change, except that default roles and bindings get missing rules and subjects back.
+
+
+# The ServiceCIDR for the server's --service-cluster-ip-range. Source: pkg/controlplane/controller/defaultservicecidr.
 
 
 def default_service_cidr(cidr: str, now: str) -> JSONObject:
-    """``now``: RFC 3339."""
+    """Return the ServiceCIDR ``kubernetes``. ``now`` is in RFC 3339."""
     message = "Kubernetes default Service CIDR is ready"
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": now, "reason": "", "message": message}
     return {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr]}, "status": {"conditions": [ready]}}
 
 
-# What becomes of a default role or binding that is there already: what it lacks is added, what was added to it stays.
-#
-# One whose annotation ``rbac.authorization.kubernetes.io/autoupdate`` is ``false`` is left alone. Source: k8s.io/component-helpers
-# auth/rbac/reconciliation.
+# Reconciliation of a default role or binding that exists: missing rules and subjects are added, additional ones stay.
+# An object with the annotation ``rbac.authorization.kubernetes.io/autoupdate: "false"`` does not change.
+# Source: k8s.io/component-helpers auth/rbac/reconciliation.
 
 
 _AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 
 
 def is_left_alone(existing: JSONObject) -> bool:
+    """Return whether the annotation of a role or binding excludes it from reconciliation."""
     return (existing["metadata"].get("annotations") or {}).get(_AUTOUPDATE) == "false"
 
 
@@ -75,7 +119,7 @@ def reconciled(existing: JSONObject, default: JSONObject) -> JSONObject:
     if "roleRef" in default:
         _add(result, "subjects", [one for one in default.get("subjects") or () if one not in (existing.get("subjects") or ())])
         return result
-    rights = lacking(existing.get("rules") or (), default.get("rules") or ())
+    rights = missing_rules(existing.get("rules") or (), default.get("rules") or ())
     _add(result, "rules", [right.as_rule() for right in rights])
     selectors = _selectors(default)
     if not selectors:
@@ -105,9 +149,9 @@ _STATUS_MANAGERS = {
 
 
 async def provide(registry: Registry, objects: Objects, owners: Owners, clock: Clock, service_cidr: str) -> None:
-    """The objects are known to be valid and complete, and written as they are: neither defaulted, nor admitted, nor validated."""
+    """Write the objects of Kubernetes' own components. They are valid and complete, so they skip defaulting, admission and validation."""
     now = timestamp(clock.wall())
-    async with asyncio.TaskGroup() as writes:  # storage may gather writes that come together
+    async with asyncio.TaskGroup() as writes:  # storage combines concurrent writes
         for gvr, obj in _objects(registry, now, service_cidr):
             resource = registry.get(gvr)
             if resource is not None:
@@ -117,14 +161,14 @@ async def provide(registry: Registry, objects: Objects, owners: Owners, clock: C
 
 
 def _owned(owners: Owners, resource: ServedResource, obj: JSONObject) -> JSONObject:
-    """``obj`` with the managers that it has upstream."""
+    """Return ``obj`` with the managedFields that it has upstream."""
     scope = owners.scope(resource, "")
     applier = _STATUS_MANAGERS.get(resource.gvr.resource)
     status = obj.pop("status", None) if applier else None
     owners.updated(scope, scope.empty, obj, _MANAGERS.get(resource.gvr.group, SERVER))
     if applier is None or status is None:
         return obj
-    # An apply configuration leaves out empty strings; the stored condition has them all the same.
+    # The apply configuration has no empty strings, but the stored condition has them.
     conditions = [{key: value for key, value in condition.items() if value != ""} for condition in status["conditions"]]
     config = {
         "kind": obj["kind"],
@@ -232,7 +276,7 @@ async def _create(registry: Registry, writer: Writer, gvr: GroupVersionResource,
         return
     name = obj["metadata"]["name"]
     if await writer.objects.get(resource, namespace, name) is not None:
-        return  # of an earlier run
+        return  # from an earlier run
     obj = {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}
     write = WriteRequest(resource, namespace, name, SYSTEM, manager=SERVER)
     await writer.create(write, obj)
@@ -264,11 +308,11 @@ async def _write(resource: ServedResource, writer: Writer, obj: JSONObject) -> N
         fill_new(obj["metadata"], writer.clock.wall())
         scope = writer.owners.scope(resource, "")
         writer.owners.updated(scope, scope.empty, obj, SERVER)
-    else:  # of an earlier run: the same object, at another port
+    else:  # from an earlier run: the same object with another port
         obj["metadata"] = dict(current.obj["metadata"])
         if obj == current.obj:
             return
     try:
         await objects.write(resource, obj, expected=current.revision if current else 0)
     except PreconditionFailed:
-        return  # another writer was faster
+        return  # a concurrent write was first

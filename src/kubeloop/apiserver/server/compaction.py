@@ -1,4 +1,4 @@
-"""Compaction of the history: of revisions older than some minutes, as kube-apiserver compacts etcd, or beyond a number; and on request.
+"""Compaction of the history: of revisions beyond an age, as kube-apiserver compacts etcd, or beyond a number; and on request.
 
 Source: kube-apiserver --etcd-compaction-interval.
 """
@@ -10,10 +10,10 @@ import logging
 from functools import partial
 
 from kubeloop.apiserver.registry.options import resource_version_number
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer
 from kubeloop.apiserver.storage import Compacted, FutureRevision, Storage, StorageFailed
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints import api_errors
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.tasks import SupervisedTask, Supervisor, close_all
 from kubeloop.timing import Clock
@@ -22,7 +22,7 @@ _LOG = logging.getLogger("kubeloop.apiserver")
 
 INTERVAL = 300.0
 
-#: POST here with ``?revision=N`` compacts (0 or none: up to now). Not part of Kubernetes; for tests; administrators only, as every path.
+#: POST with ``?revision=N`` compacts (0 or none: the current revision). Not part of Kubernetes, for tests. Needs authorization.
 PATH = "/debug/compact"
 
 
@@ -30,8 +30,8 @@ class Compactor:
     """Compacts storage and watch cache together.
 
     Guarantees
-        History of the last ``interval`` seconds is kept, and none that is older than twice that.
-        With ``revisions``: the last so many revisions are kept, and no more than one and a half times as many, whatever their age.
+        History of the last ``interval`` seconds is stored, and none older than twice that.
+        With ``revisions``: the last ``revisions`` revisions are stored, and at most one and a half times as many, whatever their age.
     """
 
     def __init__(self, storage: Storage, cache: WatchCache, clock: Clock, interval: float = INTERVAL, revisions: int = 0) -> None:
@@ -49,6 +49,7 @@ class Compactor:
             self._tasks.append(tasks.start(partial(self._by_revisions, self._revisions), name="compaction"))
 
     async def stop(self) -> None:
+        """Stop the periodic compaction."""
         stopping = [task.stop for task in self._tasks]
         self._tasks.clear()
         await close_all(*stopping)
@@ -62,14 +63,14 @@ class Compactor:
         newest = await self._storage.revision()
         if revision > newest:
             raise FutureRevision(revision, newest)
-        # The watch cache reads the storage's history: what it has not read yet must not be forgotten there.
+        # The watch cache reads the history of the storage, which must not lose unread changes.
         await self._cache.reached(revision)
         with contextlib.suppress(Compacted):
             await self._storage.compact(revision)
         self._cache.trim(revision)
 
     async def answer(self, request: Request) -> Answer:
-        """Serves ``PATH``."""
+        """Handle a request for ``PATH``."""
         if request.method != "POST":
             raise api_errors.method_not_allowed()
         text = request.parameter("revision") or "0"

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kubeloop.apiserver.admission.chain import AdmissionMetrics
-from kubeloop.apiserver.filters.request_metrics import RequestMetrics
+from kubeloop.apiserver.filters import RequestMetrics
 from kubeloop.apiserver.flow.control import FlowControl, InFlight
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.request.metrics_text import CONTENT_TYPE, Exposition, Labels
-from kubeloop.apiserver.server.health import Health, version
+from kubeloop.apiserver.server.non_resource_paths import Health, version
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.apiserver.storage.watch_cache import WatchCache
+from kubeloop.endpoints.metrics_text import CONTENT_TYPE, Exposition, Labels
+from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor
 
@@ -31,7 +31,7 @@ _STARTED = time.time()
 
 
 class Metrics:
-    """Answers scrapes. Whether somebody may is for authorization to say, as of any path."""
+    """Serves ``/metrics``. Authorization decides who may read it, as for any path."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Metrics:
         self._tasks = tasks
 
     async def answer(self, _: Request) -> Answer:
-        """``/metrics``, whatever the method, as upstream."""
+        """Return ``/metrics``, for any method as upstream."""
         out = Exposition()
         self._of_requests(out)
         self._of_flow_control(out)
@@ -77,7 +77,7 @@ class Metrics:
         return _page(out)
 
     async def levels_of_service(self, _: Request) -> Answer:
-        """``/metrics/slis``."""
+        """Return ``/metrics/slis``."""
         out = Exposition()
         self._of_health(out)
         return _page(out)

@@ -16,31 +16,29 @@ from typing import Protocol
 import msgspec
 from msgspec import structs
 
-from kubeloop.apiserver.authentication import impersonated
+from kubeloop.apiserver.authentication import requested_impersonation
 from kubeloop.apiserver.authorization.impersonation import Impersonation
-from kubeloop.apiserver.filters.instrumentation import Operation
+from kubeloop.apiserver.filters import Operation
 from kubeloop.apiserver.flow.control import RejectedByFlowControl
-from kubeloop.apiserver.handlers.kubelet.connecting import connecting
+from kubeloop.apiserver.handlers.kubelet.connecters import find_connecter
 from kubeloop.apiserver.handlers.routing import NoRoute, check_name_in_path, find_handler, find_resource
 from kubeloop.apiserver.handlers.scope import AUDIT_ID, RequestScope, ServerServices, audit_id_of
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import access_of, forbidden
-from kubeloop.apiserver.request.answers import NO_SNIFFING, Answer, Reply, Takeovers, not_found_page, status_answer, text
-from kubeloop.apiserver.request.info import PREFIXES, RequestInfo, request_info
-from kubeloop.apiserver.request.negotiation import Accepted, negotiate
-from kubeloop.apiserver.request.response_writer import finish
-from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage import StorageFailed
-from kubeloop.apiserver.tables import has_tables
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import User, access_of, forbidden
+from kubeloop.endpoints.negotiation import Accepted, negotiate
+from kubeloop.endpoints.request_info import PREFIXES, RequestInfo, request_info
+from kubeloop.endpoints.responses import NO_SNIFFING, Takeovers, finish, not_found_page, status_answer, text
+from kubeloop.endpoints.tables import has_tables
 from kubeloop.http1.errors import BodyMalformed
 from kubeloop.meta.errors import ApiError, Forbidden
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
+from kubeloop.serving.answer import Answer, Reply
 from kubeloop.serving.request import Request
 from kubeloop.timing import TimeLimit
 
 # The time limit of a request: --request-timeout, or less if the request names one (``?timeout=5s``).
-#
 # Source: k8s.io/apiserver pkg/endpoints/filters/request_deadline.go, pkg/server/filters/timeout.go; Go's time.ParseDuration.
 
 
@@ -119,11 +117,11 @@ class _NotAllowed(Exception):
 Action = Callable[[Request], Awaitable[Answer]]
 
 
-class Documents(Protocol):
-    """Serves a group of paths that are no resources: discovery, OpenAPI, health, version."""
+class DocumentHandler(Protocol):
+    """Serves a group of non-resource paths: discovery, OpenAPI, health, version."""
 
     def answer(self, request: Request) -> Answer | None:
-        """Return the answer; None if the path belongs to other documents. May raise ApiError."""
+        """Return the answer; None if another handler has the path. May raise ApiError."""
 
 
 #: A double slash here misses all upstream routes; upstream ignores some later in the path.
@@ -136,14 +134,14 @@ _NO_CACHE = ("Cache-Control", "no-cache, private")
 
 
 class NonResourcePaths:
-    """The paths of the server that are no resources: documents, tried in the order in which they were added, then actions."""
+    """The non-resource paths of the server: document handlers in the order in which they were added, then actions."""
 
     def __init__(self, actions: Mapping[str, Action]) -> None:
         """``actions`` maps a path to its handler."""
         self._actions = actions
-        self._documents: list[Documents] = []
+        self._documents: list[DocumentHandler] = []
 
-    def add(self, *documents: Documents) -> None:
+    def add(self, *documents: DocumentHandler) -> None:
         """Add documents. Documents that were added earlier answer first."""
         self._documents += documents
 
@@ -168,7 +166,7 @@ Delegate = Callable[[Request, User, str], Awaitable[Reply] | None]
 
 
 class Pipeline:
-    """Answers requests; never raises but for cancellation."""
+    """Answers requests. It raises nothing but cancellation."""
 
     def __init__(self, services: ServerServices, operation: Operation, paths: NonResourcePaths, delegate: Delegate) -> None:
         """
@@ -185,6 +183,7 @@ class Pipeline:
         self._delegate = delegate
 
     async def handle(self, request: Request) -> Reply:
+        """Return the reply to a request."""
         scope = RequestScope(self._services, request, request_info(request), audit_id_of(request), self._services.clock.now())
         try:
             reply = await self._reply(scope)
@@ -203,7 +202,7 @@ class Pipeline:
         except RejectedByFlowControl as refusal:
             answer = text("Too many requests, please try again later.\n", 429)
             answer.headers.append(("Retry-After", str(refusal.retry_after)))
-            answer.hold = _HOLD * random.random()  # not all at once again
+            answer.hold = _HOLD * random.random()  # random, so that clients do not retry at the same time
         except _NotAllowed as refusal:
             answer = status_answer(refusal.refusal.status)
             answer.headers.append(NO_SNIFFING)
@@ -264,11 +263,11 @@ class Pipeline:
         if resource.deprecation_warning and resource.custom:
             scope.warnings.append(resource.deprecation_warning)
         handler = find_handler(resource, info, request.method)
-        scope.known = True  # only now: a client may invent any number of subresources
-        if resource.deprecation_warning and not resource.custom:  # upstream's route adds it, and verbs that are not served have no route
+        scope.known = True  # set late, because clients may request any number of subresources
+        if resource.deprecation_warning and not resource.custom:  # upstream adds it in routes, and verbs that are not served have none
             scope.warnings.append(resource.deprecation_warning)
         # The backend of a connecting subresource chooses the form of its answer.
-        accepted = Accepted() if connecting(info) else self._accepted(request, resource, info)
+        accepted = Accepted() if find_connecter(info) else self._accepted(request, resource, info)
         if info.verb in _BY_NAME:
             check_name_in_path(info)
         scope.route(resource, accepted)
@@ -282,7 +281,7 @@ class Pipeline:
         request, info, authorizer = scope.request, scope.info, self._services.authorizer
         await authorizer.prepare(user)
         access = access_of(user, info)
-        impersonation = impersonated(request)
+        impersonation = requested_impersonation(request)
         try:
             if impersonation is not None:
                 user, scope.impersonation_constraint = self._impersonation.judge(access, impersonation)
@@ -301,7 +300,7 @@ class Pipeline:
 
     @staticmethod
     def _accepted(request: Request, resource: ServedResource, info: RequestInfo) -> Accepted:
-        tables = has_tables(resource, info.subresource)
+        tables = resource.custom or has_tables(resource.gvr.resource, info.subresource, resource.verbs)
         return negotiate(request.header("Accept"), info.verb, custom=resource.custom, tables=tables)
 
 

@@ -3,27 +3,27 @@
 from kubeloop.apiserver.storage.memory import MemoryStorage
 from kubeloop.apiserver.storage.protocol import (
     Compacted,
-    Event,
     FutureRevision,
     KeyValue,
     Range,
     Storage,
+    StorageEvent,
     StorageFailed,
     WatchStream,
-    Written,
+    WriteOutcome,
     prefix_end,
 )
 
 __all__ = [
     "Compacted",
-    "Event",
     "FutureRevision",
     "KeyValue",
     "MemoryStorage",
     "Range",
     "Storage",
+    "StorageEvent",
     "StorageFailed",
     "WatchStream",
-    "Written",
+    "WriteOutcome",
     "prefix_end",
 ]

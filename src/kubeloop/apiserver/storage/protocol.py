@@ -1,4 +1,4 @@
-"""What the server needs of a store, in etcd's terms: keys, bytes, one global revision.
+"""The storage protocol, in etcd's terms: keys, bytes, one global revision.
 
 Source: etcd API guarantees (KV, Watch, compaction). Every implementation passes ``tests/apiserver/storage/test_contract.py``.
 """
@@ -15,7 +15,7 @@ from kubeloop.meta.errors import KubeloopError
 
 
 class Compacted(KubeloopError):
-    """The revision asked for is older than the oldest one kept (``oldest``)."""
+    """The requested revision was compacted. ``oldest`` is the oldest revision that can be read."""
 
     def __init__(self, revision: int, oldest: int) -> None:
         super().__init__(f"revision {revision} has been compacted; the oldest one kept is {oldest}")
@@ -24,7 +24,7 @@ class Compacted(KubeloopError):
 
 
 class FutureRevision(KubeloopError):
-    """The revision asked for does not exist yet."""
+    """The requested revision does not exist yet."""
 
     def __init__(self, revision: int, current: int) -> None:
         super().__init__(f"revision {revision} is in the future; the current one is {current}")
@@ -33,11 +33,11 @@ class FutureRevision(KubeloopError):
 
 
 class StorageFailed(KubeloopError):
-    """A change could not be made to last: nothing of it is stored, and nobody was shown it. The text names file and reason."""
+    """A change could not be stored durably. It is not stored, and no reader has seen it. The text names the file and the cause."""
 
 
 class KeyValue(Struct, frozen=True, gc=False):
-    """A key as it stands at ``mod_revision``. ``create_revision`` is the write that brought it into being."""
+    """A key with its value at ``mod_revision``. ``create_revision`` is the revision of the write that created the key."""
 
     key: str
     value: bytes
@@ -46,7 +46,10 @@ class KeyValue(Struct, frozen=True, gc=False):
 
 
 class Range(NamedTuple):
-    """Part of the keys at ``revision``: sorted by key. ``total`` counts all keys of the range, ``more`` says that ``limit`` cut it."""
+    """A range of keys at ``revision``, sorted by key.
+
+    ``total`` counts all keys of the range; ``more`` is True if ``limit`` cut the range.
+    """
 
     items: list[KeyValue]
     revision: int
@@ -54,16 +57,19 @@ class Range(NamedTuple):
     more: bool
 
 
-class Written(NamedTuple):
-    """Outcome of a conditional write. ``current``: after a success as written (None: deleted), else as found (None: absent)."""
+class WriteOutcome(NamedTuple):
+    """The outcome of a conditional write.
+
+    ``current`` is the written key after a success (None: deleted), else the key that was found (None: absent).
+    """
 
     succeeded: bool
     revision: int
     current: KeyValue | None
 
 
-class Event(Struct, frozen=True, gc=False):
-    """One change. ``value`` None is a deletion. ``previous`` is the key before it, None for a creation."""
+class StorageEvent(Struct, frozen=True, gc=False):
+    """One change of a key. ``value`` is None for a deletion; ``previous`` is the key before the change, None for a creation."""
 
     revision: int
     key: str
@@ -72,81 +78,99 @@ class Event(Struct, frozen=True, gc=False):
 
 
 class WatchStream(Protocol):
-    """Changes in order of their revisions, in batches. An async context manager: leaving it ends the watch at once."""
+    """Changes in the order of their revisions, in batches. An async context manager; its exit ends the watch at once."""
 
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
-    def __aiter__(self) -> AsyncIterator[list[Event]]:
-        """Batches of at least one event.
+    def __aiter__(self) -> AsyncIterator[list[StorageEvent]]:
+        """Iterate over batches of at least one event.
 
         Raises:
-            Compacted: history that this stream has not delivered yet was compacted.
+            Compacted: History that this stream has not delivered yet was compacted.
         """
 
 
 class Storage(Protocol):
-    """Keys and bytes under one global revision, which every change raises by one.
+    """Keys and bytes under one global revision, which every change increases by one.
 
     Guarantees
-        A range shows one revision, whatever is written meanwhile.
+        A range shows one revision, also during concurrent writes.
         A write is atomic and conditional on the revision of the key.
-        A watch delivers every change of its keys from its first revision on, once, in order, with no gap.
+        A watch delivers every change of its keys from its first revision on, once, in order, without gaps.
     """
 
     @property
     def fault(self) -> str:
-        """Why nothing can be written any more, until it is opened again; empty while all is well."""
+        """The error that prevents all writes until the storage is opened again; "" if there is none."""
 
     async def revision(self) -> int:
-        """The current revision: 1 for an empty store, as etcd's."""
+        """Return the current revision. An empty store has revision 1, as in etcd."""
 
     async def oldest(self) -> int:
-        """The oldest revision that can be read: that of the last compaction, 1 before the first. Changes after it are kept."""
+        """Return the oldest readable revision: that of the last compaction, or 1. All later changes are stored."""
 
     async def get(self, key: str, revision: int = 0) -> tuple[KeyValue | None, int]:
-        """The key at ``revision`` (0: now), and the revision that was read.
+        """Return a key at ``revision`` (0: the current one), and the revision that was read.
 
         Raises:
-            Compacted, FutureRevision
+            Compacted: The revision was compacted.
+            FutureRevision: The revision does not exist yet.
         """
 
     async def range(self, start: str, end: str, *, revision: int = 0, limit: int = 0) -> Range:
-        """Keys from ``start`` (included) to ``end`` (not included) at ``revision`` (0: now), at most ``limit`` (0: all).
+        """Read a range of keys.
+
+        Args:
+            start: First key.
+            end: First key after the range.
+            revision: Revision to read; 0: the current one.
+            limit: Maximum number of keys; 0: all.
+
+        Returns:
+            The keys, sorted.
 
         Raises:
-            Compacted, FutureRevision
+            Compacted: The revision was compacted.
+            FutureRevision: The revision does not exist yet.
         """
 
-    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> Written:
-        """Write ``value``, or delete (None), if the key's mod_revision is ``expected`` (0: the key must not exist).
+    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> WriteOutcome:
+        """Write or delete a key if its ``mod_revision`` is ``expected``.
 
-        ``lease`` (of ``grant``) deletes the key when it ends; 0 keeps it. Deleting what does not exist succeeds without a new revision.
+        Args:
+            key: The key.
+            value: The new value; None deletes the key. The deletion of a missing key succeeds without a new revision.
+            expected: The revision that the key must have; 0: the key must not exist.
+            lease: A lease (``grant``) whose end deletes the key; 0: none.
+
+        Returns:
+            Whether the write succeeded, the revision, and the current key.
 
         Raises:
-            StorageFailed
+            StorageFailed: The change could not be stored.
         """
 
     def watch(self, prefix: str, start_revision: int) -> WatchStream:
-        """Changes of keys that begin with ``prefix``, from ``start_revision`` on (included), then as they happen."""
+        """Watch keys with a prefix: stored changes from ``start_revision`` (included) on, then new ones."""
 
     async def compact(self, revision: int) -> None:
-        """Forget history before ``revision``: what was current then stays readable, older revisions raise ``Compacted``.
+        """Discard the history before ``revision``. The state at ``revision`` stays readable; older revisions raise ``Compacted``.
 
         Raises:
             Compacted: ``revision`` is compacted already.
-            FutureRevision: it does not exist yet.
-            StorageFailed
+            FutureRevision: ``revision`` does not exist yet.
+            StorageFailed: The compaction could not be stored.
         """
 
     async def grant(self, seconds: float) -> int:
-        """A lease: keys written with it are deleted, each with a revision of its own, ``seconds`` from now or a little later."""
+        """Create a lease. ``seconds`` later, or shortly after, its keys are deleted, each at a separate revision."""
 
     async def close(self) -> None:
-        """End all watches, and finish writes under way; nothing but ``close`` may be called afterwards."""
+        """End all watches and finish running writes. No method may be called afterwards except ``close``."""
 
 
 def prefix_end(prefix: str) -> str:
-    """The first key after all keys that begin with ``prefix``."""
+    """Return the first key after all keys with a prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)

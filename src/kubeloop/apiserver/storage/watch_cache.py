@@ -1,6 +1,6 @@
-"""The watch cache: one reader of the storage's changes, a window of recent ones for each resource, and any number of watchers.
+"""The watch cache: one reader of the storage's changes, a window of recent changes, and any number of watchers.
 
-A change is decoded and encoded at most once for each form, however many watch it; a watcher that does not keep up is cut off alone.
+A change is decoded and encoded at most once per form for all watchers. Only a watcher that is too slow is cut off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from kubeloop.apiserver.storage import Event, KeyValue, Storage, StorageFailed
+from kubeloop.apiserver.storage import KeyValue, Storage, StorageEvent, StorageFailed
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import end_tasks
@@ -25,18 +25,18 @@ T = TypeVar("T")
 
 ROOT = "/registry/"
 
-#: Changes, and bytes of them, that may wait for one watcher. Beyond it, it is cut off; its client resumes from the last version it saw.
+#: Maximum changes, and their bytes, that wait for one watcher. Beyond, it is cut off; its client resumes from the last version that it saw.
 MOST_WAITING = 16384
 MOST_BYTES = 64 << 20
-#: Bytes that it is given at once: frames of so many are made and wait for the client to read.
+#: Maximum bytes of changes that ``take`` returns at once; their frames wait until the client reads.
 _BYTES_AT_ONCE = 1 << 20
 
-#: Encoded frames are kept for this many of the newest changes; older ones are encoded again for whoever asks.
+#: Number of newest changes whose encoded frames are cached; older changes are encoded again on request.
 _MOST_FRAMES = 1024
 
 
 class ResourceVersionTooOld(KubeloopError):
-    """The revision is older than the oldest change kept (``oldest``)."""
+    """The revision is older than the oldest change in the window (``oldest``)."""
 
     def __init__(self, revision: int, oldest: int) -> None:
         super().__init__(f"changes after revision {revision} are no longer kept; the oldest is {oldest}")
@@ -45,25 +45,27 @@ class ResourceVersionTooOld(KubeloopError):
 
 
 class WatchEvent:
-    """One change, shared by all watchers, of ``size`` bytes. ``memo`` keeps what was made of it (trees and frames), by form."""
+    """One change, shared by all watchers. ``size`` is in bytes; ``memo`` caches decoded trees and encoded frames by form."""
 
     __slots__ = ("_memo", "event", "size")
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: StorageEvent) -> None:
         self.event = event
         self.size = 0 if event.value is None else len(event.value)
         self._memo: dict[Hashable, Any] | None = {}
 
     @property
     def revision(self) -> int:
+        """Revision of the change."""
         return self.event.revision
 
     @property
     def key(self) -> str:
+        """Storage key of the object."""
         return self.event.key
 
     def current(self) -> KeyValue:
-        """What the event shows: the new state; for a deletion the last state, at the revision of the deletion."""
+        """Return the new state of the key; for a deletion its last state, at the revision of the deletion."""
         event = self.event
         if event.value is not None:
             created = event.previous.create_revision if event.previous else event.revision
@@ -72,7 +74,7 @@ class WatchEvent:
         return replace(event.previous, mod_revision=event.revision)
 
     def memo(self, form: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` made the first time it was called for ``form``, while the event is among the newest."""
+        """Return the cached value for ``form``, computed by ``make`` if necessary. Old events do not cache values."""
         if self._memo is None:
             return make()
         if form not in self._memo:
@@ -81,12 +83,12 @@ class WatchEvent:
         return made
 
     def forget(self) -> None:
-        """Keep nothing that can be made again, from now on."""
+        """Drop the cached values and cache none from now on."""
         self._memo = None
 
 
 class Subscription:
-    """Changes below a prefix, in order, from the moment of subscription. ``cut`` says that the watcher fell too far behind."""
+    """A queue of changes of keys with a prefix, in order. ``cut`` is True if the watcher was too slow."""
 
     def __init__(self, cache: WatchCache, prefix: str, resource_prefix: str) -> None:
         self._cache = cache
@@ -97,9 +99,10 @@ class Subscription:
         self.resource_prefix = resource_prefix
         self.cut = False
         self.ended = False
-        self._nudged = False
+        self._woken = False
 
     def offer(self, event: WatchEvent) -> None:
+        """Add a change; cut the watcher off if too many wait."""
         if self.ended:
             return
         if len(self._waiting) >= MOST_WAITING or self._bytes >= MOST_BYTES:
@@ -112,25 +115,25 @@ class Subscription:
         self._ready.set()
 
     def end(self) -> None:
-        """No more changes come; those that wait are still delivered."""
+        """End the subscription. Waiting changes are still delivered."""
         self.ended = True
         self._ready.set()
 
-    def nudge(self) -> None:
-        """Let ``take`` return though nothing came: something else is due."""
-        self._nudged = True
+    def wake(self) -> None:
+        """Let ``take`` return without changes, for example for a bookmark."""
+        self._woken = True
         self._ready.set()
 
     @property
     def waiting(self) -> bool:
-        """Whether ``take`` has something to give."""
+        """Whether ``take`` would return changes at once."""
         return bool(self._waiting)
 
     async def take(self) -> list[WatchEvent]:
-        """Wait for changes and take them, some MiB at most; an empty list: it ended, or was nudged."""
+        """Wait for changes and return them, a few MiB at most. An empty list: the subscription ended, or ``wake`` was called."""
         while not self._waiting:
-            if self.ended or self._nudged:
-                self._nudged = False
+            if self.ended or self._woken:
+                self._woken = False
                 return []
             self._ready.clear()
             await self._ready.wait()
@@ -147,47 +150,49 @@ class Subscription:
         return taken
 
     def close(self) -> None:
+        """Unsubscribe."""
         self._cache.unsubscribe(self)
 
 
 class WatchCache:
-    """Reads the storage's changes and hands them out.
+    """Reads the changes of the storage and distributes them to subscriptions.
 
     Guarantees
-        A subscription sees every change below its prefix after ``revision``, in order, once.
-        ``revision`` only grows; when it is N, every change up to N has been handed out.
-        When changes can no longer be read or handed out, ``fault`` says so, all watches end and nobody waits for more.
+        A subscription gets every change of its keys after ``revision``, in order, once.
+        ``revision`` only grows; when it is N, every change up to N was distributed.
+        If changes can no longer be read or distributed, ``fault`` has the error, and all watches and waits end.
 
     Not guaranteed
-        That the window reaches back to any revision: ``since`` says when it does not.
+        The window need not reach back to a revision; ``since`` raises then.
     """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        #: How many events have gone out, by resource.
+        #: Number of events sent, by resource.
         self.events_sent: Counter[GroupVersionResource] = Counter()
         self._subscriptions: dict[str, list[Subscription]] = {}
-        self._observers: dict[str, list[Callable[[Event], None]]] = {}
+        self._observers: dict[str, list[Callable[[StorageEvent], None]]] = {}
         self._windows: dict[str, list[WatchEvent]] = {}
         self._recent: deque[WatchEvent] = deque()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
         self.revision = 0
-        #: Changes up to this revision are not kept.
+        #: The window has the changes after this revision.
         self.oldest = 0
-        #: Why there are no more changes; empty while all is well.
+        #: The error that ended the cache; "" if there is none.
         self.fault = ""
 
     async def start(self, *, history: bool = False) -> None:
-        """``history``: the window reaches back as far as the storage's history; else it begins now, as that of a kube-apiserver."""
+        """Start reading. ``history``: the window begins with the history of the storage, else now, as in a kube-apiserver."""
         newest = await self._storage.revision()
         self.revision = self.oldest = await self._storage.oldest() if history else newest
         if self.oldest == 1:
-            self.oldest = 0  # never compacted, or an empty store: the window reaches back to the beginning
+            self.oldest = 0  # never compacted: the window begins with the first change
         self._task = asyncio.create_task(self._read(), name="watch cache")
         await self.reached(newest)
 
     async def stop(self) -> None:
+        """Stop reading and end all subscriptions."""
         try:
             await end_tasks(self._task)
         finally:
@@ -198,20 +203,21 @@ class WatchCache:
                 waiter.cancel()
 
     def subscribe(self, prefix: str) -> Subscription:
-        """Changes below ``prefix`` (a resource's, or one namespace's of it), from now on."""
+        """Subscribe to changes of keys with a prefix (of a resource, or of one namespace in it) from now on."""
         resource_prefix = resource_of(prefix)
         subscription = Subscription(self, prefix, resource_prefix)
         self._subscriptions.setdefault(resource_prefix, []).append(subscription)
         return subscription
 
-    def observe(self, resource_prefix: str, observer: Callable[[Event], None]) -> None:
-        """Call ``observer`` with every change of a resource, in order, before ``revision`` says that it was handed out.
+    def observe(self, resource_prefix: str, observer: Callable[[StorageEvent], None]) -> None:
+        """Call ``observer`` with every change of a resource, in order, before ``revision`` includes the change.
 
-        Until the cache ends; it must not raise.
+        The observer stays until the cache ends. It must not raise.
         """
         self._observers.setdefault(resource_prefix, []).append(observer)
 
     def unsubscribe(self, subscription: Subscription) -> None:
+        """Remove a subscription."""
         subscriptions = self._subscriptions.get(subscription.resource_prefix, [])
         if subscription in subscriptions:
             subscriptions.remove(subscription)
@@ -219,19 +225,19 @@ class WatchCache:
             self._subscriptions.pop(subscription.resource_prefix, None)
 
     def subscriptions(self, resource_prefix: str) -> list[Subscription]:
-        """Of one resource, in whatever namespace."""
+        """Return the subscriptions of a resource, in all namespaces."""
         return list(self._subscriptions.get(resource_prefix, ()))
 
     def end(self, resource_prefix: str) -> None:
-        """End all watches of a resource (it is no longer served)."""
+        """End all watches of a resource that is no longer served."""
         for one in self.subscriptions(resource_prefix):
             one.end()
 
     def since(self, prefix: str, revision: int) -> list[WatchEvent]:
-        """Changes below ``prefix`` after ``revision``, up to ``self.revision``.
+        """Return the changes of keys with a prefix after ``revision``, up to ``self.revision``.
 
         Raises:
-            ResourceVersionTooOld
+            ResourceVersionTooOld: The window begins after ``revision``.
         """
         if revision < self.oldest:
             raise ResourceVersionTooOld(revision, self.oldest)
@@ -242,7 +248,7 @@ class WatchCache:
         return [event for event in window[start:] if event.key.startswith(prefix)]
 
     def trim(self, revision: int) -> None:
-        """Forget changes up to ``revision``, as the storage does when it compacts."""
+        """Remove changes up to ``revision`` from the window, when the storage compacts."""
         self.oldest = max(self.oldest, revision)
         for prefix, window in list(self._windows.items()):
             del window[: bisect_right(window, revision, key=_revision)]
@@ -250,10 +256,10 @@ class WatchCache:
                 del self._windows[prefix]
 
     async def reached(self, revision: int) -> None:
-        """Wait until changes up to ``revision`` have been handed out; for ever if it never comes.
+        """Wait until changes up to ``revision`` were distributed. It waits forever if this revision never comes.
 
         Raises:
-            StorageFailed: there are no more changes.
+            StorageFailed: The cache has ended.
         """
         if revision <= self.revision:
             return
@@ -271,7 +277,7 @@ class WatchCache:
     async def _read(self) -> None:
         try:
             await self._changes()
-        except Exception as error:  # noqa: BLE001 - whatever it is: nobody may go by a state that changes no more
+        except Exception as error:  # noqa: BLE001 - after any error the state is stale, so all watches must end
             self._fail(f"{type(error).__name__}: {error}")
             _LOG.exception("%s", self.fault)
         else:
@@ -313,7 +319,7 @@ class WatchCache:
 
 
 def resource_of(key: str) -> str:
-    """``/registry/GROUP/RESOURCE/`` of a key or prefix."""
+    """Return the prefix ``/registry/GROUP/RESOURCE/`` of a key or prefix."""
     return key[: key.index("/", key.index("/", len(ROOT)) + 1) + 1]
 
 

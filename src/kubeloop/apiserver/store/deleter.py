@@ -14,16 +14,16 @@ from kubeloop.apiserver.admission import NAMESPACES
 from kubeloop.apiserver.admission.chain import attributes_of
 from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
-from kubeloop.apiserver.registry.options import DeleteOptions
+from kubeloop.apiserver.registry.options import DeleteParameters
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.store.writer import Writer
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
 
-#: Resources whose deletion upstream checks preconditions first, in other words.
+#: Resources for which upstream checks preconditions first, with another error text.
 _PLAIN_PRECONDITIONS = (NAMESPACES, GroupResource("apiextensions.k8s.io", "customresourcedefinitions"))
 
 ORPHAN = "orphan"
@@ -31,8 +31,8 @@ FOREGROUND = "foregroundDeletion"
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
-    """``gone`` False: the object stays for a while (grace, finalizers). ``obj`` is its last or its new state."""
+class DeletionResult:
+    """The result of a deletion. ``gone`` is False while the object stays (grace period, finalizers). ``obj`` is its last or new state."""
 
     obj: JSONObject
     gone: bool
@@ -54,11 +54,22 @@ class Deleter:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def delete(self, write: WriteRequest, options: DeleteOptions, *, admit: bool = True) -> Deleted:
-        """``admit`` False: admission has let the deletion in already.
+    async def delete(self, write: WriteRequest, options: DeleteParameters, *, admit: bool = True) -> DeletionResult:
+        """Delete an object.
+
+        Args:
+            write: The write request.
+            options: Options of the deletion.
+            admit: False: admission has already allowed the deletion.
+
+        Returns:
+            Whether the object is gone, and its state.
 
         Raises:
-            NotFound, Conflict (preconditions), Invalid; whatever admission raises.
+            NotFound: The object does not exist.
+            Conflict: A precondition failed.
+            Invalid: The object cannot be deleted.
+            ApiError: Admission rejects the deletion.
         """
         write = replace(write, options=options.tree())
         try:
@@ -66,7 +77,7 @@ class Deleter:
         finally:
             await write.finish()
 
-    async def _delete(self, write: WriteRequest, options: DeleteOptions, *, admit: bool) -> Deleted:
+    async def _delete(self, write: WriteRequest, options: DeleteParameters, *, admit: bool) -> DeletionResult:
         objects = self._writer.objects
         while True:
             current = await objects.get(write.resource, write.namespace, write.name)
@@ -76,34 +87,34 @@ class Deleter:
             if admit:
                 await self._writer.admission.mutate(attributes_of(write, "DELETE", None, current.obj))
             if _is_under_way(write.resource, current.obj, options):
-                return Deleted(current.obj, gone=False, stored=None if write.dry_run else current)
+                return DeletionResult(current.obj, gone=False, stored=None if write.dry_run else current)
             if admit:
                 await self._writer.admission.validate(attributes_of(write, "DELETE", None, current.obj))
             plan = self._plan(write.resource, current.obj, options)
             if write.dry_run:
-                return Deleted(plan.obj, plan.gone)
+                return DeletionResult(plan.obj, plan.gone)
             try:
                 if plan.gone:
                     return await self._remove(write, plan, current)
                 if not plan.marked:
-                    return Deleted(current.obj, gone=False, stored=current)
+                    return DeletionResult(current.obj, gone=False, stored=current)
                 stored = await objects.write(write.resource, plan.obj, expected=current.revision)
-                return Deleted(stored.obj, gone=False, stored=stored)
+                return DeletionResult(stored.obj, gone=False, stored=stored)
             except PreconditionFailed:
                 continue
 
-    async def _remove(self, write: WriteRequest, plan: _Plan, current: StoredObject) -> Deleted:
-        """In two steps where the deletion changed the object first, so that watches see both, as with kube-apiserver."""
+    async def _remove(self, write: WriteRequest, plan: _Plan, current: StoredObject) -> DeletionResult:
+        """Remove the object; write its changed state first, so that watches see both states as with kube-apiserver."""
         objects = self._writer.objects
         if plan.marked:
             current = await objects.write(write.resource, plan.obj, expected=current.revision)
         revision = await objects.remove(current)
         metadata = {**current.obj["metadata"], "resourceVersion": str(revision)}
-        return Deleted({**current.obj, "metadata": metadata}, gone=True)
+        return DeletionResult({**current.obj, "metadata": metadata}, gone=True)
 
     @staticmethod
-    def check_preconditions(write: WriteRequest, options: DeleteOptions, current: StoredObject) -> None:
-        """Raises Conflict where another object, or another version of it, is meant."""
+    def check_preconditions(write: WriteRequest, options: DeleteParameters, current: StoredObject) -> None:
+        """Raises Conflict if the options name another uid or resourceVersion than the object has."""
         metadata = current.obj["metadata"]
         if write.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
             for field, given, own in (
@@ -129,7 +140,7 @@ class Deleter:
             # Upstream names the kind here, not the resource.
             raise api_errors.conflict(GroupResource(write.resource.stored_group, write.resource.kind), write.name, why)
 
-    def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteOptions) -> _Plan:
+    def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteParameters) -> _Plan:
         obj = copy.deepcopy(old)
         metadata = obj["metadata"]
         first = not metadata.get("deletionTimestamp")
@@ -150,8 +161,8 @@ class Deleter:
         gone = not finalizers and not (graceful and metadata.get("deletionGracePeriodSeconds"))
         return _Plan(obj, marked or changed, gone)
 
-    def _plan_namespace(self, obj: JSONObject, options: DeleteOptions, *, first: bool) -> _Plan:
-        """A namespace terminates at its first deletion, and does no more until somebody has emptied ``spec.finalizers`` (/finalize)."""
+    def _plan_namespace(self, obj: JSONObject, options: DeleteParameters, *, first: bool) -> _Plan:
+        """Plan the deletion of a namespace: it terminates at first, and is removed when ``spec.finalizers`` is empty (/finalize)."""
         metadata = obj["metadata"]
         if first:
             metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
@@ -162,7 +173,7 @@ class Deleter:
         return _Plan(obj, first, gone=False)
 
     def _mark(self, metadata: JSONObject, *, first: bool) -> bool:
-        """For kinds without grace that finalizers hold."""
+        """Mark an object without grace period whose finalizers delay its removal."""
         if not first:
             return False
         metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
@@ -170,8 +181,8 @@ class Deleter:
         _raise(metadata)
         return True
 
-    def _mark_graceful(self, resource: ServedResource, obj: JSONObject, options: DeleteOptions) -> bool:
-        """Set or shorten the time until the object goes. A later deletion never lengthens it."""
+    def _mark_graceful(self, resource: ServedResource, obj: JSONObject, options: DeleteParameters) -> bool:
+        """Set or shorten the grace period. A later deletion never extends it."""
         metadata = obj["metadata"]
         now = self._writer.clock.wall()
         grace = options.grace_period
@@ -179,7 +190,7 @@ class Deleter:
         if metadata.get("deletionTimestamp"):
             if not before or grace is None:
                 return False
-            # Counted from when its deletion began.
+            # The grace period begins with the first deletion.
             grace = 1 if grace < 0 else grace
             ends = parse_time(metadata["deletionTimestamp"]) + timedelta(seconds=grace - before)
             metadata["deletionTimestamp"] = timestamp(max(ends, now))
@@ -194,7 +205,7 @@ class Deleter:
         return True
 
 
-def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeleteOptions) -> bool:
+def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeleteParameters) -> bool:
     """Return whether an earlier deletion ends at least as soon. This one then changes nothing, and admission does not see it."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp"):
@@ -219,7 +230,7 @@ def grace_of(default: int, asked: int | None, obj: JSONObject) -> int:
     return seconds
 
 
-def finalizers_for(resource: ServedResource, present: list[str], options: DeleteOptions) -> list[str]:
+def finalizers_for(resource: ServedResource, present: list[str], options: DeleteParameters) -> list[str]:
     """Return the finalizers of an object with those by which the garbage collector orphans or deletes dependents."""
     orphan = _orphans(resource, present, options)
     foreground = _foreground(present, options)
@@ -231,7 +242,7 @@ def finalizers_for(resource: ServedResource, present: list[str], options: Delete
     return present if sorted(kept) == sorted(present) else kept
 
 
-def _orphans(resource: ServedResource, present: list[str], options: DeleteOptions) -> bool:
+def _orphans(resource: ServedResource, present: list[str], options: DeleteParameters) -> bool:
     if options.orphan_dependents is not None:
         return options.orphan_dependents
     if options.propagation_policy is not None:
@@ -239,7 +250,7 @@ def _orphans(resource: ServedResource, present: list[str], options: DeleteOption
     return ORPHAN in present or (FOREGROUND not in present and resource.strategy.default_propagation == "orphan")
 
 
-def _foreground(present: list[str], options: DeleteOptions) -> bool:
+def _foreground(present: list[str], options: DeleteParameters) -> bool:
     if options.orphan_dependents:
         return False
     if options.propagation_policy is not None:
@@ -247,7 +258,7 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
     return options.orphan_dependents is None and FOREGROUND in present
 
 
-def _namespace_finalizers(present: list[str], options: DeleteOptions) -> list[str]:
+def _namespace_finalizers(present: list[str], options: DeleteParameters) -> list[str]:
     """As ``finalizers_for``, but ``orphanDependents: false`` means foreground deletion here."""
     if options.orphan_dependents is not None:
         finalizers = {ORPHAN: options.orphan_dependents, FOREGROUND: not options.orphan_dependents}

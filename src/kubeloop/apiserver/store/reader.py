@@ -1,4 +1,4 @@
-"""Reads: one object, or a page of a list from one snapshot.
+"""Reads of one object, or of one page of a list from a snapshot; selectors and continue tokens.
 
 Source: Kubernetes API concepts, "Resource versions", "Retrieving large results sets in chunks".
 """
@@ -12,19 +12,18 @@ import posixpath
 from dataclasses import dataclass
 
 from kubeloop.apiserver.registry.objects import Objects, StoredObject
-from kubeloop.apiserver.registry.options import ListOptions, invalid_version, resource_version_number
+from kubeloop.apiserver.registry.options import ListParameters, invalid_version, resource_version_number
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.go_json_errors import json_fault
 from kubeloop.apiserver.storage import Compacted, FutureRevision, KeyValue, Range, prefix_end
 from kubeloop.apiserver.storage.watch_cache import WatchCache
-from kubeloop.meta.integers import decimal
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.go_json_errors import json_fault
 from kubeloop.meta.selectors import FieldSelector, Selector, parse_field_selector, parse_label_selector
+from kubeloop.meta.strconv import decimal
 from kubeloop.timing import Clock, within
 from kubeloop.types import JSONObject
 
-# Which objects a list, watch or deletecollection is about: label and field selectors of a resource.
-#
+# Label and field selectors of lists, watches and deletecollection.
 # Source: Kubernetes documentation, "Labels and Selectors", "Field Selectors"; recorded answers for unknown fields.
 
 
@@ -32,7 +31,10 @@ _ALWAYS = ("metadata.name", "metadata.namespace")
 
 
 class Selection:
-    """Raises BadRequest, in Kubernetes' words, for selectors that cannot be read or name fields that the resource does not offer."""
+    """The label and field selectors of a list or watch.
+
+    Raises BadRequest, in Kubernetes' words, for malformed selectors and for fields that the resource does not support.
+    """
 
     def __init__(self, resource: ServedResource, label_selector: str, field_selector: str) -> None:
         self._resource = resource
@@ -52,10 +54,11 @@ class Selection:
 
     @property
     def name(self) -> str | None:
-        """The only name that can match, if the field selector pins one."""
+        """The only name that can match, if the field selector requires one."""
         return self.fields.exact_value("metadata.name")
 
     def matches(self, obj: JSONObject) -> bool:
+        """Return whether an object matches both selectors."""
         if self.everything:
             return True
         metadata = obj["metadata"]
@@ -78,13 +81,12 @@ class Selection:
         raise api_errors.bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
 
-# Continue tokens of paged lists: from which key, at which revision. Opaque to clients.
-#
+# Continue tokens of paged lists: the next key and the revision. Opaque to clients.
 # Source: k8s.io/apiserver pkg/storage/continue.go.
 
 
 _VERSION = "meta.k8s.io/v1"
-#: A token with this revision continues at the newest one: an inconsistent list, on request of the client.
+#: Revision of a token that continues at the newest revision: an inconsistent list, requested by the client.
 ANY_REVISION = -1
 
 
@@ -116,7 +118,7 @@ class ContinueToken:
             raise _refused(f"encoded start key empty (version {_VERSION})")
         key = f"/{start.removeprefix('/')}"
         if posixpath.normpath(key) != key:
-            raise _refused(start)  # it could lead out of the list
+            raise _refused(start)  # it could point outside the list
         return cls(start.removeprefix("/"), revision)
 
 
@@ -124,7 +126,7 @@ def _decode(text: str) -> dict[str, object]:
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        # Where Go stops: at what is none of its letters, or where the last group of four begins.
+        # Go reports the position of the first invalid letter, or of the last incomplete group of four.
         last = len(text) - len(text) % 4
         at = next((index for index, char in enumerate(text) if not (char.isascii() and (char.isalnum() or char in "-_"))), last)
         raise _refused(f"illegal base64 data at input byte {at}") from None
@@ -141,7 +143,7 @@ def _refused(why: str) -> Exception:
     return api_errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
-#: Seconds that a read waits for a version that is still to come, as upstream's watch cache does.
+#: Seconds for which a read waits for a future version, as in upstream's watch cache.
 _PATIENCE = 3.0
 
 _TOO_OLD = "The resourceVersion for the provided list is too old."
@@ -155,7 +157,7 @@ _CONTINUE_TOO_OLD = (
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Part of a list at ``revision``. ``remaining`` None: unknown, since a selector decides."""
+    """A page of a list at ``revision``. ``remaining`` is None if unknown, because of a selector."""
 
     items: list[KeyValue]
     revision: int
@@ -164,7 +166,7 @@ class Page:
 
 
 class Reader:
-    """Reads objects of any resource at versions that clients ask for."""
+    """Reads objects of any resource at requested versions."""
 
     def __init__(self, objects: Objects, cache: WatchCache, clock: Clock) -> None:
         self._objects = objects
@@ -172,10 +174,18 @@ class Reader:
         self._clock = clock
 
     async def get(self, resource: ServedResource, namespace: str, name: str, resource_version: str = "") -> StoredObject:
-        """The object, at ``resource_version`` or newer.
+        """Return an object at ``resource_version`` or newer.
+
+        Args:
+            resource: The resource.
+            namespace: Namespace; empty for cluster-scoped resources.
+            name: Name of the object.
+            resource_version: Minimum version; empty: the newest.
 
         Raises:
-            NotFound; Timeout when the version does not come; InternalError (upstream's mapping) when it is no number.
+            NotFound: The object does not exist.
+            Timeout: The version does not exist within three seconds.
+            InternalError: The version is no number (as upstream).
         """
         if resource_version:
             number = resource_version_number(resource_version)
@@ -188,10 +198,10 @@ class Reader:
         return stored
 
     async def at_least(self, revision: int) -> None:
-        """Return when ``revision`` exists.
+        """Wait until ``revision`` exists.
 
         Raises:
-            Timeout: it does not after three seconds.
+            Timeout: It does not exist after three seconds.
         """
         current = await self._objects.storage.revision()
         if revision <= current:
@@ -201,8 +211,20 @@ class Reader:
         except TimeoutError:
             raise api_errors.version_too_large(revision, await self._objects.storage.revision()) from None
 
-    async def page(self, resource: ServedResource, namespace: str, options: ListOptions, selection: Selection) -> Page:
-        """Raises BadRequest (token, version), Expired, Timeout."""
+    async def page(self, resource: ServedResource, namespace: str, options: ListParameters, selection: Selection) -> Page:
+        """Return one page of a list.
+
+        Args:
+            resource: The resource.
+            namespace: Namespace; empty: all namespaces.
+            options: Options of the list.
+            selection: Its selectors.
+
+        Raises:
+            BadRequest: The continue token or version is invalid.
+            Expired: The revision of the token was compacted.
+            Timeout: The version does not exist within three seconds.
+        """
         prefix = self._objects.prefix(resource, namespace)
         start, revision, limit = prefix, 0, max(options.limit, 0)
         consistent = True
@@ -211,9 +233,9 @@ class Reader:
             raise api_errors.bad_request("specifying resource version is not allowed when using continue")
         version = self._version(options)
         if options.resource_version == "0":
-            limit = 0  # served from the cache whole, or all of its rest, as upstream does
+            limit = 0  # as upstream, which returns the whole (rest of the) list from its cache
         if selection.name and (namespace or not resource.namespaced):
-            limit = 0  # upstream reads the one object by its key
+            limit = 0  # as upstream, which reads the single object by its key
         if token is not None:
             start, consistent = prefix + token.start, token.revision != ANY_REVISION
             revision = token.revision if consistent else 0
@@ -232,8 +254,8 @@ class Reader:
         while True:
             page = await self._range(prefix, start, end, revision, step, continued=continued)
             revision = page.revision
-            items += self._selected(resource, await self._objects.presented(resource, page.items), selection)
-            # With a selection a wider step may reach the end with more than was asked for.
+            items += self._selected(resource, await self._objects.to_requested_version(resource, page.items), selection)
+            # With a selection, the last step may find more objects than the limit.
             if not page.more and (not limit or len(items) <= limit):
                 return Page(items, revision)
             start = page.items[-1].key + "\0"
@@ -268,7 +290,7 @@ class Reader:
         return [kv for kv in items if selection.matches(self._objects.tree(resource, kv))]
 
     @staticmethod
-    def _version(options: ListOptions) -> int:
+    def _version(options: ListParameters) -> int:
         if not options.resource_version:
             return 0
         number = resource_version_number(options.resource_version)

@@ -1,7 +1,7 @@
 """Creates and updates objects: from a decoded body into storage.
 
 Order, as in k8s.io/apiserver pkg/registry: default, field ownership, admission that mutates, preparation, validation, admission that
-validates, compare-and-write. Updates that met a concurrent write start again.
+validates, compare-and-write. Updates start again after a concurrent write.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed, Sto
 from kubeloop.apiserver.registry.options import parse_uint_fault, resource_version_number
 from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.registry.write_request import Change, WriteRequest
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.empty_values import as_quoted, as_sent
-from kubeloop.apiserver.request.encoding import decode
+from kubeloop.apiserver.validation.empty_values import as_quoted, as_sent
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.encoding import decode
 from kubeloop.meta.errors import AlreadyExists, ApiError
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource
@@ -44,7 +44,7 @@ _EVENTS = frozenset({GroupResource("", "events"), GroupResource("events.k8s.io",
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WriteResult:
     """The result of a write. ``stored`` is None after a dry run and an update that finished a deletion; ``obj`` is then the answer."""
 
     obj: JSONObject
@@ -99,7 +99,7 @@ class Writer:
         self._lease = 0
         self._lease_since = 0.0
 
-    async def create(self, write: WriteRequest, obj: JSONObject) -> Outcome:
+    async def create(self, write: WriteRequest, obj: JSONObject) -> WriteResult:
         """Create an object. ``obj`` is decoded and conformed; it becomes shared.
 
         Raises:
@@ -110,7 +110,7 @@ class Writer:
         finally:
             await write.finish()
 
-    async def _create(self, write: WriteRequest, obj: JSONObject) -> Outcome:
+    async def _create(self, write: WriteRequest, obj: JSONObject) -> WriteResult:
         resource, strategy = write.resource, write.resource.strategy
         metadata = metadata_of(obj)
         set_namespace(metadata, write.namespace)
@@ -152,7 +152,7 @@ class Writer:
         retry: bool = False,
         create: Callable[[], JSONObject] | None = None,
         create_always: bool = False,
-    ) -> Outcome:
+    ) -> WriteResult:
         """Replace an object by what ``change`` returns for its current state.
 
         Args:
@@ -177,14 +177,14 @@ class Writer:
                         created = await self.create(write, _without_version(create(), dry_run=write.dry_run))
                     except AlreadyExists:
                         if retry and await self.objects.get(resource, write.namespace, write.name) is not None:
-                            continue  # somebody was faster: it is an update now
+                            continue  # a concurrent create was first: it is an update now
                         raise
-                    return Outcome(created.obj, created.stored, created=True)
+                    return WriteResult(created.obj, created.stored, created=True)
                 raise api_errors.not_found(resource.gvr.group_resource, write.name)
             try:
                 obj = await change(current.obj)
             except ConversionNeeded as need:
-                await self.objects.supply(resource, need)
+                await self.objects.convert_missing(resource, need)
                 continue
             if check_uid:
                 self._check_uid(write, obj, current)
@@ -200,7 +200,7 @@ class Writer:
             finally:
                 await write.finish()
 
-    async def _insert(self, write: WriteRequest, obj: JSONObject, generated: bool) -> Outcome:
+    async def _insert(self, write: WriteRequest, obj: JSONObject, generated: bool) -> WriteResult:
         resource, metadata = write.resource, obj["metadata"]
         for attempt in range(_NAME_ATTEMPTS):
             if attempt:
@@ -208,12 +208,12 @@ class Writer:
             if write.dry_run:
                 present = await self.objects.get(resource, write.namespace, metadata["name"])
                 if present is None:
-                    return Outcome(await self.objects.rehearse(resource, obj))
+                    return WriteResult(await self.objects.rehearse(resource, obj))
                 existing = present.obj
             else:
                 try:
                     stored = await self.objects.write(resource, obj, expected=0, lease=await self._event_lease(resource))
-                    return Outcome(stored.obj, stored)
+                    return WriteResult(stored.obj, stored)
                 except PreconditionFailed as fault:
                     existing = decode(fault.current.value) if fault.current else {"metadata": {}}
             if not generated:
@@ -300,12 +300,12 @@ class Writer:
         live = scope.empty if old is None else old
         with as_sent(obj, write.sent):
             try:
-                await self.objects.settled(write.resource, lambda: self.owners.updated(scope, live, obj, write.manager))
+                await self.objects.compute_converted(write.resource, lambda: self.owners.updated(scope, live, obj, write.manager))
             except ApiError:
                 # A webhook failed to convert fields of other managers: upstream writes nevertheless, without managedFields.
                 metadata_of(obj).pop("managedFields", None)
 
-    async def _replace(self, write: WriteRequest, obj: JSONObject, current: StoredObject) -> Outcome:
+    async def _replace(self, write: WriteRequest, obj: JSONObject, current: StoredObject) -> WriteResult:
         resource = write.resource
         owned = obj["metadata"].get("managedFields")
 
@@ -320,18 +320,18 @@ class Writer:
             # Objects of most kinds are stored as they were read; of kinds that are converted only the stored form shows a change.
             return (obj == current.obj or not self.objects.is_plain(resource)) and is_stored()
 
-        if await self.objects.settled(resource, is_unchanged):
-            return Outcome(current.obj, current)
+        if await self.objects.compute_converted(resource, is_unchanged):
+            return WriteResult(current.obj, current)
         if ends_deletion(resource, obj):
             obj["metadata"]["resourceVersion"] = str(current.revision)
             if not write.dry_run:
                 await self.objects.remove(current)
-            return Outcome(obj)
+            return WriteResult(obj)
         if write.dry_run:
             obj["metadata"]["resourceVersion"] = str(current.revision)
-            return Outcome(await self.objects.rehearse(resource, obj))
+            return WriteResult(await self.objects.rehearse(resource, obj))
         stored = await self.objects.write(resource, obj, expected=current.revision, lease=await self._event_lease(resource))
-        return Outcome(stored.obj, stored)
+        return WriteResult(stored.obj, stored)
 
     async def _event_lease(self, resource: ServedResource) -> int:
         """Return a lease that the Events of a minute share, so that none needs a timer; 0 for other kinds."""
@@ -344,9 +344,9 @@ class Writer:
         return self._lease
 
 
-def _with_link(outcome: Outcome, link: str) -> Outcome:
+def _with_link(outcome: WriteResult, link: str) -> WriteResult:
     """Return an outcome with ``selfLink``: storage removes it, but a dry run does not reach storage."""
-    return Outcome({**outcome.obj, "metadata": {**outcome.obj["metadata"], "selfLink": link}})
+    return WriteResult({**outcome.obj, "metadata": {**outcome.obj["metadata"], "selfLink": link}})
 
 
 def _is_stored(encoded: bytes, stored: bytes) -> bool:
@@ -388,7 +388,7 @@ def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:
 
 
 def check_new_version(given: str) -> None:
-    """Raise InternalError, as upstream's storage, if a new object names a resourceVersion; upstream ignores one that is no number."""
+    """Raise InternalError, as upstream's storage, if a new object names a resourceVersion; upstream ignores a value that is no number."""
     if given and resource_version_number(given):
         raise api_errors.internal("resourceVersion should not be set on objects to be created")
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, invalid, required
-from kubeloop.meta.integers import decimal
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, in_range, percent
+from kubeloop.meta.strconv import decimal
 
 MAX_INT32 = 2**31 - 1
 NOT_NEGATIVE = "must be greater than or equal to 0"

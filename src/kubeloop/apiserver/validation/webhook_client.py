@@ -10,8 +10,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from kubeloop.meta.field_error import FieldError, invalid, required
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.names import dns1123_subdomain, in_range
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 # Parses URLs as Go's net/url does, with its error messages. Source: net/url Parse of Go 1.26.

@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.admission import Attributes, Plugin
-from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.storage.watch_cache import Subscription, WatchCache
+from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.selectors import Selector, selector_from
+from kubeloop.reverseproxy.egress_policy import EgressPolicy
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 

@@ -16,10 +16,10 @@ from kubeloop.apiserver.outbound.client import WebhookClient
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewResponse, create_review, parse_response, rejection
 from kubeloop.apiserver.webhooks.configurations import Configurations, Webhook
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.errors import ApiError
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject

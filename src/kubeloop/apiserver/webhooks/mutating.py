@@ -13,9 +13,9 @@ from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.admission.new_objects import check_patched_metadata, hide_generated_metadata, replace_object
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.apiserver.registry.decoding import conform, kind_of
-from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.webhooks.admission_review import JSON_PATCH, AdmissionReviewResponse
 from kubeloop.apiserver.webhooks.dispatcher import Invocation, WebhookDispatcher
+from kubeloop.endpoints import api_errors
 from kubeloop.merge import PatchError, json_patch
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.types import JSONObject

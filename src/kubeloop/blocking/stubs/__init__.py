@@ -1,4 +1,4 @@
-"""Writes the stub of ``kubeloop.blocking`` from the asynchronous classes themselves, so that the two cannot drift apart."""
+"""Generates the stub of ``kubeloop.blocking`` from the asynchronous classes, so that the two cannot drift apart."""
 
 from kubeloop.blocking.stubs.module import generated
 

@@ -1,4 +1,4 @@
-"""``python -m kubeloop.blocking.stubs [--check]``: write the generated files anew, or say whether they are as they should be."""
+"""``python -m kubeloop.blocking.stubs [--check]``: writes the generated files, or checks that they are up to date."""
 
 from __future__ import annotations
 

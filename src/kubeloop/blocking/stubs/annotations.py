@@ -1,4 +1,4 @@
-"""Annotations of the asynchronous interface, as those of the blocking one: what is awaited there is simply given here."""
+"""Converts annotations of the asynchronous interface to those of the blocking one: an awaitable becomes its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTH = 140
 
 
 class Imports:
-    """The names that the stub uses, each imported once; of two that are spelt alike, the second gets a number."""
+    """The imports of the stub, each name once; a second name with the same spelling gets a number."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Origin] = {}
@@ -41,7 +41,7 @@ class Imports:
         return found
 
     def facade(self, cls: type[Any]) -> str:
-        """Raises ValueError: two classes of that name have facades."""
+        """Return the name of a class's facade. Raises ValueError: two classes with a facade have the same name."""
         known = self.facades.setdefault(cls.__name__, cls)
         if known is not cls:
             raise ValueError(
@@ -74,14 +74,14 @@ class Imports:
 
 
 class Translator:
-    """Annotations of one class. ``members``: its public names, which hide builtins of the same name."""
+    """Converts the annotations of one class. ``members``: its public names, which hide builtins of the same name."""
 
     def __init__(self, imports: Imports, members: frozenset[str]) -> None:
         self._imports = imports
         self._members = members
 
     def translate(self, text: str, module: str, variables: Mapping[str, str] | None = None) -> str:
-        """``variables``: what stands for type variables. Raises LookupError: a name that nobody knows."""
+        """Convert an annotation. ``variables`` maps type variables to types. Raises LookupError: the annotation has an unknown name."""
         return ast.unparse(self._expression(ast.parse(text, mode="eval").body, module, variables or {}))
 
     def _expression(self, node: ast.expr, module: str, variables: Mapping[str, str]) -> ast.expr:

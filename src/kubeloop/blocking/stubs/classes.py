@@ -1,4 +1,4 @@
-"""One facade as the stub says it, and one function."""
+"""Renders a facade, or a function, for the stub."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STANDARD = {
 
 
 def class_lines(cls: type[Any], imports: Imports) -> list[str]:
-    """Raises ValueError: its results can be awaited, and the facade does not know what to do with that."""
+    """Return the lines of a class. Raises ValueError: its results can be awaited in a way that facades do not support."""
     if cls.__name__ in _STANDARD:
         return [f"class {cls.__name__}:", *(f"    {line.strip()}" for line in _STANDARD[cls.__name__].strip().splitlines())]
     if hasattr(cls, "__await__") and cls.__name__ not in EITHER:
@@ -132,7 +132,7 @@ def _function(name: str, function: Callable[..., Any], translator: Translator, *
 
 
 def _awaited(text: str, module: str, translator: Translator) -> str:
-    """What awaiting a result of this type gives."""
+    """Return the type of the awaited result."""
     node = ast.parse(text, mode="eval").body
     base = node.value if isinstance(node, ast.Subscript) else node
     assert isinstance(base, ast.Name)

@@ -1,4 +1,4 @@
-"""The generated files of ``kubeloop.blocking``: its stub, and where each of its names comes from."""
+"""The generated files of ``kubeloop.blocking``: its stub, and the table of modules that define its names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEFT_OUT = frozenset({"Controller", "EventRecorder", "Manager", "Result", "Term
 
 
 def generated() -> dict[str, str]:
-    """File name to text. The same for every version of Python."""
+    """Return the text of each file by its name. Every version of Python gives the same result."""
     homes = _homes()
     imports = Imports()
     functions: list[str] = []
@@ -52,12 +52,12 @@ def generated() -> dict[str, str]:
 
 
 def _homes() -> dict[str, str]:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for package, chosen in _PACKAGES.items():
         for name in importlib.import_module(package).__all__:
             if name not in _LEFT_OUT and (chosen is None or name in chosen):
-                found.setdefault(name, package)
-    return found
+                result.setdefault(name, package)
+    return result
 
 
 def _stub(homes: dict[str, str], imports: Imports, classes: dict[str, list[str]], functions: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Where the names in annotations come from: the imports and definitions of the module that wrote them, those for type checkers too."""
+"""Finds the definitions of names in annotations: the imports and definitions of the module, including those for type checkers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Origin(NamedTuple):
-    """``module`` "" is a builtin; ``name`` "" is a module itself."""
+    """The definition of a name. ``module`` "" means a builtin; ``name`` "" means the module itself."""
 
     module: str
     name: str
@@ -28,24 +28,24 @@ def tree_of(module: str) -> ast.Module:
 
 @functools.cache
 def _names(module: str) -> dict[str, Origin]:
-    found: dict[str, Origin] = {}
+    result: dict[str, Origin] = {}
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            found |= {alias.asname or alias.name: Origin(node.module, alias.name) for alias in node.names}
+            result |= {alias.asname or alias.name: Origin(node.module, alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.asname or alias.name.partition(".")[0]: Origin(alias.name, "") for alias in node.names}
+            result |= {alias.asname or alias.name.partition(".")[0]: Origin(alias.name, "") for alias in node.names}
     for node in tree_of(module).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            found[node.name] = Origin(module, node.name)
+            result[node.name] = Origin(module, node.name)
         elif isinstance(node, ast.Assign):
-            found |= {target.id: Origin(module, target.id) for target in node.targets if isinstance(target, ast.Name)}
+            result |= {target.id: Origin(module, target.id) for target in node.targets if isinstance(target, ast.Name)}
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] = Origin(module, node.target.id)
-    return found
+            result[node.target.id] = Origin(module, node.target.id)
+    return result
 
 
 def origin(module: str, name: str) -> Origin:
-    """Raises LookupError: the module neither defines nor imports it."""
+    """Return the origin of a name in a module. Raises LookupError: the module neither defines nor imports it."""
     found = _names(module).get(name)
     if found is not None and found.name and found.module != module and found.module.startswith("kubeloop"):
         # Where it is defined, however many packages hand it on.
@@ -53,23 +53,23 @@ def origin(module: str, name: str) -> Origin:
     if found is None and hasattr(builtins, name):
         found = Origin("", name)
     if found is None:
-        raise LookupError(f"{module}: nobody knows where {name} comes from")
+        raise LookupError(f"{module}: the name {name} has no known definition")
     return found
 
 
 def attributes(cls: type[Any]) -> dict[str, tuple[str, str]]:
-    """Public attributes of objects of ``cls``: name to annotation and to the module that wrote it.
+    """Return the public attributes of objects of ``cls``: annotation and module by name.
 
-    From annotations of the class, and from ``self.NAME`` in ``__init__`` where it is annotated, a parameter or a constant.
+    It uses annotations of the class, and ``self.NAME`` in ``__init__`` with an annotation, a parameter or a constant.
     """
-    found: dict[str, tuple[str, str]] = {}
+    result: dict[str, tuple[str, str]] = {}
     for base in reversed(cls.__mro__):
         if not base.__module__.startswith("kubeloop."):
             continue
         for node in tree_of(base.__module__).body:
             if isinstance(node, ast.ClassDef) and node.name == base.__name__:
-                found |= {name: (text, base.__module__) for name, text in _attributes(node).items()}
-    return {name: said for name, said in found.items() if not name.startswith("_") and not text_of_class_variable(said[0])}
+                result |= {name: (text, base.__module__) for name, text in _attributes(node).items()}
+    return {name: said for name, said in result.items() if not name.startswith("_") and not text_of_class_variable(said[0])}
 
 
 def text_of_class_variable(text: str) -> bool:
@@ -77,16 +77,16 @@ def text_of_class_variable(text: str) -> bool:
 
 
 def _attributes(node: ast.ClassDef) -> dict[str, str]:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for one in node.body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
-            found[one.target.id] = ast.unparse(one.annotation)
+            result[one.target.id] = ast.unparse(one.annotation)
         elif isinstance(one, ast.FunctionDef) and one.name == "__init__":
             arguments = [*one.args.args, *one.args.kwonlyargs]
             parameters = {each.arg: ast.unparse(each.annotation) for each in arguments if each.annotation is not None}
             for inner in ast.walk(one):
-                found |= _of_self(inner, parameters, found)
-    return found
+                result |= _of_self(inner, parameters, result)
+    return result
 
 
 def _of_self(node: ast.AST, parameters: dict[str, str], known: dict[str, str]) -> dict[str, str]:

@@ -44,7 +44,7 @@ LOOK = 4096
 
 
 class Holder(Protocol):
-    """What has a packed document: a head."""
+    """An object that refers to a packed document: a head."""
 
     @property
     def packed(self) -> CompressedObject:
@@ -139,12 +139,12 @@ class BlobStore:
                 self._current = codec
 
     def listing(self) -> None:
-        """A list begins: hold more, to see more of it before training."""
+        """Begin a list: collect more documents before training a dictionary."""
         self._hold = HOLD_LISTING
         self._listing = True
 
     def settle(self) -> None:
-        """A list has ended: compress what waits, if it is enough to train on or fits a dictionary that is there.
+        """End a list: compress the waiting documents if they are enough to train on, or fit an existing dictionary.
 
         What the list needed beside its result is then given back to the system.
         """
@@ -272,7 +272,7 @@ T = TypeVar("T")
 
 
 def in_thread(work: Callable[[], T], done: Callable[[T], None]) -> None:
-    """``done`` is called on the event loop with what ``work`` answered in a thread. For work that gives up the interpreter's lock.
+    """Run ``work`` in a thread and call ``done`` with its result on the event loop. For work that releases the interpreter's lock.
 
     Not guaranteed
         That ``done`` is called: the loop may end first. ``work`` must not raise.
@@ -291,7 +291,7 @@ def in_thread(work: Callable[[], T], done: Callable[[T], None]) -> None:
 
 
 def in_slices(some: Callable[[], bool]) -> None:
-    """Call ``some`` until it answers False, other tasks in between. The first call is now."""
+    """Call ``some`` until it returns False, with other tasks in between. The first call is made at once."""
     loop = _loop()
     while some():
         if loop is not None:

@@ -30,7 +30,7 @@ _WITH_DICTIONARY = _ALONE | {int(zstd.CompressionParameter.hash_log): TABLE_LOG,
 
 
 class RecentDocuments:
-    """Documents by their blobs, the oldest leave first. ``limit`` in bytes; a document of more than a quarter of it is not kept.
+    """Cache of unpacked documents, by blob, without the oldest. ``limit`` in bytes; a document of more than a quarter of it is not cached.
 
     Written by one thread, read from any.
     """
@@ -92,7 +92,9 @@ class Codec:
 
     @classmethod
     def of(cls, content: bytes | None, expected: float) -> Codec:
-        """The same codec again, of what ``content`` and ``expected`` say.
+        """Return the codec for a saved dictionary (None: without one).
+
+        ``expected``: the expected ratio of compressed to raw size.
 
         Raises:
             ValueError: that is no dictionary.
@@ -146,7 +148,7 @@ PLAIN = RawObject()
 
 
 class CompressedObject(msgspec.Struct, gc=False):
-    """A document at rest. Where it is kept it may be packed tighter later; what it unpacks to never changes."""
+    """A stored document. It may be packed more tightly later; its content never changes."""
 
     codec: Codec
     blob: bytes

@@ -22,7 +22,12 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Owner(Struct, frozen=True, gc=False, rename="camel"):
-    """An owner reference, read only. Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (OwnerReference)."""
+    """An owner reference of a head, read only. Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (OwnerReference).
+
+    Example:
+        >>> Owner(api_version="apps/v1", kind="ReplicaSet", name="web", uid="7c9e", controller=True).kind
+        'ReplicaSet'
+    """
 
     api_version: str = ""
     kind: str = ""
@@ -33,14 +38,23 @@ class Owner(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Head(Struct, frozen=True, gc=False, eq=False):
-    """The essentials of one state of one object.
+    """Identity, labels, owners and chosen fields of one state of one object, without decoding the object.
 
     Guarantees
-        It never changes; an update of the object makes another head. Reading a field decodes nothing.
-        ``labels`` is read-only, empty rather than None; equal label sets of many objects are one mapping.
+        It never changes; an update of the object makes a new head. Reading a field decodes nothing.
+        ``labels`` is read-only, empty rather than None; equal label sets of several objects are one mapping.
 
     ``value`` reads a path that the informer was asked for (an index, or ``paths=``).
     Two heads are equal only if they are the same; compare ``uid`` and ``resource_version``.
+
+    Example:
+        >>> web = await client.create(ConfigMap(metadata=ObjectMeta(name="web", labels={"team": "shop"})))
+        >>> async with Informers(client) as informers:
+        ...     config_maps = informers.of(ConfigMap)
+        ...     await config_maps.wait_synced()
+        ...     head = config_maps.lister.head("web")
+        ...     print(head.name, head.labels["team"], head.resource_version == web.metadata.resource_version)
+        web shop True
     """
 
     paths: ClassVar[dict[str, str]] = {}
@@ -79,12 +93,12 @@ class Head(Struct, frozen=True, gc=False, eq=False):
 
     @property
     def stored_bytes(self) -> int:
-        """What its document takes at rest."""
+        """Size of the stored document."""
         return len(self._packed.blob)
 
     @property
     def raw_bytes(self) -> int:
-        """What its document takes unpacked; unpacks nothing."""
+        """Size of the unpacked document; it unpacks nothing."""
         packed = self._packed
         blob = packed.blob  # first, as in ``CompressedObject.document``: it may be packed tighter meanwhile
         return len(blob) if blob[:1] == b"{" else packed.codec.size(blob)
@@ -94,7 +108,7 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         return bool(self._deletion)
 
     def value(self, path: str) -> Any:
-        """What the object has at ``path``: a scalar, list or map, None if absent; for a path with ``[*]`` a tuple.
+        """Return the value at ``path``: a scalar, list or map; None if there is none; a tuple for a path with ``[*]``.
 
         Raises:
             KeyError: the informer was not asked to read this path.
@@ -119,7 +133,7 @@ def _read_owners(raw: bytes) -> tuple[Owner, ...]:
 
 
 class StringInterner:
-    """Values that many objects have in common, kept once: label sets, owner lists, namespaces.
+    """Shares values that many objects have: label sets, owner lists, namespaces.
 
     A value is found by its bytes as the server wrote them, so that equal sets are not even decoded twice. What no object uses any more
     is swept out when the tables have doubled, so that objects with unique labels do not make it grow without bound.
@@ -153,7 +167,7 @@ class StringInterner:
         return len(self._labels) + len(self._owners) + len(self._strings) > self._limit
 
     def sweep(self, heads: list[Head]) -> None:
-        """Forget what none of these uses."""
+        """Forget values that none of these heads uses."""
         labels = {id(head.labels) for head in heads}
         self._labels = {raw: value for raw, value in self._labels.items() if id(value) in labels}
         self._owners = {raw: raw for raw in {head._owners for head in heads}}
@@ -172,12 +186,18 @@ def _read_labels(raw: bytes, share: Callable[[str], str]) -> Mapping[str, str]:
 
 
 class HeadReader:
-    """Makes heads of projected objects: shares equal values, compresses the stored part of the document.
+    """Makes heads of projected objects: shares equal values and compresses the stored part of the document.
 
-    ``paths`` are read beside the head's own fields; each becomes a field of the head's class, so that none costs a container.
+    Args:
+        api_version: ``apiVersion`` of the kind; lists leave it out of their items.
+        kind: ``kind`` of the kind.
+        paths: Further paths to read; each becomes an attribute of the head's class, so that it needs no container.
+        archive: Compresses and stores documents.
+        shared: Shares equal strings between heads.
+        keep: The parts of objects to store.
 
     Raises
-        ValueError: a path is malformed, or names what ``keep`` does not keep (constructor).
+        ValueError: a path is malformed, or names a part that ``keep`` does not store (constructor).
     """
 
     def __init__(
@@ -204,7 +224,7 @@ class HeadReader:
         return [share(value) if type(value) is str else value for value in self.projection.values(projected)]
 
     def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
-        """``before`` is the state of the same object that the store has, if any: strings that did not change are taken from it."""
+        """Return the head of a projected object. ``before``: its previous state in the store; unchanged strings are shared with it."""
         stored = self.keeper.document(projected, document)
         if self._transforms:
             projected = self.projection.object(stored)

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from kubeloop.codec.paths import EACH, parse_path
 from kubeloop.codec.projection import Projected
-from kubeloop.codec.pruning import Pruning, covers
-from kubeloop.codec.strip_managed_fields import Excision
+from kubeloop.codec.pruning import ManagedFieldsStripper, Pruning, covers
 from kubeloop.meta import Resource
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionKind
@@ -136,7 +135,7 @@ class Retention(Struct, frozen=True, gc=False):
 
     @property
     def accept(self) -> str:
-        """The media types to ask for. A server that cannot send metadata alone may send whole objects."""
+        """The media types to request. A server that cannot send only metadata may send whole objects."""
         return f"{_AS}PartialObjectMetadata{_JSON}" if self.metadata_only else "application/json"
 
     @property
@@ -145,12 +144,12 @@ class Retention(Struct, frozen=True, gc=False):
 
     @property
     def form(self) -> str:
-        """The same text for the same form of stored documents, across processes, as far as it can be said: a function by its name."""
+        """Return a text that is equal for equal forms of stored documents, across processes; functions count by their names."""
         name = "" if self.transform is None else f"{self.transform.__module__}.{getattr(self.transform, '__qualname__', '?')}"
         return msgspec.json.encode([self.managed_fields, self.metadata_only, list(self.fields), name]).decode()
 
     def check(self, paths: Iterable[str]) -> None:
-        """Paths that heads and indexes read must be kept, or they could not be read again.
+        """Check that the paths of heads and indexes are stored, since they may be read again.
 
         Raises:
             ValueError: one is not; says which and the way out. Or one of ``fields`` is malformed.
@@ -173,7 +172,7 @@ LEAN = Retention()
 
 
 class IdentityChanged(KubeloopError):
-    """A transform answered another object than it was given."""
+    """A transform returned an object with another identity."""
 
 
 class DocumentTrimmer:
@@ -195,10 +194,10 @@ class DocumentTrimmer:
         self._opening = opening
         self._drops, self._transform = not keep.managed_fields, keep.transform
         self._pruning = None if stored is None else Pruning(stored, managed_fields=keep.managed_fields)
-        self._excision = Excision(opening, f'{{"apiVersion":{_text(api_version)},"kind":{_text(kind)},'.encode())
+        self._excision = ManagedFieldsStripper(opening, f'{{"apiVersion":{_text(api_version)},"kind":{_text(kind)},'.encode())
 
     def expects(self, projected: Projected) -> bool:
-        """Whether an object that says of itself what it is may be in this cache."""
+        """Return whether an object of this apiVersion and kind belongs into this cache."""
         if projected.kind == self.kind and projected.api_version == self.api_version:
             return True
         return self.keep.metadata_only and projected.kind == PARTIAL.kind and projected.api_version == PARTIAL.api_version

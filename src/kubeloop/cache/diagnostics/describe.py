@@ -30,7 +30,17 @@ LATE = 10.0
 
 
 class Description:
-    """A moment of all informers. ``print(it)`` writes plain text in 80 columns, ``rich.print(it)`` a coloured table, notebooks HTML."""
+    """The state of all informers at one moment, as a table.
+
+    ``print(description)`` writes plain text in 80 columns, ``rich.print(description)`` a coloured table; notebooks show HTML.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod)
+        ...     await pods.wait_synced()
+        ...     print(informers.describe().rows()[0])
+        (...)
+    """
 
     def __init__(self, stats: Sequence[InformerStats]) -> None:
         self.stats = tuple(stats)
@@ -39,14 +49,14 @@ class Description:
         self.headings = ("CLUSTER", *_HEADINGS) if several else _HEADINGS
 
     def rows(self) -> list[tuple[str, ...]]:
-        """One for each informer, as text, in the order of ``headings``."""
+        """One row of texts for each informer, in the order of ``headings``."""
         several = len(self.headings) > len(_HEADINGS)
         marks = self._marks()
         cells = [_row(stats, f" [{marks[at]}]" if at in marks else "") for at, stats in enumerate(self.stats)]
         return [(stats.cluster, *row) if several else row for stats, row in zip(self.stats, cells, strict=True)]
 
     def notes(self) -> list[str]:
-        """Below the table: of each informer whose last request failed, why, in full; the STATE column has its number."""
+        """The footnotes: the full error of each informer whose last request failed; the STATE column has its number."""
         several = len(self.headings) > len(_HEADINGS)
         tree = []
         for at, mark in self._marks().items():

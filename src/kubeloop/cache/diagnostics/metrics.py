@@ -26,13 +26,13 @@ DIGITS = 15
 
 
 class StatsSource(Protocol):
-    """Informers that are shown."""
+    """Provides the figures of informers."""
 
     def measure(self) -> Sequence[InformerStats]: ...
 
 
 class InformerMetrics(Collector):
-    """All informers that one registry shows.
+    """Collects the figures of all informers that one registry shows.
 
     Guarantees
         No two series have the same labels, whatever their informers are called. May be scraped in any thread.
@@ -65,7 +65,7 @@ class InformerMetrics(Collector):
             self._registry.unregister(self)
 
     def describe(self) -> Iterable[Metric]:
-        """The metrics without a value: what the registry checks for duplicates when this is registered."""
+        """Return the metrics without values, with which the registry checks for duplicates."""
         return _families([])
 
     def collect(self) -> Iterable[Metric]:

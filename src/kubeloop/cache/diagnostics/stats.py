@@ -23,7 +23,18 @@ SAMPLE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class FeedStats:
-    """One list and watch. ``failure`` is why its last request failed, ``reason`` the same in a word; "" while all is well."""
+    """State of one list and watch of an informer. Informers of several namespaces have one for each.
+
+    ``failure`` is the error of its last request and ``reason`` the same in one word; both are empty while requests succeed.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod)
+        ...     await pods.wait_synced()
+        ...     feed = pods.stats.feeds[0]
+        ...     print(feed.synced, feed.failure or "no failure")
+        True no failure
+    """
 
     namespace: str | None
     synced: bool
@@ -38,10 +49,19 @@ class FeedStats:
 
 @dataclass(frozen=True, slots=True)
 class HandlerStats:
-    """One handler: what waits for it, and what its calls took, in seconds.
+    """Figures of one handler: its waiting events and the times of its calls, in seconds.
 
-    ``oldest``: how long the event at the front has waited. ``running``: since when the call that runs now does, at object ``key``.
-    ``slow`` calls of a plain function kept the loop waiting for over ``HandlerMeter.limit``.
+    ``pending``: number of waiting events; ``oldest``: how long the first of them has waited. ``running``: duration so far of the current
+    call, with the object ``key``. ``slow``: number of calls of a plain function that blocked the event loop for more than
+    ``HandlerMeter.limit`` seconds. ``merged``: number of events that were merged into a later one.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod)
+        ...     registration = pods.on_event(added=print, name="printer")
+        ...     await registration.wait_synced()
+        ...     print([(handler.name, handler.calls) for handler in pods.stats.handlers])
+        [('printer', 0)]
     """
 
     name: str
@@ -60,14 +80,29 @@ class HandlerStats:
 
 @dataclass(frozen=True, slots=True)
 class InformerStats:
-    """``stored_bytes`` is what documents take at rest (heads and indexes apart), ``raw_bytes`` what they are as JSON; ``exact`` says
-    whether all were added up, or ``SAMPLE`` of them were.
+    """Figures of one informer at one moment, as ``informer.stats`` returns them.
 
-    ``lag``: seconds since a server last showed, by a list, an event or a bookmark, that the cache is as it has things; None: never yet.
-    Servers send a bookmark each minute, so up to 60 s are nothing. ``by_type`` counts changes told since the start, ``failures`` requests
-    that failed, by error. ``undecodable``: how often somebody read an object that does not fit its type.
-    ``transform_failures``: objects that are kept as they came, as the transform raised on them. ``reads``: queries answered.
-    ``own_writes``: writes of this program that the watch has not brought yet.
+    Attributes:
+        stored_bytes: Memory of the stored objects, without heads and indexes.
+        raw_bytes: Size of the same objects as JSON.
+        exact: True if all objects were measured, False if a sample of ``SAMPLE`` was.
+        lag: Seconds since a server last confirmed the state of the cache by a list, an event or a bookmark; None: not yet. Servers send a
+            bookmark each minute, so up to 60 s are normal.
+        by_type: Number of changes since the start, by type.
+        failures: Number of failed requests, by error.
+        undecodable: Number of reads of an object that does not fit its type.
+        transform_failures: Number of objects that are stored unchanged because the transform raised.
+        reads: Number of queries.
+        own_writes: Number of writes of this program that the watch has not confirmed yet.
+        feeds: One for each list and watch.
+        handlers: One for each handler.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod)
+        ...     await pods.wait_synced()
+        ...     print(pods.stats.objects, pods.stats.synced)
+        0 True
     """
 
     cluster: str
@@ -101,7 +136,7 @@ class InformerStats:
 
     @property
     def events(self) -> int:
-        """Changes told since the start."""
+        """Number of reported changes since the start."""
         return sum(self.by_type.values())
 
     @property
@@ -116,7 +151,7 @@ class InformerStats:
 
     @property
     def lists(self) -> Mapping[str, int]:
-        """Lists begun since the start, by reason."""
+        """Number of lists since the start, by reason."""
         return sum((Counter(feed.lists) for feed in self.feeds), Counter[str]())
 
     @property
@@ -157,7 +192,7 @@ class Measured(Protocol):
 
 
 def identity(scope: InformerScope[Any], cluster: str, description: str) -> dict[str, Any]:
-    """The fields of ``InformerStats`` that say whose numbers they are."""
+    """Return the fields of ``InformerStats`` that identify the informer."""
     info = kind_info(scope.kind)
     gvk = info.gvk
     return {

@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Resource)
 
 
 def merge(first: Event[R], second: Event[R]) -> tuple[Event[R], ...]:
-    """The events that tell a handler, which has seen neither, as much of the object as both: none, one, or both.
+    """Merge two events of one object, neither of which the handler has seen, into none, one or both.
 
     Guarantees
         A handler that gets the result has seen every present object, a deletion of each known object, and no deletion of an unknown
@@ -48,15 +48,20 @@ ADDED, RESYNC = EventType.ADDED, EventType.RESYNC
 
 
 class Replay(Generic[R]):
-    """Every object of one moment, as events that are made when their turn comes: a million of them cost no more than one.
+    """All objects of one moment as events, which are made when they are handled: a replay of a million objects costs as much as of one.
 
-    States of that moment that are no more stay in memory until the replay has ended.
+    States of that moment that have since been replaced stay in memory until the replay ends.
+
+    Args:
+        kind: ADDED for the first events of a handler, RESYNC for repeated ones.
+        heads: The objects.
+        view: The cache, for the events.
+        received: Time of the events on the informer's clock, in seconds.
     """
 
     __slots__ = ("_heads", "_left", "_view", "kind", "received")
 
     def __init__(self, kind: EventType, heads: Snapshot | Sequence[Head], view: CacheView[R], received: float) -> None:
-        """``kind``: ADDED for what a handler begins with, RESYNC for what it is shown again."""
         self._heads = iter(heads)
         self._left = len(heads)
         self._view = view
@@ -107,11 +112,11 @@ class Buffer(Generic[R]):
         self.merged = 0
 
     def __len__(self) -> int:
-        """Events that wait, those of replays included."""
+        """Number of waiting events, those of replays included."""
         return len(self._entries) + self._replaying - self._empty - self._marks
 
     def __bool__(self) -> bool:
-        """There is something to take, be it a mark."""
+        """Whether there is anything to take, marks included."""
         return len(self._entries) > self._empty
 
     @property
@@ -121,7 +126,7 @@ class Buffer(Generic[R]):
 
     @property
     def alone(self) -> bool:
-        """One event waits, and nothing else: no mark, no replay."""
+        """Whether one event waits, and nothing else: no mark, no replay."""
         return len(self._entries) == 1 and not self._marks and not isinstance(self._entries[0], Replay)
 
     @property
@@ -146,7 +151,7 @@ class Buffer(Generic[R]):
         return len(self._entries) - self._empty
 
     def replay(self, replay: Replay[R]) -> None:
-        """Put every event of it; none of them is merged with what comes before or after."""
+        """Append the events of a replay; they are not merged with earlier or later ones."""
         if not replay:
             return
         self._entries.append(replay)
@@ -157,7 +162,7 @@ class Buffer(Generic[R]):
             self._last.clear()
 
     def mark(self) -> None:
-        """``take`` answers None when it comes to this place."""
+        """Append a mark: ``take`` returns None at this place."""
         self._entries.append(None)
         self._marks += 1
 

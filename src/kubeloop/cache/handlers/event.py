@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class EventType(StrEnum):
-    """What happened to an object, in the words of a watch; RESYNC repeats the state that the cache holds."""
+    """Type of a change, with the names of watch events; RESYNC repeats the cached state."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -26,15 +26,29 @@ class EventType(StrEnum):
 
 
 class Event(Struct, Generic[R], frozen=True, gc=False):
-    """One change of one object. ``type`` and ``object`` are those of a watch event (``kubeloop.client.Event``).
+    """One change of one object. ``type`` and ``object`` are named as in a watch event (``kubeloop.client.Event``).
 
-    ``head`` is the new state; of a deleted object the last one known. ``old`` is the state before, None for an added object.
-    ``initial``: the object was there when the handler's view of the cache began.
-    ``tombstone``: the deletion itself was not seen (the watch was down), so the last known state may not have been the final one.
-    ``received``: when the cache took it in, monotonic seconds of the informer's clock.
+    Reading ``head`` and ``old`` decodes nothing. Each access to ``object`` decodes a new object (about 30 us for a Pod), which belongs to
+    the caller: assign it to a variable to read or change it more than once.
 
-    Reading ``head`` and ``old`` decodes nothing; each access to ``object`` decodes a new one (about 30 us for a Pod), which the caller
-    owns: keep it in a variable to read or change it more than once.
+    Attributes:
+        type: ADDED, MODIFIED, DELETED or RESYNC.
+        head: The new state; the last known state of a deleted object.
+        old: The previous state; None for an added object.
+        view: The cache of the informer.
+        initial: The object existed before the handler was added, or before the informer started.
+        tombstone: The deletion itself was not observed because the watch was down, so ``head`` may not be the final state.
+        received: When the cache received it, in monotonic seconds of the informer's clock.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     config_maps = informers.of(ConfigMap)
+        ...     handler = config_maps.on_event(added=lambda event: print(event.type, event.object.metadata.name))
+        ...     await config_maps.wait_synced()
+        ...     settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+        ...     await config_maps.lister.fresh(settings.metadata.resource_version)
+        ...     await handler.wait_drained()
+        ADDED settings
     """
 
     type: EventType

@@ -50,7 +50,7 @@ class HandlerMeter:
         return now - self.began if self.key else 0.0
 
     def done(self, now: float, plain: bool) -> None:
-        """The call that ``key`` and ``began`` tell of has returned. ``plain``: the loop stood still meanwhile."""
+        """Record the end of the current call. ``plain``: it blocked the event loop."""
         took = now - self.began
         self.calls += 1
         self.seconds += took

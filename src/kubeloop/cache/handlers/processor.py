@@ -118,7 +118,14 @@ class Processor(Generic[R]):
             registration.deliver(at_once=at_once)
 
     def replay(self, kind: EventType, heads: Snapshot, received: float, handler: object = None) -> None:
-        """Offer each of these objects to one handler, or to all, as an event of that type."""
+        """Offer each object of a snapshot to one handler, or to all, as an event.
+
+        Args:
+            kind: Type of the events.
+            heads: The objects.
+            received: Time of the events on the informer's clock, in seconds.
+            handler: The registration to offer them to. None: all.
+        """
         for registration in self.audience:
             if handler is None or handler is registration:
                 registration.replay(Replay(kind, heads, self._view, received))

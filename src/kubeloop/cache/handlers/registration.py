@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from kubeloop.cache.handlers.buffer import Buffer, Replay
 from kubeloop.cache.handlers.event import Event, EventFilter, EventType, Predicate
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
-from kubeloop.cache.tasks.progress import InformerStopped, Progress
+from kubeloop.cache.tasks import InformerStopped, Progress
 from kubeloop.meta import KubeloopError, Resource
 from kubeloop.meta.failure_log import FailureLog, times
 from kubeloop.timing import Clock, Timer
@@ -42,7 +42,7 @@ class HandlerFailed(KubeloopError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks(Generic[R]):
-    """What ``on_event`` was asked for. See there."""
+    """The arguments of ``Informer.on_event``."""
 
     added: Handler[R] | None = None
     updated: Handler[R] | None = None
@@ -63,19 +63,33 @@ class Callbacks(Generic[R]):
 
 
 class Registration(Generic[R]):
-    """What ``informer.on_event`` returns.
+    """One handler of an informer, with its buffer of events. ``Informer.on_event`` returns it.
 
     Guarantees
-        The handler sees the events of its informer in order, one at a time. If it, or its predicate, raises, the error is logged with
-        the object's key and the next event follows at once; others notice nothing. Log records carry cluster, informer, handler and key.
-        ``synced`` only after the informer has synced AND the handler has returned from every initial event. A handler that failed
-        on an initial event never is; ``wait_synced`` says so.
-        Its buffer has no limit, as the cache must not wait for it; how much waits is measured, and warned about (``WARN_AT``), as is an
-        ``async`` handler that does not return (``STUCK``), by name and key.
+        The handler gets the events of its informer in order, one at a time. If it, or its predicate, raises, the error is logged with
+        the object's key and the next event follows at once; other handlers are not affected. Log records carry cluster, informer, handler
+        and key.
+        ``synced`` is True once the informer has synced and the handler has returned from every initial event. It stays False if the handler
+        failed on an initial event; ``wait_synced`` raises that error.
+        Its buffer has no limit, as the cache must not wait for it. More than ``WARN_AT`` waiting events, and an ``async`` call that takes
+        longer than ``STUCK`` seconds, are logged with name and key.
 
     Not guaranteed
         That waiting events are handled before the informer stops: they are dropped.
         A warning about a plain function that never returns: nothing else runs on the loop then.
+
+    Args:
+        callbacks: The handler's functions and options.
+        clock: Clock of waits and measurements.
+        progress: Wakes tasks that wait for this registration.
+        informer_synced: Returns whether the informer has synced. Raises if it never will.
+        removed: Called when the registration ends.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     registration = informers.of(Pod).on_event(added=lambda event: print(event.key))
+        ...     await registration.wait_synced()
+        ...     registration.remove()
     """
 
     def __init__(
@@ -86,7 +100,6 @@ class Registration(Generic[R]):
         informer_synced: Callable[[], bool],
         removed: Callable[[Registration[R]], None],
     ) -> None:
-        """``informer_synced`` raises where waiting is hopeless; ``removed`` is called when the registration ends."""
         self.name = callbacks.name
         self.resync = callbacks.resync
         self.synced = False
@@ -146,7 +159,7 @@ class Registration(Generic[R]):
         return not self._removed
 
     def remove(self) -> None:
-        """No event is delivered any more; what waits is dropped. A callback that runs may still finish. May be called twice."""
+        """Stop the delivery of events and drop the waiting ones. A running call may still finish. Calling it again does nothing."""
         if self._removed:
             return
         self._removed = True
@@ -212,7 +225,7 @@ class Registration(Generic[R]):
             _log.warning("handler %s is slow: %d events wait for it, the oldest for %.0f s", self.name, changes, age)
 
     def deliver(self, *, at_once: bool = False) -> None:
-        """What was offered is to be handled. ``at_once``: one event may be handled here and now, if the handler has nothing else to do.
+        """Handle the offered events. ``at_once``: one event may be handled in this call, if the handler is idle.
 
         That saves a turn of the loop and a change of tasks, which cost as much as all else that is done for such an event.
         """
@@ -228,13 +241,13 @@ class Registration(Generic[R]):
             self._resting = True
 
     def replay(self, replay: Replay[R]) -> None:
-        """Offer every object of one moment. A resync that is due while the last one still waits is left out: it would show the same."""
+        """Offer every object of one moment. A resync is skipped while the previous one still waits."""
         if not self._removed and not (replay.kind is EventType.RESYNC and self._buffer.resyncing):
             self._buffer.replay(replay)
             self._wake.set()
 
     def initial_end(self) -> None:
-        """What was offered up to here is the handler's initial state."""
+        """Mark the end of the handler's initial events."""
         self._initial_mark = self._mark()
 
     async def run(self) -> None:

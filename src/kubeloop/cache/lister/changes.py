@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.meta import KubeloopError
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 
 #: Deletions that are remembered, about 200 bytes each.
 MAX_DELETIONS = 10_000
@@ -23,7 +23,15 @@ class ChangesForgotten(KubeloopError):
 
 
 class Deletion(Struct, frozen=True, gc=False):
-    """The end of one object. ``resource_version``: at or before which it was seen; a deletion found by a list has the list's."""
+    """The deletion of one object.
+
+    ``resource_version`` is the version of the deletion, or of the list that found the object gone: then the deletion happened at or before
+    it.
+
+    Example:
+        >>> Deletion(namespace="shop", name="web-0", uid="7c9e", resource_version="42").name
+        'web-0'
+    """
 
     namespace: str
     name: str
@@ -32,10 +40,22 @@ class Deletion(Struct, frozen=True, gc=False):
 
 
 class ChangeSet(Struct, frozen=True):
-    """What changed after a version.
+    """The changes of a cache after a version, as ``lister.changed_since(version)`` returns them.
 
-    ``heads``: the objects that are new or changed, as they are now. ``deleted``: objects that are gone, or left the selector, oldest first;
-    an object that was recreated under its name is in both, with another uid. ``version``: the argument of the next call.
+    Attributes:
+        heads: New and changed objects, in their current state.
+        deleted: Objects that are gone or left the selector, oldest deletion first. An object that was recreated under its name is in both
+            lists, with another uid.
+        version: The argument of the next call.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     lister = informers.of(ConfigMap).lister
+        ...     await informers.wait_synced()
+        ...     version = lister.resource_version
+        ...     changes = lister.changed_since(version)
+        ...     print(changes.heads, changes.deleted, changes.version == version)
+        [] [] True
     """
 
     heads: list[Head]
@@ -81,7 +101,7 @@ class Deletions:
         return uid in self._uids
 
     def listed(self, before: str, version: str) -> None:
-        """A list at ``version`` comes; its watch was at ``before``. The first list, and a list that goes back in time, begin a history."""
+        """Record a list at ``version`` after a watch at ``before``. The first list, and one that goes back in time, begin a new history."""
         old, new = decimal(before), decimal(version)
         if new is None or (old is not None and old <= new):
             return
@@ -93,7 +113,7 @@ class Deletions:
             self._uids.clear()
 
     def since(self, version: str, now: str) -> list[Deletion]:
-        """Those after ``version``; the cache is at ``now``.
+        """Return the deletions after ``version``; the cache is at ``now``.
 
         Raises:
             ChangesForgotten: some of them are not remembered, or it is a version that the cache has not reached.

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kubeloop.cache.lister.overlay import MutationCache, PendingDelete, PendingWrite
-from kubeloop.cache.tasks.progress import InformerStopped, Progress
-from kubeloop.meta.integers import decimal
+from kubeloop.cache.tasks import InformerStopped, Progress
+from kubeloop.meta.strconv import decimal
 
 
 class Reached(Protocol):
-    """One watch, and how far it is."""
+    """One watch and the version that it has reached."""
 
     @property
     def description(self) -> str:
@@ -23,7 +23,7 @@ class Reached(Protocol):
 
     @property
     def version(self) -> str:
-        """What it has shown."""
+        """The version that it has shown."""
 
     @property
     def moved(self) -> float:
@@ -35,7 +35,14 @@ class Reached(Protocol):
 
 
 class Freshness:
-    """Knows how far the watches of one informer are, and wakes who waits for them to be further."""
+    """Waits until the watches of one informer have reached a version.
+
+    Args:
+        description: The informer's objects, for errors.
+        overlay: The informer's unconfirmed writes.
+        progress: Wakes the waiting tasks.
+        feeds: Returns the watches and their versions.
+    """
 
     def __init__(self, description: str, overlay: MutationCache, progress: Progress, feeds: Callable[[], Sequence[Reached]]) -> None:
         self._description = description

@@ -18,7 +18,7 @@ from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import ByLabel
 from kubeloop.cache.store.sorted_index import Bound
-from kubeloop.codec.gc_pause import held_back
+from kubeloop.codec.gc_pause import gc_paused
 from kubeloop.meta import KubeloopError, ObjectKey, Resource, Selector, Unstructured, kind_info
 from kubeloop.meta.type_checks import described, described_word
 
@@ -33,33 +33,50 @@ STRIDE = 64
 
 
 class OutsideScope(KubeloopError):
-    """A question about a namespace that the informer does not watch: the honest answer would not be "nothing"."""
+    """A query about a namespace that the informer does not watch; an empty result would be wrong."""
 
 
 class Lister(Generic[R]):
-    """Typed reads of one informer's cache.
+    """Reads the cache of one informer.
 
     Guarantees
-        Each read decodes fresh objects, which the caller owns: changing one changes nothing here.
-        One call answers from one moment. Only returned objects are decoded: queries read indexes, labels and heads.
-        After a write through the informers' client has returned, no answer is older than that write (see ``MutationCache`` for the limits).
-        Everything that is not ``async`` may be called from any thread, and changes nothing.
+        Each read decodes new objects, which belong to the caller: changing them does not change the cache.
+        One call reads one moment of the cache. Only returned objects are decoded: queries read indexes, labels and heads.
+        After a write through the informers' client has returned, no result is older than that write (``MutationCache`` has the limits).
+        Every method that is not ``async`` may be called from any thread.
 
     Queries
-        ``namespace``: of one namespace. ``labels``: a selector. ``where``: values at paths that heads carry, all of which must hold
-        (``{"status.phase": "Running"}``), or a predicate of the head. A query uses an index over a label or path where there is one.
+        ``namespace``: one namespace; None: all that are cached. ``label_selector``: a selector. ``where``: values at paths that heads
+        carry,
+        all of which must match (``{"status.phase": "Running"}``), or a predicate of the head. A query uses an index over a label or path
+        if there is one.
 
     Objects that do not fit their type
-        are left out of answers with many objects, and logged once for each of their states; ``get`` of one raises. They are in the cache,
-        in ``heads`` and in handlers' events, and ``unstructured`` reads them.
+        are left out of results with several objects, and logged once for each of their states; ``get`` of such an object raises.
+        They are in the cache, in ``heads`` and in events; ``unstructured`` reads them.
 
     Cost
-        About 25 us for each Pod returned; ``head`` and ``heads`` decode nothing. For many objects prefer ``stream``.
+        About 25 us for each Pod returned; ``head`` and ``heads`` decode nothing. For results of many thousands of objects use ``stream``.
 
     Raises
         OutsideScope: a namespace that the informer does not watch. UnreadPath: a path that heads do not carry.
         UnknownIndex: no index of that name. ValueError: a malformed selector or path.
         TypeError: an argument has a wrong type; names the argument and valid values.
+
+    Args:
+        view: The cache.
+        scope: The namespaces that the informer watches; empty: all.
+        version: Returns the resourceVersion of the cache.
+        deletions: The recorded deletions, for ``changed_since``.
+        freshness: Waits until the cache reaches a version.
+
+    Example:
+        >>> web = await client.create(ConfigMap(metadata=ObjectMeta(name="web", labels={"team": "shop"})))
+        >>> async with Informers(client) as informers:
+        ...     lister = informers.of(ConfigMap).lister
+        ...     await informers.wait_synced()
+        ...     print([found.metadata.name for found in lister.list(label_selector="team=shop")], lister.get("db"))
+        ['web'] None
     """
 
     __slots__ = ("_deletions", "_freshness", "_scope", "_version", "_view")
@@ -67,7 +84,6 @@ class Lister(Generic[R]):
     def __init__(
         self, view: CacheView[R], scope: tuple[str, ...], version: Callable[[], str], deletions: Deletions, freshness: Freshness
     ) -> None:
-        """``scope``: the namespaces that the informer watches, none for all."""
         self._view = view
         self._scope = scope
         self._version = version
@@ -77,7 +93,7 @@ class Lister(Generic[R]):
     # ----------------------------------------------------------------------------------------------------------------- objects
 
     def get(self, name: str, namespace: str | None = None) -> R | None:
-        """One object; None if it is not in the cache. Cluster-scoped kinds and informers of one namespace need no ``namespace``.
+        """Return one object; None if it is not cached. Cluster-scoped kinds and informers of one namespace need no ``namespace``.
 
         Raises:
             DecodeError: it does not fit its type.
@@ -109,7 +125,7 @@ class Lister(Generic[R]):
         return self._decoded(self.heads(namespace, label_selector, where))
 
     def each(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> Iterator[R]:
-        """As ``list``, one object at a time: of the moment of the call, decoded when its turn comes."""
+        """Iterate over the objects of ``list``, as of the moment of the call; each is decoded when it is reached."""
         return self._decoding(self.heads(namespace, label_selector, where))
 
     async def stream(
@@ -128,7 +144,7 @@ class Lister(Generic[R]):
     async def stream_heads(
         self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
     ) -> AsyncIterator[Head]:
-        """As ``stream``, decoding nothing."""
+        """Iterate over heads as ``stream`` does over objects, without decoding."""
         candidates, matches = self._candidates(namespace, label_selector, where)
         heads = iter(candidates)
         clock = time.perf_counter
@@ -144,21 +160,31 @@ class Lister(Generic[R]):
                 until = clock() + SLICE
 
     def by_index(self, name: str, value: str | int | bool) -> builtins.list[R]:
-        """The objects that have this value in an index over a path, label or function; "" is that of objects whose path is absent."""
+        """Return the objects with this value in an index over a path, label or function; "" finds objects without a value at the path."""
         return self._decoded(self.heads_by_index(name, value))
 
     def by_field(self, path: str, value: Value, namespace: str | None = None) -> builtins.list[R]:
-        """The objects that have this value at a path that heads carry: ``list(where={path: value})``."""
+        """Return the objects with this value at a path that heads carry: ``list(where={path: value})``."""
         return self.list(namespace, where={path: value})
 
     def range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[R]:
-        """Objects in the order of a ``Sorted`` index, at least ``low`` and below ``high``; ``reverse``: from the highest down.
+        """Return objects in the order of a ``Sorted`` index, at least ``low`` and below ``high``.
+
+        Args:
+            name: Name of the index.
+            low: Lowest sort value. None: no bound.
+            high: The values end before this one. None: no bound.
+            reverse: From the highest value down.
+            limit: Maximum number of objects. None: all.
+
+        Returns:
+            The objects; one with several values is in the list once for each value.
 
         Raises:
             UnknownIndex: no index of that name, or one without order. ValueError: a negative limit.
-            TypeError: the bounds do not compare with one another, or with any value that the index has; or are none; or the limit is none.
+            TypeError: the bounds do not compare with each other, or with any value of the index; or a bound or the limit has a wrong type.
         """
         return self._decoded(self.heads_in_range(name, low, high, reverse=reverse, limit=limit))
 
@@ -182,7 +208,7 @@ class Lister(Generic[R]):
         return self._view.get(namespace, name)
 
     def heads(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> builtins.list[Head]:
-        """As ``list``, decoding nothing."""
+        """Return heads as ``list`` returns objects, without decoding."""
         if label_selector is None and where is None:
             self._check_text(namespace)
             return self._view.heads(namespace)
@@ -190,7 +216,7 @@ class Lister(Generic[R]):
         return builtins.list(heads if matches is None else filter(matches, heads))
 
     def heads_by_index(self, name: str, value: str | int | bool) -> builtins.list[Head]:
-        """As ``by_index``, decoding nothing."""
+        """Return heads as ``by_index`` returns objects, without decoding."""
         if not isinstance(name, str):
             raise TypeError(f"name={described(name)} is no index; give the name that it has in informers.of(..., indexes=...)")
         if not isinstance(value, str | int | float):
@@ -202,7 +228,18 @@ class Lister(Generic[R]):
     def heads_in_range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[Head]:
-        """As ``range``, decoding nothing."""
+        """Return heads as ``range`` does, without decoding the objects.
+
+        Args:
+            name: As of ``range``.
+            low: As of ``range``.
+            high: As of ``range``.
+            reverse: As of ``range``.
+            limit: As of ``range``.
+
+        Raises:
+            UnknownIndex, ValueError, TypeError: as ``range``.
+        """
         for bound, value in (("low", low), ("high", high)):
             if value is not None and not isinstance(value, str | int | float | datetime):
                 raise TypeError(f"{bound}={described(value)} is no bound; give a text, a number, a boolean, a time, or None for no bound")
@@ -213,7 +250,14 @@ class Lister(Generic[R]):
     def values(
         self, path: str, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[Any]:
-        """What each object has at a path that heads carry, None where it has nothing; in the order of ``heads``."""
+        """Return the value of each object at a path that heads carry, in the order of ``heads``; None for an object without a value there.
+
+        Args:
+            path: The path, such as ``status.phase``.
+            namespace: As of ``list``.
+            label_selector: As of ``list``.
+            where: As of ``list``.
+        """
         read = field(path, self._view.attributes)
         return builtins.list(map(read, self.heads(namespace, label_selector, where)))
 
@@ -228,7 +272,7 @@ class Lister(Generic[R]):
 
     @property
     def resource_version(self) -> str:
-        """What the watch has brought the cache to; "" before the first list. Own writes may be shown that are newer."""
+        """The version that the watch has reached; "" before the first list. Own writes may be newer."""
         return self._version()
 
     def changed_since(self, version: str) -> ChangeSet:
@@ -317,7 +361,7 @@ class Lister(Generic[R]):
         return None
 
     def _decoded(self, heads: builtins.list[Head]) -> builtins.list[R]:
-        with held_back():
+        with gc_paused():
             return [obj for obj in map(self._view.decodable, heads) if obj is not None]
 
     def _decoding(self, heads: Iterable[Head]) -> Iterator[R]:

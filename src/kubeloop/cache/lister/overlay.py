@@ -12,7 +12,7 @@ from typing import cast
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.store.store import Store
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.timing import Clock, Timer
 from kubeloop.transport import logger_with_context
 
@@ -28,7 +28,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """What an own write left. ``head`` None: not an object of this cache any more (or never one), by labels or fields.
+    """An unconfirmed write and its object. ``head`` None: by its labels or fields the object does not belong to this cache.
 
     ``version`` None: not a number, so that it has no order.
     """
@@ -43,7 +43,7 @@ class PendingWrite:
     expected: bool
 
     def over(self, head: Head | None) -> Head | None:
-        """What to show where the store has ``head``."""
+        """Return the state to show where the store has ``head``."""
         if head is not None and self.version is not None:
             there = decimal(head.resource_version)
             if there is not None and there >= self.version:
@@ -53,7 +53,7 @@ class PendingWrite:
 
 @dataclass(frozen=True, slots=True)
 class PendingDelete:
-    """An object that an own write ended.
+    """An object that an unconfirmed write deleted.
 
     ``floor``: a version that it had; its end is later. ``last``: the version of its last state, if the server's answer said it.
     """
@@ -78,7 +78,7 @@ class _Feed:
 
 
 class MutationCache:
-    """Own writes that the watch has not shown yet.
+    """Own writes that the watch has not shown yet, laid over the store.
 
     Guarantees
         A write is laid over until the watch of its namespace has reached its version, in whatever way: an event of any object, a bookmark,
@@ -103,9 +103,15 @@ class MutationCache:
     def __init__(
         self, description: str, store: Store, shown: Store, namespaces: tuple[str, ...], clock: Clock, *, selects: bool = False
     ) -> None:
-        """``shown``: an empty store with the indexes of ``store``; it gets the heads that are laid over. ``namespaces``: watched apart.
+        """Make an empty overlay.
 
-        ``selects``: the watch speaks of an object that leaves the selection as deleted.
+        Args:
+            description: The informer's objects, for logs.
+            store: The cache that the watch fills.
+            shown: An empty store with the indexes of ``store``; it receives the written objects.
+            namespaces: The namespaces that are watched separately; empty: one watch of all.
+            clock: Clock of the time limit of writes.
+            selects: The informer has a selector, so that the watch reports an object that leaves the selection as deleted.
         """
         self.description = description
         #: By key, the states that are newer than the store's.
@@ -129,7 +135,7 @@ class MutationCache:
     # ------------------------------------------------------------------------------------------------------------------- reading
 
     def over(self, namespace: str, name: str) -> Head | None:
-        """What to show under a name."""
+        """Return the state to show under a name."""
         head = self._store.get(namespace, name)
         written = self.written.get((namespace, name))
         if written is not None:
@@ -138,17 +144,21 @@ class MutationCache:
         return None if head is not None and head.uid in self.dead else head
 
     def places(self) -> set[Key]:
-        """The names under which something else may be shown than the store has."""
+        """Names whose shown state may differ from the store's."""
         return {*self.written, *((dead.namespace, dead.name) for dead in self.dead.values())}
 
     # ---------------------------------------------------------------------------------------------------------------- own writes
 
     def stored(self, head: Head, member: bool | None, seen: Callable[[str], bool], *, new: bool = False) -> None:
-        """The server answered a write with the object as ``head`` says it.
+        """Record that the server answered a write with this state of the object.
 
-        ``member``: whether it is an object of this cache by its labels and fields; None: unknown. Then an object that the cache
-        shows stays in it, and no write is applied for other objects. ``seen``: whether the watch reported the end of a uid.
-        ``new``: the object was created by this, and was not yet when the watch got where it is.
+        Args:
+            head: The state.
+            member: Whether the object belongs to this cache by its labels and fields. None: unknown; then an object that the cache shows
+                stays
+                in it, and no write is applied for other objects.
+            seen: Returns whether the watch reported the end of a uid.
+            new: The write created the object, and was sent after the watch reached its current version.
         """
         key = (head.namespace, head.name)
         there = self._store.get(*key)
@@ -167,7 +177,15 @@ class MutationCache:
         self._put(PendingWrite(*key, head.uid, version, head if shows else None, self._clock.now(), shows or there is not None))
 
     def ended(self, namespace: str, name: str, uid: str, version: str, seen: Callable[[str], bool]) -> None:
-        """Record that the server answered a deletion. ``uid`` "" means the object that is shown under this name."""
+        """Record that the server answered a deletion.
+
+        Args:
+            namespace: Of the object; empty for cluster-scoped kinds.
+            name: Of the object.
+            uid: Of the object. Empty: that of the object that is shown under this name.
+            version: resourceVersion of the answer; empty if it has none.
+            seen: Returns whether the watch reported the end of a uid.
+        """
         there, current = self._store.get(namespace, name), self.over(namespace, name)
         before = self.written.get((namespace, name))
         if not uid and current is not None:
@@ -205,7 +223,7 @@ class MutationCache:
     # ----------------------------------------------------------------------------------------------------------------- the watch
 
     def reached(self, namespace: str | None, version: str) -> None:
-        """A watch (of one namespace, if each has its own) shows everything up to ``version``."""
+        """Record that a watch (of one namespace, if each has its own) shows everything up to ``version``."""
         feed = self._feeds[namespace if self._apart else None]
         number = decimal(version)
         if number is None or number == feed.lost:
@@ -230,7 +248,7 @@ class MutationCache:
         self._settle()
 
     def listed(self, namespace: str | None, version: str) -> None:
-        """A list at ``version`` is about to replace what the store has (of one namespace, if each is watched by itself)."""
+        """Record that a list at ``version`` is about to replace the store (of one namespace, if each is watched separately)."""
         number = decimal(version)
         feed = self._feeds[namespace if self._apart else None]
         rewound = number is not None and number < feed.reached
@@ -245,7 +263,7 @@ class MutationCache:
         self._settle()
 
     def replaced(self, namespace: str | None, version: str) -> None:
-        """The list is applied. What it lacks although it is newer than the object's last state is deleted, as we knew."""
+        """Record that the list was applied. Objects that it lacks, although it is newer than their last state, are deleted."""
         number = decimal(version)
         feed = self._feeds[namespace if self._apart else None]
         for dead in [each for each in (*self.dead.values(), *self._unselected.values()) if self._feed(each.namespace) is feed]:
@@ -257,11 +275,11 @@ class MutationCache:
         self._settle()
 
     def unconfirmed(self) -> list[PendingWrite | PendingDelete]:
-        """The own writes that the watch will show, and has not yet."""
+        """The own writes that the watch will show, and has not shown yet."""
         return [each for each in self._all() if each.expected]
 
     def confirmed(self, write: PendingWrite | PendingDelete) -> bool:
-        """Whether the watch has shown one of ``unconfirmed`` meanwhile."""
+        """Return whether the watch has shown one of ``unconfirmed`` meanwhile."""
         if isinstance(write, PendingDelete):
             return write.uid not in self.dead  # nor is an object that has left the selection: no caller waits for its return
         if write.version is None:
@@ -269,7 +287,7 @@ class MutationCache:
         return self._feed(write.namespace).reached >= write.version
 
     def reread(self, again: Callable[[Head], Head]) -> None:
-        """Heads are to carry other paths from now on."""
+        """Make the heads again, because they carry other paths from now on."""
         for key, written in list(self.written.items()):
             if written.head is not None:
                 self.written[key] = changed = replace(written, head=again(written.head))

@@ -33,11 +33,11 @@ _OWN: dict[tuple[Any, ...], Callable[[Head], Any]] = {
 
 
 class UnreadPath(KubeloopError):
-    """A query names a path that heads do not carry; the text says how to have it carried."""
+    """A query names a path that heads do not carry; the text says how to add it."""
 
 
 def field(path: str, attributes: Mapping[str, str]) -> Callable[[Head], Any]:
-    """What reads ``path`` of a head. ``attributes``: where heads carry the paths that the informer was asked for.
+    """Return a function that reads ``path`` of a head. ``attributes``: the attributes of heads by path.
 
     Raises:
         UnreadPath: they do not carry it. ValueError: it is no path.
@@ -113,7 +113,7 @@ def by_field(path: str, value: Value, attributes: Mapping[str, str]) -> Predicat
 
 
 def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
-    """What holds if both hold; None holds always."""
+    """Return the conjunction of two predicates; None is always true."""
     if first is None or second is None:
         return first or second
     left, right = first, second

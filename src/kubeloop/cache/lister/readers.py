@@ -43,7 +43,7 @@ class DocumentSelector:
         self._fields: FieldSelector | None = parse_field_selector(field_selector) if field_selector else None
 
     def of(self, document: bytes) -> bool | None:
-        """Whether it is selected; None if only the server can tell: a field that is computed, or not a plain value of the document."""
+        """Return whether the document is selected; None if only the server can tell: a computed field, or one that is not a plain value."""
         if self._labels is None and self._fields is None:
             return True
         tree: Any = msgspec.json.decode(document)
@@ -109,7 +109,16 @@ class WriteRecorder:
         *,
         selects: bool,
     ) -> None:
-        """``selects``: by labels or fields, so that a deletion that the watch told may not be the object's end."""
+        """Make a recorder for one informer.
+
+        Args:
+            scope: The objects of the informer.
+            overlay: Receives the writes.
+            store: The cache that the watch fills.
+            deletions: Receives deletions, for ``changed_since``.
+            reader: Returns the maker of heads.
+            selects: The informer has a selector, so that a reported deletion may be an object that left it.
+        """
         self._kind = kind_info(scope.kind).gvk
         self._namespaces = scope.namespaces
         self._membership = DocumentSelector(scope.label_selector, scope.field_selector)
@@ -180,13 +189,13 @@ class Readers(Generic[R]):
         self._feeds = feeds
 
     def add_index(self, make: Callable[[], SecondaryIndex]) -> None:
-        """One more index. It is made twice: the overlay has its own."""
+        """Add an index to the store and to the overlay."""
         self._store.add_index(make())
         with self._store.lock:
             self.overlay.shown.add_index(make())
 
     def carry(self, reader: HeadReader) -> None:
-        """Heads carry this reader's paths from now on; those of the store do already."""
+        """Make the heads of the overlay carry this reader's paths; those of the store do already."""
         self.view.attributes = reader.attributes
         with self._store.lock:
             self.overlay.reread(reader.again)
@@ -209,7 +218,7 @@ class Readers(Generic[R]):
                 self.overlay.confirm(head, deleted=deleted)
 
     def listed(self, feed: Reached, version: str) -> None:
-        """A list at ``version`` is about to be applied; the feed is at what it saw before."""
+        """Record that a list at ``version`` is about to be applied."""
         self._deletions.listed(feed.version, version)
         with self._store.lock:
             self.overlay.listed(feed.namespace, version)

@@ -43,13 +43,20 @@ class _Corrections(NamedTuple):
 
 
 class CacheView(Generic[R]):
-    """What readers see of a cache.
+    """The objects that readers see: the store with the unconfirmed writes of this program laid over it.
 
     Guarantees
-        Every query is answered from one moment, whichever thread asks.
+        Every query reads one moment, from any thread.
 
     Cost
-        While own writes wait for the watch, a query looks at each of them (1 us).
+        While own writes wait for the watch, a query checks each of them (1 us).
+
+    Args:
+        store: The cache that the watch fills.
+        kind: Class of the objects.
+        cluster: Name of the cluster, for keys.
+        keep: The parts of objects that are stored.
+        overlay: Unconfirmed writes. None: there are none.
     """
 
     __slots__ = ("_overlay", "_plain", "_reported", "_store", "attributes", "cluster", "kind", "model", "partial", "reads", "undecodable")
@@ -106,6 +113,18 @@ class CacheView(Generic[R]):
             return [head for head in both if overlay.over(head.namespace, head.name) is head]
 
     def range(self, name: str, low: Bound | None, high: Bound | None, reverse: bool, limit: int | None) -> list[Head]:
+        """Return the heads in a range of a sorted index; see ``Lister.range``.
+
+        Args:
+            name: As of ``Lister.range``.
+            low: As of ``Lister.range``.
+            high: As of ``Lister.range``.
+            reverse: As of ``Lister.range``.
+            limit: As of ``Lister.range``.
+
+        Raises:
+            UnknownIndex, ValueError, TypeError: as ``Lister.range``.
+        """
         self.reads += 1
         with self._store.lock:
             heads = self._range(name, low, high, reverse, limit)
@@ -205,7 +224,7 @@ class CacheView(Generic[R]):
             return None
 
     def unstructured(self, head: Head) -> Unstructured:
-        """The object as the tree that is kept of it, which needs no type to fit."""
+        """Return the stored tree of the object, which need not fit its type."""
         if self._plain is None:
             info = kind_info(self.kind)
             self._plain = Unstructured.of(info.gvk.api_version, info.gvk.kind, plural=info.plural, namespaced=info.namespaced)

@@ -14,8 +14,8 @@ from kubeloop.cache.handlers.event import Event, Predicate
 from kubeloop.cache.handlers.registration import Handler, Registration
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
-from kubeloop.cache.multicluster.serialised import SerialisedHandler
-from kubeloop.cache.tasks.progress import InformerStopped, all_synced
+from kubeloop.cache.multicluster.several import SerialisedHandler
+from kubeloop.cache.tasks import InformerStopped, all_synced
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import Resource, Unstructured
 from kubeloop.meta.kinds import GroupVersionKind
@@ -34,7 +34,13 @@ _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 
 @dataclass(frozen=True, slots=True)
 class ServedKind:
-    """A custom kind, in the version to read it in: all versions show the same objects."""
+    """A custom kind that the server serves, in the version to read it in. All versions show the same objects.
+
+    Example:
+        >>> kind = ServedKind(GroupVersionKind("example.com", "v1", "Foo"), "foos", namespaced=True)
+        >>> kind.gvk.kind, kind.plural
+        ('Foo', 'foos')
+    """
 
     gvk: GroupVersionKind
     plural: str
@@ -47,7 +53,7 @@ class ServedKind:
 
 
 def served_kind(definition: Head) -> ServedKind | None:
-    """What a definition serves now; None: nothing (not established yet, or no version is served).
+    """Return the kind that a definition serves now; None: none (not established yet, or no version is served).
 
     The version is the storage version, which costs the server no conversion, or else the served version of the highest priority.
     """
@@ -84,20 +90,37 @@ _log = logger_with_context("kubeloop.cache")
 
 
 class DynamicInformers:
-    """An informer of each custom kind that is served and wanted, from when its definition is established until it goes.
+    """Informers for all custom kinds that the server serves, or for those that ``accepts`` chooses. They come and go with the definitions.
 
     Guarantees
         A kind is listed and watched from the event on that establishes its definition; in one version, the stored one if it is served.
-        When a definition goes, or serves the kind no more, its informer is stopped and forgotten, and handlers get a DELETED event of
-        each object that was still in the cache (``tombstone``), so that they never keep an object of a kind that is gone.
+        When a definition is deleted, or serves the kind no more, its informer is stopped and removed, and handlers get a DELETED event
+        (``tombstone``) for each object that was still in the cache.
         A definition that comes back is a new kind: handlers get ADDED events of its objects, after all events of its predecessor.
-        A handler sees the events of all kinds, one at a time; ``event.view.kind`` says of which.
+        A handler sees the events of all kinds, one at a time; ``event.view.kind`` is the kind of an event.
 
     Not guaranteed
-        Those deletions to a handler that takes longer than ``FAREWELL`` to hear them.
+        Those DELETED events for a handler that takes longer than ``FAREWELL`` seconds for earlier ones.
         Built-in and aggregated kinds: they do not come and go with definitions.
 
-    Make it before or in the block of its ``informers``; it ends with that block.
+    Create it before or inside the block of its ``informers``; it ends with that block.
+
+    Args:
+        informers: The factory that makes the informers.
+        accepts: Returns whether to run an informer for a kind. Default: all kinds.
+        namespace: As of ``Informers.of``, for kinds that have namespaces.
+        label_selector: As of ``Informers.of``.
+        field_selector: As of ``Informers.of``.
+        paths: As of ``Informers.of``.
+        started: Called with each informer that starts; a plain function.
+        stopped: Called with each informer that has stopped; a plain function.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     dynamic = DynamicInformers(informers, lambda kind: kind.gvk.group.endswith("example.com"))
+        ...     await dynamic.wait_synced()
+        ...     print(list(dynamic.kinds))
+        []
     """
 
     def __init__(
@@ -112,10 +135,6 @@ class DynamicInformers:
         started: Callable[[Informer[Unstructured]], object] | None = None,
         stopped: Callable[[Informer[Unstructured]], object] | None = None,
     ) -> None:
-        """``accepts`` chooses kinds; the options are those of ``Informers.of``, ``namespace`` for kinds that have one.
-
-        ``started`` and ``stopped`` are plain functions, called with each informer.
-        """
         self._informers = informers
         self._accepts = accepts
         self._namespace = namespace if namespace is None or isinstance(namespace, str) else tuple(namespace)
@@ -147,7 +166,20 @@ class DynamicInformers:
         resync: float | None = None,
         name: str = "",
     ) -> DynamicRegistration:
-        """As ``Informer.on_event``, for every kind that is there or comes. Called for one event at a time."""
+        """Add a handler for every kind that is served now or later. It is called for one event at a time.
+
+        Args:
+            added: As of ``Informer.on_event``.
+            updated: As of ``Informer.on_event``.
+            deleted: As of ``Informer.on_event``.
+            where: As of ``Informer.on_event``.
+            coalesce: As of ``Informer.on_event``.
+            resync: As of ``Informer.on_event``.
+            name: As of ``Informer.on_event``.
+
+        Returns:
+            The registration, which removes the handler from all kinds.
+        """
         lock = asyncio.Lock()
         calls = {
             what: each and SerialisedHandler(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))
@@ -235,7 +267,16 @@ def _tell(callback: Callable[[Informer[Unstructured]], object] | None, informer:
 
 
 class DynamicRegistration:
-    """One handler's places in the informers of all kinds that come and go."""
+    """The registrations of one handler with the informers of all kinds that come and go. ``DynamicInformers.on_event`` returns it.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     dynamic = DynamicInformers(informers)
+        ...     registration = dynamic.on_event(added=lambda event: print(event.key))
+        ...     await registration.wait_synced()
+        ...     print(registration.pending)
+        0
+    """
 
     def __init__(self, options: dict[str, Any], forget: Callable[[DynamicRegistration], None]) -> None:
         self._options = options

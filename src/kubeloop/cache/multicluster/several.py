@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import inspect
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
@@ -13,14 +14,13 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
 from kubeloop.cache import arguments
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.diagnostics.describe import Description
-from kubeloop.cache.handlers.event import Predicate
+from kubeloop.cache.handlers.event import Event, Predicate
 from kubeloop.cache.handlers.registration import Handler, Registration
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import InformerOptions, Informers
 from kubeloop.cache.lister.lister import Labels, Lister
-from kubeloop.cache.multicluster.serialised import SerialisedHandler
-from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.tasks.progress import Syncing, all_synced
+from kubeloop.cache.reflector.steps import WatchPolicy
+from kubeloop.cache.tasks import Syncing, all_synced
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, KubeloopError, ObjectKey, Resource
 from kubeloop.timing import Clock
@@ -31,19 +31,77 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Resource)
 
 
+class SerialisedHandler(Generic[R]):
+    """A handler that shares a lock with others: while one of them is awaited, no other starts.
+
+    Waiting handlers run in the order of their arrival, so that informers with many and with few events take turns.
+    """
+
+    __slots__ = ("__qualname__", "_handler", "_lock")
+
+    def __init__(self, handler: Handler[R], lock: asyncio.Lock) -> None:
+        self._handler = handler
+        self._lock = lock
+        self.__qualname__ = str(getattr(handler, "__qualname__", handler))
+
+    def __call__(self, event: Event[R]) -> object:
+        if self._lock.locked():
+            return self._later(event)
+        # A plain function stays one: it needs no lock, since nothing else runs meanwhile, and who measures plain calls can.
+        result = self._handler(event)
+        return self._finish(result) if inspect.isawaitable(result) else result
+
+    async def _later(self, event: Event[R]) -> None:
+        async with self._lock:
+            result = self._handler(event)
+            if inspect.isawaitable(result):
+                await result
+
+    async def _finish(self, result: Awaitable[object]) -> None:
+        try:
+            await self._lock.acquire()
+        except BaseException:
+            if inspect.iscoroutine(result):
+                result.close()
+            raise
+        try:
+            await result
+        finally:
+            self._lock.release()
+
+
 class UnknownCluster(KubeloopError, LookupError):
     """A question about a cluster that is none of these."""
 
 
 class MulticlusterInformers:
-    """Informers of several clusters. ``async with`` starts them all, leaving the block stops them.
+    """Factory of informers over several clusters. ``async with`` starts them all, leaving the block stops them.
 
     Guarantees
-        A cluster that is down, or refuses, delays no other: its objects are missing, or as they were last seen, until it is back.
-        ``event.key.cluster`` and the log say which cluster something is of.
+        A cluster that is down, or refuses requests, delays no other: its objects are missing or outdated until it is back.
+        ``event.key.cluster`` and the log name the cluster.
 
     Not guaranteed
         Any order between the events of different clusters.
+
+    Args:
+        clients: Name of a cluster -> client; the name appears in keys and logs. Or only clients: they are named by their kubeconfigs.
+        resync: As of ``Informers``.
+        clock: As of ``Informers``.
+        rng: As of ``Informers``.
+        read_your_writes: As of ``Informers``.
+        policy: As of ``Informers``.
+
+    Raises:
+        ValueError: no client, or two with the same name.
+        TypeError: an element of ``clients`` is not a client; the text names it.
+
+    Example:
+        >>> async with MulticlusterInformers({"west": client}) as informers:
+        ...     pods = informers.of(Pod)
+        ...     await informers.wait_synced()
+        ...     print([(cluster, pod.metadata.name) for cluster, pod in pods.lister.list()])
+        []
     """
 
     def __init__(
@@ -56,13 +114,6 @@ class MulticlusterInformers:
         read_your_writes: bool = True,
         policy: WatchPolicy | None = None,
     ) -> None:
-        """``clients``: by the name that keys and logs give the cluster, or just clients, whose kubeconfigs name them.
-
-        The options are those of ``Informers``.
-
-        Raises:
-            ValueError: no client, or two with the same name. TypeError: something that is no client; says which.
-        """
         arguments.check_clients(clients)
         if not isinstance(clients, Mapping):
             listed = list(clients)
@@ -84,7 +135,7 @@ class MulticlusterInformers:
         self._stack: AsyncExitStack | None = None
 
     def of(self, kind: type[R], **options: Unpack[InformerOptions[R]]) -> MulticlusterInformer[R]:
-        """The informers of a kind in all clusters, as one. Options and errors are those of ``Informers.of``."""
+        """Return the informers of a kind in all clusters, as one. Options and errors are those of ``Informers.of``."""
         return MulticlusterInformer({name: informers.of(kind, **options) for name, informers in self.clusters.items()})
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
@@ -97,7 +148,7 @@ class MulticlusterInformers:
         await all_synced(*(_Named(name, informers) for name, informers in self.clusters.items()), timeout=timeout)
 
     def describe(self) -> Description:
-        """What all of them have and do, as a table. See ``Informers.describe``."""
+        """Return the state of all informers as a table. See ``Informers.describe``."""
         return Description([stats for informers in self.clusters.values() for stats in informers.measure()])
 
     def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None:
@@ -118,7 +169,15 @@ class MulticlusterInformers:
 
 
 class MulticlusterInformer(Generic[R]):
-    """One kind in several clusters."""
+    """The informers of one kind in several clusters. ``MulticlusterInformers.of`` makes it.
+
+    Example:
+        >>> async with MulticlusterInformers({"west": client}) as informers:
+        ...     pods = informers.of(Pod)
+        ...     await informers.wait_synced()
+        ...     print(pods.synced, len(pods.lister))
+        {'west': True} 0
+    """
 
     def __init__(self, informers: Mapping[str, Informer[R]]) -> None:
         #: The informer of each cluster.
@@ -141,9 +200,21 @@ class MulticlusterInformer(Generic[R]):
         resync: float | None = None,
         name: str = "",
     ) -> MulticlusterRegistration[R]:
-        """As ``Informer.on_event``, for all clusters: the handler is still called for one event at a time.
+        """Add a handler for the objects of all clusters. It is called for one event at a time.
 
-        Each cluster has its own buffer; clusters whose events wait take turns.
+        Each cluster has its own buffer; clusters with waiting events take turns.
+
+        Args:
+            added: As of ``Informer.on_event``.
+            updated: As of ``Informer.on_event``.
+            deleted: As of ``Informer.on_event``.
+            where: As of ``Informer.on_event``.
+            coalesce: As of ``Informer.on_event``.
+            resync: As of ``Informer.on_event``.
+            name: As of ``Informer.on_event``.
+
+        Returns:
+            The registration, which removes the handler from all clusters.
 
         Raises:
             InformerStopped: the informer of a cluster has stopped and will never call the functions.
@@ -161,14 +232,22 @@ class MulticlusterInformer(Generic[R]):
 
 
 class MulticlusterRegistration(Generic[R]):
-    """One handler's places in the informers of all clusters."""
+    """The registrations of one handler with the informers of all clusters. ``MulticlusterInformer.on_event`` returns it.
+
+    Example:
+        >>> async with MulticlusterInformers({"west": client}) as informers:
+        ...     registration = informers.of(Pod).on_event(added=lambda event: print(event.key.cluster, event.key.name))
+        ...     await registration.wait_synced()
+        ...     print(registration.synced)
+        True
+    """
 
     def __init__(self, registrations: Mapping[str, Registration[R]]) -> None:
         self.clusters: Mapping[str, Registration[R]] = MappingProxyType(dict(registrations))
 
     @property
     def synced(self) -> bool:
-        """Whether the handler has seen what every cluster had at its beginning."""
+        """Whether the handler has handled the initial objects of every cluster."""
         return all(registration.synced for registration in self.clusters.values())
 
     @property
@@ -192,10 +271,17 @@ class MulticlusterRegistration(Generic[R]):
 
 
 class MulticlusterLister(Generic[R]):
-    """Reads of all clusters. What it returns comes with the name of its cluster; cost and guarantees are those of ``Lister``.
+    """Reads the caches of all clusters. Each result comes with the name of its cluster; cost and guarantees are those of ``Lister``.
 
     Raises
         UnknownCluster: a name that is none of these.
+
+    Example:
+        >>> async with MulticlusterInformers({"west": client}) as informers:
+        ...     pods = informers.of(Pod).lister
+        ...     await informers.wait_synced()
+        ...     print(pods.get("west", "web-0"))
+        None
     """
 
     __slots__ = ("clusters",)
@@ -205,7 +291,7 @@ class MulticlusterLister(Generic[R]):
         self.clusters: Mapping[str, Lister[R]] = MappingProxyType(dict(listers))
 
     def get(self, cluster: str, name: str, namespace: str | None = None) -> R | None:
-        """One object of one cluster; None if it is not in the cache."""
+        """Return one object of one cluster; None if it is not cached."""
         return self._of(cluster).get(name, namespace)
 
     def by_key(self, key: ObjectKey) -> R | None:
@@ -216,7 +302,7 @@ class MulticlusterLister(Generic[R]):
         return builtins.list(self.each(namespace, label_selector))
 
     def each(self, namespace: str | None = None, label_selector: Labels | None = None) -> Iterator[tuple[str, R]]:
-        """As ``list``, one object at a time; of each cluster the state when its turn comes."""
+        """Iterate over the objects of ``list``; each cluster is read when it is reached."""
         for name, lister in self.clusters.items():
             for obj in lister.each(namespace, label_selector):
                 yield name, obj

@@ -17,7 +17,7 @@ from kubeloop.cache.blobs.head import Head, HeadReader
 from kubeloop.cache.persistence.state import Stamp, StateHeader, StateReader, write_state
 from kubeloop.cache.persistence.state_file import CorruptStateFile, Folder
 from kubeloop.cache.pipeline import ReflectorTarget
-from kubeloop.cache.reflector.store import ReflectorStore
+from kubeloop.cache.reflector.event_decoder import ReflectorStore
 from kubeloop.cache.scope import InformerScope
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.client import Client
@@ -32,10 +32,16 @@ GRACE = 0.25
 
 
 class ResumingStore:
-    """The ``ReflectorStore`` of a list and watch that begins with ``resume_from``: adds a saved state, then passes everything on.
+    """The ``ReflectorStore`` of a list and watch that begins with ``resume_from``: installs a saved state, then passes everything on.
 
     Guarantees
         The saved state is installed once, before anything that the watch brings; or never, if a list begins or the watch is refused first.
+
+    Args:
+        feed: The store that receives the calls.
+        heads: The saved objects.
+        version: The resourceVersion of the saved state.
+        clock: Clock of the log.
     """
 
     def __init__(self, feed: ReflectorStore, heads: list[Head], version: str, clock: Clock) -> None:
@@ -161,7 +167,15 @@ class Persistence:
     """
 
     def __init__(self, client: Client, folder: Path, clock: Clock, *, every: float = EVERY, secrets: bool = False) -> None:
-        """``every``: seconds between two saves; 0: only at the end."""
+        """Use a folder for the state files; it is created when first needed.
+
+        Args:
+            client: The client of the informers; its server is part of a file's identity.
+            folder: The folder.
+            clock: Clock of the saves.
+            every: Seconds between two saves. 0: save only at the end.
+            secrets: Save Secrets too.
+        """
         self._client = client
         self._folder = Folder(folder)
         self._clock = clock

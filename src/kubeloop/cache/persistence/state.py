@@ -16,7 +16,7 @@ from kubeloop.codec.paths import EACH, parse_path
 
 
 class Columns(Struct, array_like=True):
-    """One entry for each object; labels and owners are places in tables, because many objects share them."""
+    """The objects of a state by column; labels and owners are indexes into tables, because many objects share them."""
 
     namespaces: list[str]
     names: list[str]
@@ -144,7 +144,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def write_state(header: StateHeader, heads: Iterable[Head], reader: HeadReader) -> Iterator[bytes]:
-    """The bytes of a state, some objects at a time. ``heads`` must not change meanwhile; each slice is of the moment it is made."""
+    """Yield the bytes of a state, some objects at a time. ``heads`` must not change meanwhile."""
     records = RecordWriter()
     yield MAGIC + records.record(RecordType.HEADER, _encode(header))
     known: dict[Codec, int] = {PLAIN: 0}
@@ -158,7 +158,7 @@ def write_state(header: StateHeader, heads: Iterable[Head], reader: HeadReader) 
 
 
 class StateReader:
-    """Reads a state back, slice by slice. Nothing of it may be used before ``slices`` has come to its end.
+    """Reads a state slice by slice. Nothing of it may be used before ``slices`` has ended.
 
     Raises
         Damaged: the file is not what was written (constructor, ``slices``).

@@ -27,7 +27,7 @@ class FolderInUse(ConfigError):
 
 
 class Folder:
-    """A folder (0700) of files (0600), held by a lock from ``open`` to ``close``. The lock ends with the process, however that ends.
+    """A folder (0700) of files (0600), locked from ``open`` to ``close``. The lock ends with the process, however that ends.
 
     Guarantees
         Readers see the file that was last written completely, also after a crash or a kill in the middle of a write.
@@ -69,7 +69,7 @@ class Folder:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        """The new file, which takes the old one's place when the block ends well; if it raises nothing changes."""
+        """Yield the new file, which replaces the old one when the block ends; if the block raises, nothing changes."""
         half = self.path / f"{name}{_HALF}"
         try:
             with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -82,7 +82,7 @@ class Folder:
 
     @staticmethod
     def settle(file: BinaryIO) -> None:
-        """Return when what was written is on the disk: the end of a block that is to outlive a power failure. May take long."""
+        """Return when the written file is on the disk, so that it survives a power failure. May take long."""
         file.flush()
         os.fsync(file.fileno())
 
@@ -109,7 +109,7 @@ _PREFIX = 9
 
 
 class CorruptStateFile(KubeloopError):
-    """The file is not what was written."""
+    """The file differs from what was written."""
 
 
 class RecordType(IntEnum):

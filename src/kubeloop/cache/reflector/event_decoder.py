@@ -6,15 +6,54 @@ A malformed object does not affect others: it is skipped and logged, or repaired
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from kubeloop.cache.blobs.head import Head, HeadReader
-from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta import ApiError, DecodeError, Status
-from kubeloop.meta.partial import BookmarkObject
+from kubeloop.meta.unstructured import BookmarkObject
 from kubeloop.transport import logger_with_context
+
+
+class ReflectorStore(Protocol):
+    """Receives the objects of a list and watch. All methods are called on the event loop, and must not block."""
+
+    @property
+    def reader(self) -> HeadReader:
+        """Makes the heads. May be another one each time: indexes are added while events arrive."""
+
+    def before(self, namespace: str, name: str) -> Head | None:
+        """Return the cached state of an object."""
+
+    def listing(self) -> None:
+        """A list begins."""
+
+    def replace(self, heads: list[Head], version: str) -> None:
+        """Replace the content with a complete list."""
+
+    def change(self, head: Head) -> None:
+        """An object was added or modified."""
+
+    def remove(self, head: Head) -> None:
+        """An object was deleted."""
+
+    def bookmark(self, version: str) -> None:
+        """Nothing changed up to this version."""
+
+    def flush(self) -> None:
+        """A batch is complete: apply it."""
+
+    def watching(self) -> None:
+        """The server has accepted a watch. (Its first event may still be an error.)"""
+
+    def waiting(self, reason: str) -> None:
+        """Nothing has failed, but the first state is late; ``reason`` in words for a person."""
+
+    def failed(self, error: Exception) -> None:
+        """A request failed; it will be tried again."""
+
 
 _log = logger_with_context("kubeloop.cache")
 _read_bookmark = msgspec.json.Decoder(BookmarkObject).decode
@@ -32,7 +71,7 @@ class ErrorEvent(Exception):
 
 
 class EventDecoder:
-    """Reads what belongs into one cache.
+    """Decodes the objects and events for one cache.
 
     Outcomes of bad input
         Another kind (a ``Table`` too), or no name: skipped and logged as an error; the version does not move.
@@ -69,7 +108,17 @@ class EventDecoder:
         return read
 
     def listed(self, projected: Projected, document: memoryview | bytes, reader: HeadReader, store: ReflectorStore) -> Head | None:
-        """Return the head of a listed or streamed object; the cache's own head if it is the same state."""
+        """Return the head of a listed or streamed object; the cache's own head if it is the same state.
+
+        Args:
+            projected: The decoded metadata of the object.
+            document: The whole object as JSON.
+            reader: Makes the head.
+            store: Holds the current state of the object.
+
+        Returns:
+            The head. None: the object is malformed, and was logged.
+        """
         metadata = projected.metadata
         if (projected.kind and not reader.keeper.expects(projected)) or not metadata.name:
             self.skip(projected)
@@ -92,7 +141,7 @@ class EventDecoder:
     # -------------------------------------------------------------------------------------------------------------------- frames
 
     def repaired(self, frame: memoryview, error: Exception) -> memoryview | None:
-        """A frame that raised this, made readable; None: it is skipped."""
+        """Return a readable version of a frame that raised this error; None: the frame is skipped."""
         if isinstance(error, UnicodeDecodeError):
             return memoryview(self._repaired(frame))
         _log.error("%s: skipped an event whose object is nested too deeply (%d bytes)", self._description, len(frame))
@@ -109,7 +158,7 @@ class EventDecoder:
 
 
 def ends_initial_events(document: memoryview) -> bool:
-    """Whether a bookmark says that everything was shown: by the annotation with exactly this value. KEP-3157, behaviour C33."""
+    """Return whether a bookmark ends the initial events: it has the annotation with exactly this value. KEP-3157, behaviour C33."""
     try:
         return _read_bookmark(document).ends_initial_events
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -117,7 +166,7 @@ def ends_initial_events(document: memoryview) -> bool:
 
 
 def error_event(document: memoryview) -> ErrorEvent | DecodeError:
-    """What an ERROR event says."""
+    """Return the error in an ERROR event."""
     try:
         return ErrorEvent(ApiError.of(msgspec.json.decode(document, type=Status), "watch"))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.reflector.event_decoder import EventDecoder, ends_initial_events, error_event
+from kubeloop.cache.reflector.event_decoder import EventDecoder, ReflectorStore, ends_initial_events, error_event
 from kubeloop.cache.reflector.requests import ReflectorStream
-from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.codec.projection import Projected
 from kubeloop.meta import DecodeError, KubeloopError
 
 
 class InitialState:
-    """What was shown so far, as heads with packed documents: what a state needs while it comes is what it needs at rest.
+    """The objects of a streamed list so far, as heads with packed documents.
 
     Guarantees
         ``heads`` is the net state: an object that was changed or deleted meanwhile is there once, as it was last, or not at all.
@@ -99,7 +98,7 @@ class InconsistentState(KubeloopError):
 
 
 class InitialStateComparison:
-    """Takes the objects of the list and tells how the stream's differ."""
+    """Compares the objects of a list with those of the stream, and reports differences."""
 
     def __init__(self) -> None:
         self._listed: dict[str, tuple[str, str]] = {}

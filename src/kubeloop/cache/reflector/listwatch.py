@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from typing import Any, assert_never
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.reflector.event_decoder import ErrorEvent, EventDecoder, error_event
+from kubeloop.cache.reflector.event_decoder import ErrorEvent, EventDecoder, ReflectorStore, error_event
 from kubeloop.cache.reflector.initial_state import TRIES, InitialState, InitialStateComparison
-from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.reflector.reflector import begin, next_step
 from kubeloop.cache.reflector.reporter import ReflectorReporter, trouble_of, wait_of
 from kubeloop.cache.reflector.requests import SILENCE, ReflectorRequests, ReflectorStream, read_page
@@ -40,8 +39,8 @@ from kubeloop.cache.reflector.steps import (
     WatchFailed,
     WatchFinished,
     WatchList,
+    WatchPolicy,
 )
-from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.cache.scope import InformerScope
 from kubeloop.client import Client
 from kubeloop.codec.projection import Projected
@@ -60,14 +59,22 @@ REMIND = 10.0
 
 
 class ListWatch:
-    """Keeps a sink equal to what a server has of one kind, until it is cancelled.
+    """Keeps a ``ReflectorStore`` equal to the server's objects of one kind, until it is cancelled.
 
     Guarantees
-        Cancelling closes the open request. Each failure is logged at once with its reason and reported to the sink.
-        A stream that brought an error is closed before anything else is done.
+        Cancelling closes the open request. Each failure is logged at once with its reason and reported to the store.
+        A stream that ended with an error is closed before the next step.
 
     Not guaranteed
         To end by itself, whatever the server answers: permissions may be granted and kinds installed later.
+
+    Args:
+        client: Sends the requests.
+        scope: Kind and selection.
+        namespace: The namespace to watch, of those of the scope. None: all namespaces.
+        clock: Clock of delays and time limits.
+        rng: Source of jitter.
+        policy: Options. None: the defaults.
 
     Raises
         InconsistentState: only with ``check_consistency``.
@@ -82,7 +89,6 @@ class ListWatch:
         rng: random.Random,
         policy: WatchPolicy | None = None,
     ) -> None:
-        """Of a scope's namespaces it takes one, None for all that there are."""
         self._description = scope.describe(namespace)
         self._requests = ReflectorRequests(client, scope, namespace)
         self._clock = clock
@@ -106,7 +112,8 @@ class ListWatch:
         return self.restarts.total()
 
     async def run(self, store: ReflectorStore, resume_from: str = "") -> None:
-        """``resume_from``: the version of a state that the sink holds: only changes since are asked for, if the server has them.
+        """Run until cancelled. ``resume_from``: version of a state that the store holds: request only changes since then, if the server has
+        them.
 
         If the server no longer has them, it lists everything. A server that accepts the watch may say so in its first event.
         """

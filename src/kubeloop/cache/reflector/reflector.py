@@ -42,7 +42,7 @@ MAX_UNFINISHED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the next decision depends on.
+    """The state on which the next decision depends.
 
     Invariant: ``version`` never goes back to "" or "0" once it was another.
     """
@@ -76,14 +76,21 @@ class State:
 
 
 def begin(page_size: int = 0, *, watch_list: bool = True, resume_from: str = "", internal_retry: float = 0.0) -> tuple[State, Step]:
-    """The first step. ``resume_from``: the store holds the state at this version already, so it begins with the watch."""
+    """Return the initial state and the first step of a reflector.
+
+    Args:
+        page_size: Objects per page of a list. 0: the protocol's default.
+        watch_list: Begin with a streamed list where the server can.
+        resume_from: The store already holds the state at this resourceVersion, so begin with the watch. Empty: begin with a list.
+        internal_retry: Seconds during which a watch that ended with an internal error is reopened without a list.
+    """
     version = _real(resume_from)
     state = State(page_size=page_size, streams=watch_list, internal_retry=internal_retry, version=version, doubtful=bool(version))
     return _watch(state, Reason.FIRST) if version else _everything(state, Reason.FIRST)
 
 
 def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, Step]:
-    """What to do after the last step came out as it did. ``now`` is in seconds of any clock that does not go back.
+    """Return the next step after the outcome of the last one. ``now`` is in seconds of any clock that does not go back.
 
     ::
 

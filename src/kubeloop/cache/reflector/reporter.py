@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from kubeloop.cache.reflector.event_decoder import ReflectorStore
 from kubeloop.cache.reflector.steps import FailureClass, ListPage, OpenWatch, Reason, Step, WatchList
-from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.meta import KubeloopError, Resource, Unstructured, kind_info
-from kubeloop.meta.error_hints import refused_access
 from kubeloop.meta.errors import (
     ApiError,
     BadRequest,
@@ -28,6 +27,7 @@ from kubeloop.meta.errors import (
     Unauthorized,
     UnsupportedMediaType,
     UntrustedCertificate,
+    refused_access,
 )
 from kubeloop.transport import logger_with_context
 
@@ -43,7 +43,7 @@ _NOT_UNDERSTOOD = (BadRequest, Invalid, MethodNotAllowed, NotAcceptable, Unsuppo
 
 
 def trouble_of(error: Exception) -> FailureClass:
-    """What a failure means for the reflector."""
+    """Return the class of a failure."""
     if isinstance(error, Gone):  # Expired is one
         return FailureClass.EXPIRED
     if isinstance(error, ApiError) and is_too_large(error):
@@ -58,13 +58,13 @@ def trouble_of(error: Exception) -> FailureClass:
 
 
 def wait_of(error: Exception) -> float:
-    """Seconds that the server asked to wait; 0 if it did not."""
+    """Return the seconds that the server asked to wait (Retry-After); 0 if it did not."""
     seconds = error.retry_after if isinstance(error, ApiError) else None
     return min(float(max(seconds or 0, 0)), LONGEST_WAIT)
 
 
 def is_too_large(error: ApiError) -> bool:
-    """Whether the server has not seen the asked resourceVersion yet, in any of the ways servers have said so.
+    """Return whether the server has not reached the requested resourceVersion yet, in all forms in which servers report it.
 
     Since 1.17 a cause with its own reason; before that a Timeout whose cause, and earlier still whose message, has the text.
     Source: k8s.io/client-go tools/cache reflector, behaviour A5.
@@ -77,7 +77,7 @@ def is_too_large(error: ApiError) -> bool:
 
 
 def install_advice(kind: type[Resource]) -> str:
-    """Return what a person does when a server does not serve this kind; "" for a class that no definition can be made from."""
+    """Return advice for a kind that the server does not serve; "" for a class without a definition."""
     module = kind.__module__
     if module == "__main__":
         main = sys.modules["__main__"]
@@ -92,7 +92,7 @@ def install_advice(kind: type[Resource]) -> str:
 
 
 def diagnosis(error: Exception, verb: str) -> str:
-    """What a person can do about a failed list or watch; "" where the error says it itself or nothing is to be done."""
+    """Return advice for a failed list or watch; "" where the error has it already, or there is none."""
     if isinstance(error, Forbidden):
         if refused_access(error) is not None:
             return "informers need list and watch"  # its text holds the command that grants the verb
@@ -133,7 +133,14 @@ class ReflectorReporter:
         self.restarts: Counter[str] = Counter()
 
     def failed(self, error: KubeloopError, description: str, store: ReflectorStore | None = None, verb: str = "watch") -> None:
-        """``store`` None: it has not come to matter for the cache yet."""
+        """Log and count a failed request.
+
+        Args:
+            error: The failure.
+            description: The requested objects.
+            store: Is notified of the failure. None: the failure does not concern the cache yet.
+            verb: ``list`` or ``watch``.
+        """
         if store is not None:
             store.failed(error)
         level = logging.INFO if trouble_of(error) in _USUAL else logging.WARNING
@@ -159,7 +166,7 @@ class ReflectorReporter:
                 _log.exception("%s: on_error failed; it was told: %s", self._description, error)
 
     def note(self, text: str, level: int = logging.WARNING) -> None:
-        """Something happened that is said with what comes next."""
+        """Record a failure that is logged together with the next step."""
         self.worked()
         self._failure = (level, text)
 
@@ -171,7 +178,7 @@ class ReflectorReporter:
             _log.info("%s: served now", self._description)
 
     def next(self, step: Step, delay: float) -> None:
-        """This comes next, after so many seconds."""
+        """Log the next step, which follows after ``seconds``."""
         match step:
             case WatchList():
                 then = "asking for everything again"

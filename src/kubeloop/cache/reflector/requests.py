@@ -13,7 +13,7 @@ from kubeloop.cache.reflector.stall_detection import GRACE, BookmarkInterval, Wa
 from kubeloop.cache.scope import InformerScope
 from kubeloop.client import Client, ListOptions, WatchOptions
 from kubeloop.client.options import Match
-from kubeloop.codec.frames import FrameCutter
+from kubeloop.codec.frames import FrameSplitter
 from kubeloop.codec.list_pages import ListSplitter
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta import ConfigError, DecodeError
@@ -26,7 +26,7 @@ TakeFrames = Callable[[list[memoryview]], int | None]
 
 
 class ReflectorStream:
-    """Reads frames in phases: everything at first, then what changes, over one connection.
+    """Reads the frames of one connection in phases: the initial events first, then the changes.
 
     Guarantees
         Frames come in order, each once; unused frames of a phase wait for the next phase. ``close`` frees the socket, always.
@@ -46,7 +46,7 @@ class ReflectorStream:
         self.version = ""
         self._end = self.began + seconds + GRACE
         self._bookmarks = BookmarkInterval()
-        self._cutter = FrameCutter()
+        self._cutter = FrameSplitter()
         self._waiting: list[memoryview] = []
         self._stack = AsyncExitStack()
         self._chunks: AsyncGenerator[bytes] | None = None
@@ -57,14 +57,14 @@ class ReflectorStream:
         return self._clock.now() - self.began
 
     async def open(self, limit: float | None = None) -> None:
-        """Until the server answers; within ``limit`` seconds, if given."""
+        """Return when the server answers; within ``limit`` seconds, if that is set."""
         async with Watchdog(self._clock, lambda: limit, self._silence, self._end).attend():
             stream = await self._stack.enter_async_context(self._request)
         chunks = cast("AsyncGenerator[bytes]", stream.chunks())
         self._chunks = await self._stack.enter_async_context(aclosing(chunks))
 
     async def read(self, take: TakeFrames, limit: float | None = None) -> bool:
-        """Hand frames over, in batches as they come, until ``take`` has enough (True) or the server ends the stream (False).
+        """Pass frames on, in batches, until ``take`` returns that it has enough (True) or the server ends the stream (False).
 
         ``limit``: seconds of silence that are too many; None leaves it to the rhythm of the bookmarks.
         """
@@ -88,7 +88,7 @@ class ReflectorStream:
         return used is not None
 
     def bookmark(self) -> None:
-        """One came: the next is expected."""
+        """Record a bookmark, so that the next one is expected in time."""
         before = self._bookmarks.limit
         self._bookmarks.bookmark(self._clock.now())
         if self._watchdog is not None and self._bookmarks.limit != before:
@@ -117,10 +117,19 @@ TakeItem = Callable[[Projected, memoryview | bytes], None]
 async def read_page(
     request: AbstractAsyncContextManager[Stream], decoder: EventDecoder, projection: Projection, take: TakeItem, clock: Clock
 ) -> ListMeta:
-    """Hand over the page's items as they come; returns the list's metadata.
+    """Pass the items of a page on as they arrive, and return the list's metadata.
+
+    Args:
+        request: The opened request.
+        decoder: Reports malformed items.
+        projection: The parts of the items to decode.
+        take: Called with each item.
+        clock: Clock of the time limit.
 
     Raises:
-        ApiError, TransportError: refused, or broken. WatchStalled: for a minute nothing came. DecodeError: the answer is no list.
+        ApiError, TransportError: refused, or the connection broke.
+        WatchStalled: no bytes arrived for a minute.
+        DecodeError: the response is not a list.
     """
     splitter = ListSplitter(decoder.item_reader(projection))
     watchdog = Watchdog(clock, lambda: SILENCE, lambda: f"nothing came from the server for {SILENCE:g} s; the request was given up")
@@ -161,7 +170,14 @@ class ReflectorRequests:
         self._lists = scope.list_options
 
     async def page(self, version: str, limit: int, token: str = "", match: Match | None = None) -> Request:
-        """``version`` "": the newest. A token carries its own."""
+        """Return the request for a page of a list.
+
+        Args:
+            version: resourceVersion of the list. Empty: the newest.
+            limit: Objects per page. 0: all in one.
+            token: Continue token of the previous page, which carries its own version. Empty: the first page.
+            match: How the version is compared (``resourceVersionMatch``). None: the server's default.
+        """
         options = msgspec.structs.replace(
             self._lists,
             limit=limit,

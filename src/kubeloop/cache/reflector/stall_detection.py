@@ -22,7 +22,7 @@ BURST, SHORTEST = 1.0, 10.0
 
 
 class BookmarkInterval:
-    """How regularly bookmarks come on one stream, and from that, how long it may be silent.
+    """Measures the interval of a stream's bookmarks, and derives how long it may be idle.
 
     The rule: once three bookmarks (or bursts of them) have come, the stream is lost when for three times the longest interval between
     them, plus five seconds, nothing came at all: no event, no bookmark, no byte. An interval counts as ten seconds at least. Before that
@@ -38,7 +38,7 @@ class BookmarkInterval:
         self._longest = SHORTEST
 
     def bookmark(self, now: float) -> None:
-        """One came."""
+        """Record a bookmark."""
         if self._last is not None:
             interval = now - self._last
             if interval < BURST:
@@ -49,18 +49,22 @@ class BookmarkInterval:
 
     @property
     def limit(self) -> float | None:
-        """Seconds of silence after which the stream is lost; None while that cannot be said."""
+        """Seconds without bytes after which the stream counts as lost; None while that is unknown."""
         return None if self._intervals < REGULAR - 1 else MISSED * self._longest + GRACE
 
 
 class WatchStalled(TransportError):
-    """Nothing came from the server for longer than can be; the request was given up."""
+    """The server sent nothing for longer than possible with a working connection; the request was ended."""
 
 
 class Watchdog:
-    """Ends a block when nothing was heard for too long, or when its time is up.
+    """Ends a block when no bytes arrived for too long, or when its time is up.
 
-    ``limit`` returns the seconds of silence that are allowed (None: any); ``describe`` makes the error's text; ``end`` is a clock's time.
+    Args:
+        clock: Clock of the limits.
+        limit: Returns the allowed seconds without bytes. None: no limit.
+        describe: Returns the text of the error.
+        end: Time of the clock at which the block ends. None: no end.
     """
 
     __slots__ = ("_clock", "_describe", "_end", "_last", "_limit", "_scope", "_timer")

@@ -1,16 +1,64 @@
-"""The reflector's steps, their outcomes, and the reasons that metrics count.
+"""The options of list and watch, the reflector's steps with their outcomes, and the reasons that metrics count.
 
 ``reflector.py`` decides which step follows which outcome; ``listwatch.py`` acts on the steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
+from kubeloop.timing import Backoff
+
+#: No watch is asked to end sooner than this, in seconds: every restart costs the server.
+MIN_WATCH_TIMEOUT = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchPolicy:
+    """Options of the list and watch of an informer. Defaults are client-go's.
+
+    Args:
+        watch_list: Stream the first state (KEP-3157) where the server can. False: use lists only.
+        page_size: Objects per page of every list. 0: the protocol's default. Streams have no pages.
+        min_watch_timeout: Watches end after a random time between this and twice this, in seconds; at least 300.
+        internal_error_retry: Seconds during which a watch that ended with an internal error of the server is reopened without a list.
+            0: list at once.
+        backoff: Makes the back-off between failures, one for each informer. None: 0.8 s doubling to 30 s with jitter, reset after 2 min.
+        on_error: Called with each failure of a list or watch, in addition to the log. Its own exceptions are logged and ignored.
+        check_consistency: Compare each streamed state with a list at its version, and raise on a difference. For tests: it costs as much
+            as the stream saves.
+
+    Example:
+        >>> policy = WatchPolicy(page_size=500, on_error=lambda error: print(error))
+        >>> async with Informers(client, policy=policy) as informers:
+        ...     await informers.of(Pod).wait_synced()
+    """
+
+    watch_list: bool = True
+    page_size: int = 0
+    min_watch_timeout: int = MIN_WATCH_TIMEOUT
+    internal_error_retry: float = 0.0
+    backoff: Callable[[], Backoff] | None = None
+    on_error: Callable[[Exception], object] | None = None
+    check_consistency: bool = False
+
+    def __post_init__(self) -> None:
+        if self.page_size < 0:
+            raise ValueError(f"page_size is a number of objects, 0 or more, not {self.page_size}")
+        if self.internal_error_retry < 0:
+            raise ValueError(f"internal_error_retry is in seconds, 0 or more, not {self.internal_error_retry:g}")
+
+    @property
+    def watch_seconds(self) -> tuple[int, int]:
+        """The range that a watch's ``timeoutSeconds`` is drawn from. Behaviour B14."""
+        least = max(self.min_watch_timeout, MIN_WATCH_TIMEOUT)
+        return least, 2 * least
+
 
 class FailureClass(Enum):
-    """Why a request failed, as far as it decides what comes next."""
+    """Class of a failed request, as far as it decides the next step."""
 
     EXPIRED = "the server no longer has this resourceVersion or continue token (410)"
     TOO_LARGE = "the server has not seen this resourceVersion yet"
@@ -82,7 +130,7 @@ class _Pausing:
 
 @dataclass(frozen=True, slots=True)
 class WatchList(_Pausing):
-    """Ask for everything, at ``version`` or later ("" is the newest), as a stream that goes on as the watch (KEP-3157)."""
+    """Request everything, at ``version`` or later ("": the newest), as a stream that continues as the watch (KEP-3157)."""
 
     version: str
 
@@ -102,7 +150,7 @@ class ListPage(_Pausing):
 
 @dataclass(frozen=True, slots=True)
 class ReplaceStore(_Pausing):
-    """Everything has come: it takes the place of what the store has. The shell answers with ``StoreReplaced``."""
+    """Replace the content of the store with the complete list. The outcome is ``StoreReplaced``."""
 
     version: str
 
@@ -116,7 +164,7 @@ class ContinueWatch(_Pausing):
 
 @dataclass(frozen=True, slots=True)
 class OpenWatch(_Pausing):
-    """Watch from ``version`` on. ``check``: once it is open, ask the server whether it has got to that version at all."""
+    """Watch from ``version`` on. ``check``: once it is open, verify that the server has reached that version."""
 
     version: str
     check: bool = False
@@ -130,7 +178,7 @@ Step = WatchList | ListPage | ReplaceStore | ContinueWatch | OpenWatch
 
 @dataclass(frozen=True, slots=True)
 class PageListed:
-    """A page came. ``token`` says where the next begins, "" that this was the last."""
+    """A page was read. ``token``: where the next one begins; "": it was the last."""
 
     version: str
     token: str = ""
@@ -138,7 +186,7 @@ class PageListed:
 
 @dataclass(frozen=True, slots=True)
 class ListFailed:
-    """``wait``: seconds that the server asked to wait, here and below."""
+    """A list failed. ``wait``: seconds that the server asked to wait, here and below."""
 
     trouble: FailureClass
     wait: float = 0.0
@@ -146,14 +194,14 @@ class ListFailed:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """The stream has shown everything up to ``version``. It is still open."""
+    """The stream has shown everything up to ``version``, and is still open."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFailed:
-    """The stream could not be opened, or brought an error, or what cannot be read, before it had shown everything. It is closed."""
+    """The stream could not be opened, or failed before it had shown everything. It is closed."""
 
     trouble: FailureClass
     wait: float = 0.0

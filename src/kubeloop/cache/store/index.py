@@ -47,7 +47,7 @@ class Postings(Generic[T]):
             self._items[value] = (cast("T", items), item)
 
     def discard(self, value: str, item: T) -> None:
-        """It need not be there."""
+        """Remove a head, if it is there."""
         items = self._items.get(value)
         if type(items) is dict:
             items.pop(item, None)
@@ -127,7 +127,7 @@ def by_path(attribute: str) -> Callable[[Head], tuple[str, ...]]:
 
 
 def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[[Head], tuple[str, ...]]:
-    """Values that a function of the caller's gives.
+    """Return a function that computes the index values of a head with a user's function of the object.
 
     When it raises, or returns an invalid value, the object is in the store all the same, only not in this index; the error is
     logged with the object's key. (client-go takes the process down; behaviour X8.)
@@ -148,7 +148,7 @@ def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[
 
 
 class IndexFailureLog:
-    """Reports what an index function raises: the first time with its traceback, ten times by object, then at each power of ten.
+    """Logs the errors of an index function: the first with its traceback, ten by object, then one at each power of ten.
 
     A function that fails for each of a million objects must not bury everything else, nor cost a traceback each.
     """
@@ -170,7 +170,9 @@ class IndexFailureLog:
 
 
 def by_label(label: str) -> Callable[[Head], tuple[str, ...]]:
-    """The value of one label. An object without the label has none: ``""`` finds those whose label is empty."""
+    """Return a function that reads the value of one label. An object without the label has no value: ``""`` finds objects whose label is
+    empty.
+    """
 
     def values(head: Head) -> tuple[str, ...]:
         value = head.labels.get(label)
@@ -180,18 +182,18 @@ def by_label(label: str) -> Callable[[Head], tuple[str, ...]]:
 
 
 class SecondaryIndex(Protocol):
-    """What a store keeps up to date, and asks."""
+    """Protocol of indexes that a store updates and queries."""
 
     @property
     def name(self) -> str:
-        """What queries call it."""
+        """Name of the index in queries."""
 
     @property
     def source(self) -> object:
-        """What it was made from: two indexes of one name must have equal sources."""
+        """Source of the index: two indexes of one name must have equal sources."""
 
     def values(self, head: Head, /) -> tuple[str, ...]:
-        """The values of one object, as ``heads`` wants them."""
+        """Return the values of one object, as ``heads`` takes them."""
 
     def change(self, old: Head | None, new: Head | None) -> None:
         """An object has the state ``new`` in place of ``old``; None where there is none."""
@@ -207,10 +209,16 @@ _Known = dict[Head, str | tuple[str, ...]]
 
 
 class Index:
-    """Value to heads. A value that no object has takes no memory; an object takes 10 to 50 bytes for each of its values.
+    """Maps a value to the heads that have it.
 
-    ``remember``: keep the values of each head rather than ask for them again when it goes. For a function that is dear, or that may
-    answer differently another time: an object is then still found under nothing but its last answer. Costs another 50 bytes or so.
+    A value without objects takes no memory; an object takes 10 to 50 bytes for each of its values.
+
+    Args:
+        name: Name of the index.
+        source: Identifies the path or function; an index of the same name must have the same source.
+        values: Returns the values of a head.
+        remember: Store the values of each head instead of computing them again when it is removed. For functions that are expensive or may
+            return other values later: the object is then found under its last values only. Costs about 50 bytes more per object.
     """
 
     __slots__ = ("_known", "_postings", "name", "source", "values")

@@ -19,9 +19,16 @@ R = TypeVar("R", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class ByLabel:
-    """An index by the value of one label: ``indexes={"team": ByLabel("team")}``. Objects without the label are not in it.
+    """Index by the value of one label. Objects without the label are not in it.
 
-    Costs nothing per event beyond the index itself: heads carry labels.
+    It costs nothing per event beyond the index itself, since heads carry labels.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod, indexes={"team": ByLabel("team")})
+        ...     await pods.wait_synced()
+        ...     print(pods.lister.by_index("team", "web"))
+        []
     """
 
     label: str
@@ -29,12 +36,20 @@ class ByLabel:
 
 @dataclass(frozen=True)  # with slots, Sorted[Pod](...) fails: a generic's instances get their type arguments
 class Sorted(Generic[R]):
-    """An index in order, for ``range``: ``indexes={"created": Sorted("metadata.creationTimestamp")}``.
+    """Sorted index for ``lister.range``.
 
-    ``source``: a path, which costs nothing per event, or a function of the typed object, which decodes it at each change. ``key`` makes
-    a sort key of a path's value, for values whose text does not sort as they do: ``Sorted("spec.storage", key=to_bytes)``.
+    An error of ``key`` or of a function is logged with the object's key; the object is then not in this index.
 
-    A ``key`` or function that raises is logged with the object's key; the object is then not in this index.
+    Args:
+        source: A path, which costs nothing per event, or a function of the typed object, which decodes it at each change.
+        key: Returns the sort key of a path's value, for values whose text sorts otherwise: ``Sorted("spec.storage", key=to_bytes)``.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod, indexes={"created": Sorted("metadata.creationTimestamp")})
+        ...     await pods.wait_synced()
+        ...     print(pods.lister.range("created", reverse=True, limit=10))
+        []
     """
 
     source: str | Callable[[R], Any]
@@ -47,7 +62,7 @@ IndexSource: TypeAlias = str | Callable[[R], IndexValues] | ByLabel | Sorted[R]
 
 
 def check_sources(indexes: Mapping[str, IndexSource[R]]) -> None:
-    """Refuse what no index can be made of where it is given, not at the first object.
+    """Check the sources of indexes when they are declared, instead of at the first object.
 
     Raises:
         TypeError: a source is of a wrong type; names it and valid sources. ValueError: a ``ByLabel`` of a key that no label has.
@@ -71,9 +86,15 @@ def path_of(source: IndexSource[R]) -> str | None:
 
 
 def make_index(name: str, source: IndexSource[R], attributes: Mapping[str, str], decode: Callable[[Head], R]) -> SecondaryIndex:
-    """``attributes``: where heads carry which path. ``decode``: for functions.
+    """Return the index for a source.
 
-    A function's answers are remembered, since it may answer differently another time; what paths and labels hold cannot change.
+    The values of a function are remembered, since the function may return others later; values at paths and labels cannot change.
+
+    Args:
+        name: Name of the index.
+        source: A path, a function, ``ByLabel`` or ``Sorted``.
+        attributes: Path -> attribute of the head that carries it.
+        decode: Decodes a head, for functions.
     """
     if isinstance(source, ByLabel):
         return Index(name, source, by_label(source.label))

@@ -30,23 +30,28 @@ _name = attrgetter("namespace", "name")
 
 
 class SortedIndex:
-    """Heads by (value, namespace, name).
+    """Heads in the order of (value, namespace, name).
 
     Guarantees
         A change costs the logarithm of the number of objects and moves at most a bucket (4 KiB); nothing is ever rebuilt. 16 bytes for an
         object and value, 20 with the buckets' spare room. Equal values are in the order of namespace and name.
 
     Cost
-        2 to 5 us for a change; of a million objects, 60 ms more for each full round of the garbage collector, which looks into buckets.
+        2 to 5 us for a change; with a million objects, 60 ms more for each full garbage collection, which scans the buckets.
 
     Values are JSON scalars. Booleans come before numbers, numbers before texts, since no order holds across them; an object
-    without a value, or with a list or map for one, is not in this index. Several values (``[*]``) are several places.
+    without a value, or with a list or map for one, is not in this index. An object with several values (``[*]``) has several places.
+
+    Args:
+        name: Name of the index.
+        source: As of ``Index``.
+        read: Returns the sort values of a head.
+        remember: As of ``Index``.
     """
 
     __slots__ = ("_known", "_runs", "name", "read", "source")
 
     def __init__(self, name: str, source: object, read: Callable[[Head], tuple[SortValue, ...]], *, remember: bool = False) -> None:
-        """``remember``: as for ``Index``."""
         self.name = name
         self.source = source
         self.read = read
@@ -85,13 +90,19 @@ class SortedIndex:
         return remembered if isinstance(remembered, tuple) else (remembered,)
 
     def range(self, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None) -> list[Head]:
-        """Those whose value is at least ``low`` and below ``high``, in order, at most ``limit`` of them; an object once per value.
+        """Return the heads whose value is at least ``low`` and below ``high``, in order; a head once for each of its values.
 
-        None is no bound. ``reverse``: from the highest down. Costs what it returns. With a bound, only values of its sort are found
-        (texts, numbers or booleans); times are texts.
+        With a bound, only values of the bound's type are in the range (texts, numbers or booleans); times are texts. Costs as much as it
+        returns.
+
+        Args:
+            low: Lowest value. None: no bound.
+            high: The values end before this one. None: no bound.
+            reverse: From the highest value down.
+            limit: Maximum number of heads. None: all.
 
         Raises:
-            TypeError: the bounds are of different sorts. ValueError: a negative limit, or a time without an offset.
+            TypeError: the bounds have different types. ValueError: a negative limit, or a time without an offset.
         """
         if limit is not None and limit < 0:
             raise ValueError(f"limit={limit}: at most how many objects can only be 0 or more")
@@ -106,11 +117,18 @@ class SortedIndex:
         return list(heads if limit is None else islice(heads, limit))
 
     def sorts(self) -> list[str]:
-        """What sorts of value it has, in words."""
+        """The types of its values, in words."""
         return [sort for sort, run in zip(_SORTS, self._runs, strict=True) if next(run.all_keys(), None) is not None]
 
     def places(self, head: Head, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False) -> list[_Place]:
-        """Where an object stands among all that ``range`` gives, in its order: places of several indexes compare."""
+        """Return the places of a head in the order of ``range``; places of several indexes can be compared.
+
+        Args:
+            head: The object.
+            low: As of ``range``.
+            high: As of ``range``.
+            reverse: As of ``range``.
+        """
         remembered = self._known.get(head) if self._known is not None else None
         values = self.read(head) if remembered is None else remembered if isinstance(remembered, tuple) else (remembered,)
         first, last = _scalar(low), _scalar(high)
@@ -132,7 +150,7 @@ class SortedIndex:
 
 
 def sort_by_path(get: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue, ...]]:
-    """Values of what a head carries at a path; what cannot be sorted is no value."""
+    """Return a function that reads the sort values of a head at a path; values that cannot be sorted are left out."""
 
     def read(head: Head) -> tuple[SortValue, ...]:
         value = get(head)
@@ -146,7 +164,9 @@ def sort_by_path(get: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue
 
 
 def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue, ...]]:
-    """Values that a function of the caller's gives: one, several in a list or tuple, or None. If it raises, as ``by_function``."""
+    """Return a function that computes sort values with a user's function: one, several in a list or tuple, or None. Errors as of
+    ``by_function``.
+    """
 
     failures = IndexFailureLog(name)
 

@@ -14,11 +14,17 @@ from kubeloop.meta.errors import KubeloopError
 
 
 class UnknownIndex(KubeloopError, LookupError):
-    """A query names an index that is not there, or asks an index for an order that it does not have."""
+    """A query names an index that does not exist, or requires an order of an index that has none."""
 
 
 class Snapshot:
-    """All objects of one moment, for as long as somebody holds it. Iterates over them any number of times, from any thread."""
+    """All objects of one moment, as long as it is referenced. It can be iterated any number of times, from any thread.
+
+    Example:
+        >>> snapshot = Snapshot(parts=({},), version="42")
+        >>> len(snapshot), list(snapshot)
+        (0, [])
+    """
 
     __slots__ = ("_parts", "version")
 
@@ -34,13 +40,13 @@ class Snapshot:
         return sum(map(len, self._parts))
 
     def sample(self, count: int) -> list[Head]:
-        """About so many objects, evenly spread over the namespaces and in them as hashes of names fall; all if there are no more."""
+        """Return about ``count`` objects, spread evenly over the namespaces; all if there are no more."""
         step = max(1, len(self) // count)
         return list(chain.from_iterable(map(dict.values, self._parts[::step])))
 
 
 class Store:
-    """The states that a cache shows.
+    """The cached states of objects by namespace and name, with indexes.
 
     Guarantees
         Every query is answered from one moment: the list it returns never changes and never holds a key twice. The changes inside
@@ -166,10 +172,17 @@ class Store:
     def range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> list[Head]:
-        """Objects in the order of a sorted index, from ``low`` to below ``high``. See ``SortedIndex.range``.
+        """Return heads in the order of a sorted index, from ``low`` to below ``high``. See ``SortedIndex.range``.
+
+        Args:
+            name: Name of the index.
+            low: As of ``SortedIndex.range``.
+            high: As of ``SortedIndex.range``.
+            reverse: As of ``SortedIndex.range``.
+            limit: As of ``SortedIndex.range``.
 
         Raises:
-            UnknownIndex: there is none of that name, or it is not sorted. TypeError, ValueError: as ``SortedIndex.range``.
+            UnknownIndex: no index of that name, or one without order. TypeError, ValueError: as ``SortedIndex.range``.
         """
         index = self._index(name)
         if not isinstance(index, SortedIndex):

@@ -78,7 +78,8 @@ def fits(verb: str, of: Type) -> str:
 
 
 def format_text(text: str, args: list[Any]) -> str:
-    """
+    """Implement ``format`` of strings: replace verbs such as ``%s`` and ``%d`` by the arguments.
+
     Raises:
         EvalError: a verb is unknown, an argument has the wrong type, or there are too few arguments.
     """

@@ -228,8 +228,8 @@ def _hostname(url: UrlValue) -> str:
 
 
 def _port(url: UrlValue) -> str:
-    found = re.search(r":([0-9]*)\Z", _host(url))
-    return found[1] if found else ""
+    match = re.search(r":([0-9]*)\Z", _host(url))
+    return match[1] if match else ""
 
 
 function("isURL", "string -> bool", "is_url_string")(_is(_url))

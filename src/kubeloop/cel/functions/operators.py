@@ -53,32 +53,32 @@ def timestamp(nanos: int, offset: int = 0) -> Timestamp:
     return Timestamp(nanos, offset)
 
 
-def _divided(one: int, other: int) -> int:
+def _divided(left: int, other: int) -> int:
     """Divide and round towards zero, as Go."""
     if other == 0:
         raise EvalError("division by zero")
-    quotient = abs(one) // abs(other)
-    return quotient if (one < 0) == (other < 0) else -quotient
+    quotient = abs(left) // abs(other)
+    return quotient if (left < 0) == (other < 0) else -quotient
 
 
-def _rest(one: int, other: int) -> int:
+def _rest(left: int, other: int) -> int:
     if other == 0:
         raise EvalError("modulus by zero")
-    return one - _divided(one, other) * other
+    return left - _divided(left, other) * other
 
 
-def _float_divided(one: float, other: float) -> float:
+def _float_divided(left: float, other: float) -> float:
     if other:
-        return one / other
-    if one == 0 or math.isnan(one):
+        return left / other
+    if left == 0 or math.isnan(left):
         return math.nan
-    return math.copysign(math.inf, one) * math.copysign(1, other)
+    return math.copysign(math.inf, left) * math.copysign(1, other)
 
 
 def _float(compute: Callable[[float, float], float]) -> Callable[[float, float], float]:
-    def computed(one: float, other: float) -> float:
+    def computed(left: float, other: float) -> float:
         try:
-            return compute(one, other)
+            return compute(left, other)
         except OverflowError:
             return math.inf
 
@@ -94,7 +94,7 @@ for _name, _verb, _int, _double in (
 ):
 
     def _make(compute: Callable[[int, int], int], bound: Callable[[int], int]) -> Callable[[int, int], int]:
-        return lambda one, other: bound(compute(int(one), int(other)))
+        return lambda left, other: bound(compute(int(left), int(other)))
 
     function(_name, "int, int -> int", f"{_verb}_int64")(_make(_int, integer))
     function(_name, "uint, uint -> uint", f"{_verb}_uint64")(_make(_int, unsigned))
@@ -104,34 +104,34 @@ for _name, _verb, _int, _double in (
 function("_+_", "string, string -> string", "add_string")(operator.add)
 function("_+_", "bytes, bytes -> bytes", "add_bytes")(operator.add)
 function("_+_", "list(A), list(A) -> list(A)", "add_list")(joined)
-function("_+_", "duration, duration -> duration", "add_duration_duration")(lambda one, other: duration(one.nanos + other.nanos))
+function("_+_", "duration, duration -> duration", "add_duration_duration")(lambda left, other: duration(left.nanos + other.nanos))
 function("_+_", "timestamp, duration -> timestamp", "add_timestamp_duration")(
-    lambda one, other: timestamp(one.nanos + other.nanos, one.offset)
+    lambda left, other: timestamp(left.nanos + other.nanos, left.offset)
 )
 function("_+_", "duration, timestamp -> timestamp", "add_duration_timestamp")(
-    lambda one, other: timestamp(one.nanos + other.nanos, other.offset)
+    lambda left, other: timestamp(left.nanos + other.nanos, other.offset)
 )
-function("_-_", "duration, duration -> duration", "subtract_duration_duration")(lambda one, other: duration(one.nanos - other.nanos))
+function("_-_", "duration, duration -> duration", "subtract_duration_duration")(lambda left, other: duration(left.nanos - other.nanos))
 function("_-_", "timestamp, duration -> timestamp", "subtract_timestamp_duration")(
-    lambda one, other: timestamp(one.nanos - other.nanos, one.offset)
+    lambda left, other: timestamp(left.nanos - other.nanos, left.offset)
 )
-function("_-_", "timestamp, timestamp -> duration", "subtract_timestamp_timestamp")(lambda one, other: duration(one.nanos - other.nanos))
-function("-_", "int -> int", "negate_int64")(lambda one: integer(-one))
+function("_-_", "timestamp, timestamp -> duration", "subtract_timestamp_timestamp")(lambda left, other: duration(left.nanos - other.nanos))
+function("-_", "int -> int", "negate_int64")(lambda left: integer(-left))
 function("-_", "double -> double", "negate_double")(operator.neg)
 function("!_", "bool -> bool", "logical_not")(operator.not_)
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    return lambda one, other: bool(compare(one, other))
+    return lambda left, other: bool(compare(left, other))
 
 
 def _ordered_doubles(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     """Compare numbers of which one at least is a double: as doubles, so that 9223372036854775807 equals 9223372036854775808.0."""
 
-    def compared(one: float, other: float) -> bool:
-        if one != one or other != other:
+    def compared(left: float, other: float) -> bool:
+        if left != left or other != other:
             raise EvalError("NaN values cannot be ordered")
-        return bool(compare(float(one), float(other)))
+        return bool(compare(float(left), float(other)))
 
     return compared
 
@@ -153,7 +153,7 @@ for _name, _verb, _compare in (
         function(_name, f"{_left}, {_right} -> bool", f"{_verb}_{_id}")(_made(_compare))
 
 function("_==_", "A, A -> bool", "equals")(equal)
-function("_!=_", "A, A -> bool", "not_equals")(lambda one, other: not equal(one, other))
+function("_!=_", "A, A -> bool", "not_equals")(lambda left, other: not equal(left, other))
 
 
 def list_index(index: Any) -> int:
@@ -196,8 +196,8 @@ function("@in", "A, list(A) -> bool", "in_list")(lambda item, items: contains(it
 function("@in", "A, map(A, B) -> bool", "in_map")(
     lambda key, mapping: is_key(key) and as_key(key) in mapping  # a value that cannot be a key is in no map
 )
-function("@not_strictly_false", "bool -> bool", "not_strictly_false")(lambda one: one is not False)
+function("@not_strictly_false", "bool -> bool", "not_strictly_false")(lambda left: left is not False)
 # The program evaluates these itself, because it does not evaluate every operand; they are listed for the checker.
-function("_?_:_", "bool, A, A -> A", "conditional")(lambda condition, one, other: one if condition else other)
-function("_&&_", "bool, bool -> bool", "logical_and")(lambda one, other: one and other)
-function("_||_", "bool, bool -> bool", "logical_or")(lambda one, other: one or other)
+function("_?_:_", "bool, A, A -> A", "conditional")(lambda condition, left, other: left if condition else other)
+function("_&&_", "bool, bool -> bool", "logical_and")(lambda left, other: left and other)
+function("_||_", "bool, bool -> bool", "logical_or")(lambda left, other: left or other)

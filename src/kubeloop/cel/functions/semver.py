@@ -66,7 +66,8 @@ member("sub", "quantity, int -> quantity", "quantity_sub_int")(lambda one, other
 
 
 def _parse_semver(text: str) -> Semver:
-    """
+    """Parse a semantic version.
+
     Raises:
         EvalError: the text is not a semantic version; the words are those of github.com/blang/semver.
     """

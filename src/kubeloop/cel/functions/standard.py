@@ -8,8 +8,8 @@ from typing import Any
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.operators import integer, unsigned
+from kubeloop.cel.functions.strings import compiled
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.patterns import compiled
 from kubeloop.cel.values import INT_MAX, INT_MIN, UINT_MAX, TypeValue, UInt, type_name
 from kubeloop.meta.field_error import go_number
 

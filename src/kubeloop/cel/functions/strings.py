@@ -12,7 +12,21 @@ from typing import Any
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.formatting import format_text
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.patterns import compiled
+from kubeloop.schema.patterns import GoPattern, go_pattern
+from kubeloop.schema.regular import PatternError
+
+
+def compiled(pattern: str) -> GoPattern:
+    """Return a compiled regular expression in Go's syntax.
+
+    Raises:
+        EvalError: the pattern is not in Go's syntax; the words are Go's.
+    """
+    try:
+        return go_pattern(pattern)
+    except PatternError as exc:
+        raise EvalError(str(exc)) from None
+
 
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
@@ -56,20 +70,20 @@ member("upperAscii", "string -> string", "string_upper_ascii")(lambda text: text
 member("trim", "string -> string", "string_trim")(lambda text: text.strip(_SPACE))
 member("replace", "string, string, string -> string", "string_replace_string_string")(lambda text, old, new: text.replace(old, new))
 member("replace", "string, string, string, int -> string", "string_replace_string_string_int")(
-    lambda text, old, new, most: text.replace(old, new, most if most >= 0 else -1)
+    lambda text, old, new, limit: text.replace(old, new, limit if limit >= 0 else -1)
 )
 
 
 @member("split", "string, string -> list(string)", "string_split_string")
 @member("split", "string, string, int -> list(string)", "string_split_string_int")
-def _split(text: str, separator: str, most: int = -1) -> list[str]:
-    if most == 0:
+def _split(text: str, separator: str, limit: int = -1) -> list[str]:
+    if limit == 0:
         return []
     if separator:
-        return text.split(separator, most - 1 if most > 0 else -1)
-    if most < 0 or most >= len(text):
+        return text.split(separator, limit - 1 if limit > 0 else -1)
+    if limit < 0 or limit >= len(text):
         return list(text)
-    return [*text[: most - 1], text[most - 1 :]]
+    return [*text[: limit - 1], text[limit - 1 :]]
 
 
 @member("substring", "string, int -> string", "string_substring_int")
@@ -121,6 +135,6 @@ def _find(text: str, pattern: str) -> str:
 
 @member("findAll", "string, string -> list(string)", "string_find_all_string")
 @member("findAll", "string, string, int -> list(string)", "string_find_all_string_int")
-def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     found = _found(text, pattern)
-    return list(found if most < 0 else islice(found, most))
+    return list(found if limit < 0 else islice(found, limit))

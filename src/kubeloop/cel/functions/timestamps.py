@@ -55,17 +55,17 @@ def parse_timestamp(text: str) -> Timestamp:
     Raises:
         EvalError: the text is not a timestamp.
     """
-    found = _RFC3339.fullmatch(text)
+    match = _RFC3339.fullmatch(text)
     failure = EvalError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
-    if found is None:
+    if match is None:
         raise failure
     try:
-        moment = dt.datetime.fromisoformat(f"{found[1]}T{found[2]}{found[4].upper()}")
+        moment = dt.datetime.fromisoformat(f"{match[1]}T{match[2]}{match[4].upper()}")
     except ValueError:
         raise failure from None
     whole = (moment - _EPOCH) // dt.timedelta(seconds=1)
     offset = moment.utcoffset() or dt.timedelta()
-    return timestamp(whole * _SECOND + int((found[3] or "0")[:9].ljust(9, "0")), offset // dt.timedelta(seconds=1))
+    return timestamp(whole * _SECOND + int((match[3] or "0")[:9].ljust(9, "0")), offset // dt.timedelta(seconds=1))
 
 
 def parse_date(text: str) -> Timestamp:

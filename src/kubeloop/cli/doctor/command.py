@@ -14,7 +14,7 @@ from kubeloop.meta.columns import WIDTH
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
 if TYPE_CHECKING:
-    from kubeloop.cli.doctor.access import Missing
+    from kubeloop.cli.doctor.connection import Missing
     from kubeloop.cli.doctor.findings import DoctorFinding
     from kubeloop.client import Client
     from kubeloop.controller import ControllerBase
@@ -82,9 +82,8 @@ async def _look(
 async def _needs(
     client: Client, controllers: list[ControllerBase[Any]], namespace: str | None, leases: list[Permission]
 ) -> tuple[list[DoctorFinding], list[Missing]]:
-    from kubeloop.cli.doctor.access import access
-    from kubeloop.cli.doctor.definitions import definitions
-    from kubeloop.cli.doctor.webhooks import webhooks
+    from kubeloop.cli.doctor.connection import access
+    from kubeloop.cli.doctor.definitions import definitions, webhooks
     from kubeloop.controller.permissions import kinds_of, permissions_of
 
     kinds = kinds_of(controllers)
@@ -107,7 +106,7 @@ def _print(findings: list[DoctorFinding], output: str) -> None:
 
 
 def _print_fix(missing: list[Missing], app: str | None, user: str) -> None:
-    from kubeloop.cli.doctor.access import manifest
+    from kubeloop.cli.doctor.connection import manifest
     from kubeloop.codec import write_yaml
 
     if not app:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubeloop.cli.durations import DurationParameter
+from kubeloop.cli.flags import DurationParameter
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ def webhook_servers(hooks: Sequence[Webhooks], client: Client, options: RunOptio
     Raises:
         ConfigError: --webhook-url is not an address of a webhook server, or the program has no webhooks for it.
     """
-    from kubeloop.controller.manager.certificates import OwnCertificate
     from kubeloop.controller.webhooks import Register, Url, WebhookServer
+    from kubeloop.controller.webhooks.certificates.managed import OwnCertificate
 
     if not hooks:
         if options.webhook_url:

@@ -42,7 +42,16 @@ _STYLES = {
 class Printer(Protocol):
     """Prints events. ``word`` is ADDED, MODIFIED, DELETED or INITIAL; the trees are JSON objects."""
 
-    def event(self, at: datetime, word: str, before: JSON | None, after: JSON, note: str = "") -> None: ...
+    def event(self, at: datetime, word: str, before: JSON | None, after: JSON, note: str = "") -> None:
+        """Print a change.
+
+        Args:
+            at: Time of the event.
+            word: Type of the event.
+            before: The previous state. None: there is none.
+            after: The new state.
+            note: A remark to print beside it.
+        """
 
 
 def printer_for(output: str, name: Callable[[JSON], str], all_fields: bool) -> Printer:
@@ -59,6 +68,15 @@ class NamePrinter:
         self._name = name
 
     def event(self, at: datetime, word: str, before: JSON | None, after: JSON, note: str = "") -> None:  # noqa: ARG002 - one protocol
+        """Print the name of the object.
+
+        Args:
+            at: As of ``Printer.event``.
+            word: As of ``Printer.event``.
+            before: As of ``Printer.event``.
+            after: As of ``Printer.event``.
+            note: As of ``Printer.event``.
+        """
         print(self._name(after), flush=True)
 
 
@@ -69,6 +87,15 @@ class JsonPrinter:
         self._all_fields = all_fields
 
     def event(self, at: datetime, word: str, before: JSON | None, after: JSON, note: str = "") -> None:  # noqa: ARG002 - one protocol
+        """Print the event as one line of JSON.
+
+        Args:
+            at: As of ``Printer.event``.
+            word: As of ``Printer.event``.
+            before: As of ``Printer.event``.
+            after: As of ``Printer.event``.
+            note: As of ``Printer.event``.
+        """
         after = masked(after)
         found = {"type": word, "time": at.isoformat(), "object": plain(after if self._all_fields else _unmanaged(after))}
         if before is not None and word == "MODIFIED":
@@ -85,6 +112,15 @@ class TextPrinter:
         self._write = _writer(sys.stdout)
 
     def event(self, at: datetime, word: str, before: JSON | None, after: JSON, note: str = "") -> None:
+        """Print the event as text, with the difference between the states.
+
+        Args:
+            at: As of ``Printer.event``.
+            word: As of ``Printer.event``.
+            before: As of ``Printer.event``.
+            after: As of ``Printer.event``.
+            note: As of ``Printer.event``.
+        """
         found = [] if before is None else _changes(masked(before), masked(after), self._all_fields)
         if word == "MODIFIED" and not found:
             note = note or "nothing but versions and managed fields"

@@ -1,4 +1,4 @@
-"""What a server serves: asked in both forms of discovery, kept in memory and on disk, looked up by the names that people use."""
+"""Discovery: the resources that a server serves, cached in memory and on disk, and found by the names that kubectl accepts."""
 
 from kubeloop.client.discovery.discovery_client import discover
 from kubeloop.client.discovery.resources import ApiResource, Discovered, Failure

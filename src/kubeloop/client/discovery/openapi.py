@@ -1,4 +1,4 @@
-"""A server's OpenAPI v3 documents, one per group version, asked once for each hash that the server's index says.
+"""The OpenAPI v3 documents of a server, one per group version, requested once per hash in the server's index.
 
 Source: KEP-2896; Kubernetes documentation, "OpenAPI V3"; client-go openapi3 and openapi/cached.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.client.discovery.files import cache_folder, folder_of, replace_file
+from kubeloop.client.discovery.disk_cache import cache_folder, folder_of, replace_file
 from kubeloop.meta.errors import DecodeError, NotFound, TransportError, UnknownKind
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.transport import Transport
@@ -34,22 +34,22 @@ class _Index(msgspec.Struct):
 
 
 class _Kept(msgspec.Struct):
-    """What a document's file holds."""
+    """The content of a cached document's file."""
 
     url: str
     document: msgspec.Raw
 
 
 class OpenApiDocuments:
-    """Documents are kept as bytes under the URL that the index gave, which holds the hash of what is behind it.
+    """The OpenAPI v3 documents of a server, cached as bytes under their URL in the index, which contains a hash of the document.
 
     Guarantees
-        A document is asked for again when, and only when, the server's index says that it changed. The index is asked when first needed,
-        when a group version or kind is not in what is known, and after ``forget``.
+        A document is requested again if and only if the server's index shows another hash. The index is requested at the first use, when
+        a group version or kind is missing in the cached documents, and after ``forget``.
 
     Raises
-        UnknownKind: the server has no document of the group version, or no schema of the kind in it.
-        ApiError, TransportError: as the server answered. DecodeError: an answer is no OpenAPI document.
+        UnknownKind: the server has no document for the group version, or the document has no schema of the kind.
+        ApiError, TransportError: the server refused, or no response arrived. DecodeError: a response is not an OpenAPI document.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -60,21 +60,21 @@ class OpenApiDocuments:
         self._lock = asyncio.Lock()
 
     def keep_on_disk(self, folder: Path | None = None) -> None:
-        """Keep documents below ``folder`` too, each for as long as the server says its hash. None: KUBECACHEDIR or ``~/.kube/cache``."""
+        """Cache documents below ``folder`` too, each until the server shows another hash. None: KUBECACHEDIR or ``~/.kube/cache``."""
         self._folder = (folder or cache_folder()) / "openapi" / folder_of(self._transport.config.server)
 
     def forget(self) -> None:
-        """Ask for the index anew next time; documents whose hash is the same are kept."""
+        """Request the index at the next use; documents with the same hash stay cached."""
         self._index = None
 
     async def group_versions(self) -> tuple[GroupVersion, ...]:
-        """Of which there are documents."""
+        """Return the group versions that have a document."""
         async with self._lock:
             index = await self._known_index()
         return tuple(version for path in index if (version := _group_version(path)) is not None)
 
     async def document(self, version: GroupVersion) -> JSONObject:
-        """The whole document, decoded anew for each caller."""
+        """Return the whole document; each call decodes it again."""
         async with self._lock:
             asked = self._index is None
             index = await self._known_index()
@@ -87,7 +87,7 @@ class OpenApiDocuments:
         return _decoded(body, version.path)
 
     async def schema(self, gvk: GroupVersionKind) -> JSONObject:
-        """The schema of a kind; ``$ref`` in it are to the ``components`` of the same document."""
+        """Return the schema of a kind; its ``$ref`` refer to the ``components`` of the same document."""
         found = _schema_of(await self.document(gvk.group_version), gvk)
         if found is None:
             self.forget()  # a kind may be younger than the index
@@ -127,7 +127,7 @@ class OpenApiDocuments:
         return kept[1]
 
     async def _ask(self, path: str, url: str) -> tuple[str, bytes]:
-        """The document and the URL that it was found at."""
+        """Request a document; return its final URL and its content."""
         if not url.startswith("/") or url.startswith("//"):
             raise DecodeError(f"{_INDEX}: {url!r} is no path on the server itself")
         try:
@@ -155,8 +155,8 @@ class OpenApiDocuments:
         try:
             kept = msgspec.json.decode(file.read_bytes(), type=_Kept)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return None  # missing or damaged: it is asked for, and written anew
-        # Without a hash in its URL nobody knows whether it is still the same.
+            return None  # missing or damaged: it is requested and written again
+        # Without a hash in its URL, a change cannot be detected.
         return bytes(kept.document) if kept.url == url and "hash=" in url else None
 
     def _write(self, path: str, url: str, body: bytes) -> None:
@@ -183,7 +183,7 @@ def _schema_of(document: JSONObject, gvk: GroupVersionKind) -> JSONObject | None
 
 
 def _group_version(path: str) -> GroupVersion | None:
-    """Of ``apis/apps/v1`` and ``api/v1``; None for documents of anything else (``version``, ``apis``)."""
+    """Return the group version of ``apis/apps/v1`` or ``api/v1``; None for other documents (``version``, ``apis``)."""
     match path.split("/"):
         case ["apis", group, version]:
             return GroupVersion(group, version)

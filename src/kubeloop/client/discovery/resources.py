@@ -1,6 +1,9 @@
-"""What a server serves, as discovery found it."""
+"""The resources that a server serves, and the lookup of a resource by the names that kubectl accepts."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -8,7 +11,12 @@ from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionReso
 
 
 class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource of one version, with the names of its subresources."""
+    """One resource of one version, with the names of its subresources.
+
+    >>> pods = await client.mapper.find("po")
+    >>> pods.gvk.kind, pods.namespaced, "log" in pods.subresources
+    ('Pod', True, True)
+    """
 
     gvr: GroupVersionResource
     gvk: GroupVersionKind
@@ -21,9 +29,12 @@ class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A group version about which nothing was learnt, and why.
+    """A group version whose resources are unknown, and the reason.
 
-    ``again``: asking once more may help (429, 5xx, no answer). ``absent``: the server says that it serves nothing there.
+    >>> Failure(GroupVersion("metrics.k8s.io", "v1beta1"), "503 ServiceUnavailable", again=True).again
+    True
+
+    ``again``: another request may succeed (429, 5xx, no response). ``absent``: the server says that it serves nothing there.
     """
 
     group_version: GroupVersion
@@ -33,19 +44,26 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Discovered(msgspec.Struct, frozen=True):
-    """All resources: groups in the server's order of priority, the core group first; preferred versions first within each."""
+    """All resources of a server: groups by the server's priority, the core group first; within a group the preferred version first.
+
+    >>> discovered = await client.mapper.discovered()
+    >>> [resource.gvr.resource for resource in discovered.preferred() if "deploy" in resource.short_names]
+    ['deployments']
+    >>> discovered.failed
+    ()
+    """
 
     resources: tuple[ApiResource, ...]
     failures: tuple[Failure, ...] = ()
 
     @property
     def failed(self) -> tuple[GroupVersion, ...]:
-        """Group versions whose server did not answer."""
+        """The group versions whose server did not respond."""
         return tuple(one.group_version for one in self.failures)
 
     @property
     def fault(self) -> str:
-        """Which part is missing and why, in a line; empty when all is known."""
+        """A line that names the missing parts and the reasons; empty if all resources are known."""
         if not self.failures:
             return ""
         parts = "; ".join(f"{one.group_version}: {one.why}" for one in self.failures)
@@ -55,7 +73,7 @@ class Discovered(msgspec.Struct, frozen=True):
         return next((one for one in self.failures if one.group_version == version), None)
 
     def with_version(self, version: GroupVersion, found: tuple[ApiResource, ...] | Failure) -> Discovered:
-        """The same, with news of a group version that had failed; it comes last within its group, as if not preferred."""
+        """Return a copy with the resources of a group version that had failed; it comes last within its group, as if not preferred."""
         others = tuple(one for one in self.failures if one.group_version != version)
         if isinstance(found, Failure):
             return Discovered(self.resources, (*others, found))
@@ -64,12 +82,82 @@ class Discovered(msgspec.Struct, frozen=True):
         return Discovered((*self.resources[:place], *found, *self.resources[place:]), others)
 
     def preferred(self) -> tuple[ApiResource, ...]:
-        """Each resource once, in the version that its group prefers among those that have it."""
+        """Return each resource once, in its preferred version: the first of its group that serves it."""
         seen: dict[tuple[str, str], ApiResource] = {}
         for one in self.resources:
             seen.setdefault((one.gvr.group, one.gvr.resource), one)
         return tuple(seen.values())
 
     def category(self, name: str) -> tuple[ApiResource, ...]:
-        """The resources of a category (``all``), each in its preferred version."""
+        """Return the resources of a category (``all``), each in its preferred version."""
         return tuple(one for one in self.preferred() if name in one.categories)
+
+
+# Which resource a person means by a word, as kubectl reads it: ``po``, ``Pod``, ``pods.v1.``, ``deploy.apps``, ``Deployment.v1.apps``.
+#
+# Source: apimachinery pkg/api/meta/restmapper.go, priority.go and pkg/runtime/schema (ParseResourceArg, ParseKindArg); client-go
+# restmapper/shortcut.go.
+
+
+def find_resources(discovered: Discovered, word: str) -> tuple[ApiResource, ...]:
+    """Return the resources that ``word`` can mean, the best match first; each once, in its preferred version unless ``word`` names another.
+
+    A plural or singular name takes precedence over short names, and these over kinds. Of several groups the one with the highest priority
+    wins. A group may be shortened (``hpa.autoscal``) if no group has exactly that name.
+    """
+    for name, version, group in _readings(word):
+        for called in (_by_name, _by_short_name):
+            found = _matching(discovered, partial(called, name=name), version, group)
+            if found:
+                return found
+    for name, version, group in _readings(word, lower=False):
+        found = _matching(discovered, partial(_by_kind, name=name), version, group)
+        if found:
+            return found
+    return ()
+
+
+def ambiguity_warning(word: str, found: tuple[ApiResource, ...]) -> str:
+    """Return kubectl's warning about a short name that several resources share; empty if the name is unambiguous."""
+    name = word.partition(".")[0].lower()
+    if len(found) < 2 or _by_name(found[0], name) or not _by_short_name(found[0], name):
+        return ""
+    others = ", ".join(str(one.gvr.group_resource) for one in found[1:])
+    meant = found[0].gvr.group_resource
+    return f'short name "{word}" means {meant} and could also match lower priority resource {others}; write RESOURCE.GROUP to choose'
+
+
+def _readings(word: str, *, lower: bool = True) -> Iterator[tuple[str, str | None, str | None]]:
+    """Yield name, version and group (None: any) for both readings of a word: RESOURCE.VERSION.GROUP, then RESOURCE.GROUP."""
+    name, dot, rest = word.partition(".")
+    name = name.lower() if lower else name
+    version, second, group = rest.partition(".")
+    if second:
+        # With an empty group (``pods.v1.``) the version alone counts, as upstream's coercion leaves it.
+        yield name, version, group or None
+    yield name, None, rest if dot and rest else None
+
+
+def _matching(
+    discovered: Discovered, called: Callable[[ApiResource], bool], version: str | None, group: str | None
+) -> tuple[ApiResource, ...]:
+    candidates = [one for one in discovered.resources if called(one) and version in (None, one.gvr.version)]
+    if group is not None:
+        exact = [one for one in candidates if one.gvr.group == group]
+        candidates = exact or [one for one in candidates if one.gvr.group.startswith(group)]
+    first: dict[tuple[str, str], ApiResource] = {}
+    for one in candidates:
+        first.setdefault((one.gvr.group, one.gvr.resource), one)
+    return tuple(first.values())
+
+
+def _by_name(one: ApiResource, name: str) -> bool:
+    return name in (one.gvr.resource, one.singular or one.gvk.kind.lower())
+
+
+def _by_short_name(one: ApiResource, name: str) -> bool:
+    return name in one.short_names
+
+
+def _by_kind(one: ApiResource, name: str) -> bool:
+    return one.gvk.kind == name

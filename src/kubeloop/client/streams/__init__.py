@@ -1,6 +1,6 @@
-"""Streams to and from pods: logs, commands, forwarded ports, files, and requests through the API server.
+"""Streams to and from pods: logs, commands, forwarded ports, files, and HTTP requests through the API server.
 
-Everything here is reached through ``client.pods``; these are the types that they give and raise. Loaded when first used.
+``client.pods`` has the methods; this package has their results and errors. It is loaded at its first use.
 """
 
 from __future__ import annotations

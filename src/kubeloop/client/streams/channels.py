@@ -1,4 +1,4 @@
-"""The channels of a running command: input, output, errors, outcome, window size; carried by WebSocket messages or by SPDY streams.
+"""The channels of a running command: input, output, errors, result, window size; in WebSocket messages or SPDY streams.
 
 Source: KEP-4006; k8s.io/apimachinery pkg/util/remotecommand; client-go tools/remotecommand (v4, v5, fallback).
 """
@@ -33,7 +33,7 @@ _WAITING = 32
 
 
 class Channel(IntEnum):
-    """Numbers of the channels in a WebSocket's messages."""
+    """The numbers of the channels in WebSocket messages."""
 
     STDIN = 0
     STDOUT = 1
@@ -52,22 +52,22 @@ _NAMES = {
 
 
 class Channels(Protocol):
-    """What a session needs, whatever carries it. Read by one task, written by any number."""
+    """The channels of a session, over any protocol. One task reads; any number of tasks write."""
 
     protocol: str
 
     async def send(self, channel: Channel, data: bytes) -> None:
-        """Raises TransportError when the peer has gone."""
+        """Send data. Raises TransportError if the peer has gone."""
 
     async def end(self, channel: Channel) -> None:
-        """No more comes on that channel. Raises StreamError where the protocol cannot say so."""
+        """End a channel. Raises StreamError if the protocol cannot express that."""
 
     async def receive(self) -> tuple[Channel, bytes] | None:
-        """The next piece of output or outcome; None when the peer has ended in order."""
+        """Return the next piece of output or the result; None after the peer's regular end."""
 
 
 class SocketChannels:
-    """Channels in the messages of a WebSocket: one byte says which, the rest is its data."""
+    """Channels in the messages of a WebSocket: the first byte is the channel's number."""
 
     def __init__(self, socket: WebSocket, where: str) -> None:
         self.protocol = socket.protocol
@@ -88,14 +88,14 @@ class SocketChannels:
 
     async def receive(self) -> tuple[Channel, bytes] | None:
         while (message := await self._socket.receive()) is not None:
-            # An empty message says that the server is ready, a CLOSE signal that a channel of its own has ended.
+            # An empty message says that the server is ready, a CLOSE signal confirms the end of a channel.
             if len(message) > 1 and message[0] in (Channel.STDOUT, Channel.STDERR, Channel.ERROR):
                 return Channel(message[0]), message[1:]
         return None
 
 
 class StreamChannels:
-    """Channels as the streams of a SPDY connection, each ended on its own."""
+    """Channels as the streams of a SPDY connection; each ends separately."""
 
     def __init__(self, streams: dict[Channel, SpdyStream], protocol: str, where: str) -> None:
         self.protocol = protocol
@@ -125,7 +125,7 @@ class StreamChannels:
         return item
 
     async def read_all(self) -> None:
-        """Move what comes on any of the streams to ``receive``, until all have ended. Runs beside the session."""
+        """Forward data of all streams to ``receive`` until they have ended. Runs concurrently with the session."""
         readers = [one for one in (Channel.STDOUT, Channel.STDERR, Channel.ERROR) if one in self._streams]
         end: Exception | None = None
         try:
@@ -153,10 +153,22 @@ class StreamChannels:
 async def open_channels(
     transport: Transport, path: str, query: Query, wanted: Sequence[Channel], clock: Clock, where: str, *, ends_input: bool
 ) -> AsyncIterator[Channels]:
-    """Ask for a command and hand over its channels, by WebSocket or, where that is refused, by SPDY, once (as client-go's fallback).
+    """Request a command and open its channels, by WebSocket; if that is refused, once by SPDY (client-go's fallback).
+
+    Args:
+        transport: The connection to the API server.
+        path: The path of the subresource, such as ``exec``.
+        query: The parameters of the URL.
+        wanted: The channels to open.
+        clock: The clock of time limits.
+        where: Pod and container, for messages.
+        ends_input: The caller needs to end the input before the session ends.
+
+    Returns:
+        A context manager whose value is the open channels.
 
     Raises:
-        ApiError: both were refused. StreamError, TransportError.
+        ApiError: both protocols were refused. StreamError, TransportError.
     """
     # v4 cannot end the input of a command that is still writing: who needs that is better served by SPDY, which can.
     protocols = (V5,) if ends_input else (V5, V4)
@@ -166,17 +178,17 @@ async def open_channels(
             socket = await stack.enter_async_context(open_socket(transport, path, query, protocols, clock, where))
             channels = SocketChannels(socket, where)
         except (ApiError, NotUpgradedError) as refusal:
-            if not worth_another_try(refusal):
+            if not may_try_other_protocol(refusal):
                 raise
             channels = await stack.enter_async_context(_by_spdy(transport, path, query, wanted, clock, where))
         yield channels
 
 
-def worth_another_try(refusal: Exception) -> bool:
-    """Whether another protocol could be answered differently.
+def may_try_other_protocol(refusal: Exception) -> bool:
+    """Whether another protocol may succeed after a refusal.
 
-    A refusal may be the server's, or of what stands between; it may even be of the permission, as a WebSocket's GET needs another one than
-    SPDY's POST.
+    The refusal may come from the server or from a proxy in between. It may even concern permissions, because a WebSocket's GET requires
+    another verb than SPDY's POST.
     """
     return not isinstance(refusal, ApiError) or refusal.status.code not in (401, 404)
 

@@ -1,4 +1,4 @@
-"""``exec`` and ``attach``: finds the container, opens the channels, and for the short form reads everything.
+"""``exec`` and ``attach``: finds the container and opens the channels; ``run`` also collects the whole output.
 
 Source: kubectl pkg/cmd/exec and pkg/cmd/attach; https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 """
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kubeloop.client.streams.channels import PIECE, Channel, open_channels
 from kubeloop.client.streams.errors import OutputTooLarge, StreamError
-from kubeloop.client.streams.place import Place
-from kubeloop.client.streams.pods import Target, check_running, container_of, find_pod
 from kubeloop.client.streams.session import ExecResult, ExecSession
+from kubeloop.client.streams.targets import ContainerLocation, Target, check_running, container_of, find_pod
 from kubeloop.meta.errors import ApiError, DeadlineError, KubeloopError, TransportError
 from kubeloop.tasks import end_tasks
 from kubeloop.timing import TimeLimit
@@ -34,14 +33,14 @@ MAX_OUTPUT = 16 << 20
 async def exec_session(
     client: Client, target: Target, command: Sequence[str], *, namespace: str | None, container: str | None, stdin: bool, tty: bool
 ) -> AsyncIterator[ExecSession]:
-    """See ``PodStreams.exec_stream``."""
+    """Run a command with open input and output; the implementation of ``PodVerbs.exec_stream``."""
     if isinstance(command, str) or not command:
         raise ValueError(
             f'command is {type(command).__name__}: give a list of words such as ["ls", "-l"]; for a shell\'s line ["sh", "-c", "ls | wc"]'
         )
     pod = (await find_pod(client, target, namespace)).pod
     check_running(pod, "exec")
-    place = Place(pod.metadata.namespace, pod.metadata.name, container_of(pod, container).name)
+    place = ContainerLocation(pod.metadata.namespace, pod.metadata.name, container_of(pod, container).name)
     async with _session(client, place, "exec", list(command), stdin=stdin, tty=tty) as session:
         yield session
 
@@ -50,11 +49,11 @@ async def exec_session(
 async def attach_session(
     client: Client, target: Target, *, namespace: str | None, container: str | None, stdin: bool
 ) -> AsyncIterator[ExecSession]:
-    """See ``PodStreams.attach``."""
+    """Attach to a container's process; the implementation of ``PodVerbs.attach``."""
     pod = (await find_pod(client, target, namespace)).pod
     check_running(pod, "attach")
     wanted = container_of(pod, container)
-    place = Place(pod.metadata.namespace, pod.metadata.name, wanted.name)
+    place = ContainerLocation(pod.metadata.namespace, pod.metadata.name, wanted.name)
     if stdin and not wanted.stdin:
         raise StreamError(f"{place} takes no input: its container was made without stdin: true")
     # Whether there is a terminal was decided when the container was made: its output comes as one stream then, and cannot be told apart.
@@ -73,7 +72,7 @@ async def run(
     max_output: int,
     timeout: float | None,
 ) -> ExecResult:
-    """See ``PodStreams.exec``."""
+    """Run a command and collect its output; the implementation of ``PodVerbs.exec``."""
     try:
         async with (
             TimeLimit(client.clock, timeout),
@@ -90,7 +89,9 @@ async def run(
 
 
 @asynccontextmanager
-async def _session(client: Client, place: Place, action: str, command: list[str], *, stdin: bool, tty: bool) -> AsyncIterator[ExecSession]:
+async def _session(
+    client: Client, place: ContainerLocation, action: str, command: list[str], *, stdin: bool, tty: bool
+) -> AsyncIterator[ExecSession]:
     where = f"{action} in {place}"
     query = {
         "container": place.container,
@@ -141,9 +142,9 @@ async def _read_all(session: ExecSession, max_output: int) -> ExecResult:
 
 
 async def _feed(session: ExecSession, stdin: bytes) -> None:
-    """All of the input, beside the reading: a command may write before it has read everything."""
+    """Send the whole input concurrently with reading, because a command may write before it has read everything."""
     view = memoryview(stdin)
-    # Who ends without reading its input is not at fault; how it ended is told on its own channel.
+    # A command may end without reading its input; the status channel reports its exit code.
     with contextlib.suppress(TransportError):
         for at in range(0, len(view), PIECE):
             await session.write(bytes(view[at : at + PIECE]))

@@ -1,6 +1,6 @@
-"""Files and folders to and from containers, by ``tar`` in the container, as kubectl cp does: flat memory both ways.
+"""Copies files and folders to and from containers with ``tar`` in the container, like kubectl cp; memory stays constant.
 
-Source: kubectl pkg/cmd/cp. The container needs ``tar``, and for uploads ``test`` where the destination may be a folder.
+Source: kubectl pkg/cmd/cp. The container needs ``tar``, and for uploads ``test`` if the destination may be a folder.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from kubeloop.client.streams.archives import Packing, Source, Unpacking
 from kubeloop.client.streams.commands import exec_session, run
 from kubeloop.client.streams.errors import CommandFailed, CopyError
-from kubeloop.client.streams.packing import Packing
-from kubeloop.client.streams.pods import Target
 from kubeloop.client.streams.session import ExecSession
-from kubeloop.client.streams.unpacking import Source, Unpacking
+from kubeloop.client.streams.targets import Target
 from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.tasks import end_tasks, result_of, wait_all
 
@@ -37,7 +36,14 @@ _TEST_TIME = 30.0
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """``done`` of the ``size`` bytes of the file ``path`` are copied, and ``total`` bytes in all. Paths are those under what is copied."""
+    """The progress of a copy: ``done`` of the ``size`` bytes of the file ``path``, and ``total`` bytes of all files.
+
+    >>> progress = CopyProgress(path="logs/app.log", done=512, size=1024, total=4096)
+    >>> f"{progress.path}: {progress.done / progress.size:.0%}"
+    'logs/app.log: 50%'
+
+    Paths are relative to the copied folder.
+    """
 
     path: str
     done: int
@@ -47,7 +53,15 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """``skipped`` names, with the reason, what was left out: links and devices (at most 1,000 of them are named)."""
+    """The number of copied files and bytes; ``skipped`` names left out links and devices with the reason (at most 1,000 of them).
+
+    >>> from kubeloop.testing import ScriptedKubelet
+    >>> async with ScriptedKubelet(client, namespace=client.namespace) as kubelet:
+    ...     pod = await kubelet.run_pod("web-0")
+    ...     _ = (kubelet.files("web-0") / "data.csv").write_text("1,2")
+    ...     print(await client.pods.copy_from("web-0", "data.csv", "data.csv"))
+    CopyResult(files=1, bytes=3, skipped=())
+    """
 
     files: int
     bytes: int
@@ -68,7 +82,7 @@ async def copy_to(
     preserve: bool,
     progress: OnProgress | None,
 ) -> CopyResult:
-    """See ``PodStreams.copy_to``."""
+    """Copy a local file or folder into a container; the implementation of ``PodVerbs.copy_to``."""
     if not await asyncio.to_thread(os.path.lexists, source):
         raise CopyError(f"{source} is not there")
     if not destination:
@@ -103,7 +117,7 @@ async def copy_from(
     container: str | None,
     progress: OnProgress | None,
 ) -> CopyResult:
-    """See ``PodStreams.copy_from``."""
+    """Copy a file or folder of a container to this machine; the implementation of ``PodVerbs.copy_from``."""
     if not source:
         raise ValueError("the source in the container must not be empty")
     # A name that begins like an option would be one.
@@ -190,13 +204,13 @@ async def _complaints(session: ExecSession) -> bytes:
 
 
 def _ended_early(sending: asyncio.Future[None]) -> bool:
-    """Whether the sending failed because the other end did."""
+    """Whether sending failed because the other end has ended."""
     error = sending.exception()
     return isinstance(error, KubeloopError) and not isinstance(error, CopyError)
 
 
 def _check(session: ExecSession, complaints: bytes, fault: Exception | None = None) -> None:
-    """Raises CopyError: tar says that not everything was copied."""
+    """Raise CopyError if tar reports an incomplete copy."""
     if session.exit_code:
         failed = CommandFailed(session.where, session.exit_code, complaints)
         hint = "; is there a tar in the container?" if session.exit_code in (126, 127) else ""

@@ -1,4 +1,4 @@
-"""What streams to pods raise besides ``ApiError`` and ``TransportError``. Each message names the pod, and the container if there is one."""
+"""The errors of streams to pods, besides ``ApiError`` and ``TransportError``. Each message names the pod and its container, if any."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _SHOWN = 500
 
 
 class StreamError(KubeloopError):
-    """A stream to a pod cannot do what it was asked for, or the peer broke its protocol."""
+    """A stream to a pod is impossible in its present state, or the peer broke the protocol."""
 
 
 class CommandFailed(StreamError):
-    """A command ended with another exit code than 0. ``stderr`` is what it said, as far as it was kept."""
+    """A command ended with an exit code other than 0. ``stderr`` is its error output, possibly cut."""
 
     def __init__(self, where: str, exit_code: int, stderr: bytes = b"") -> None:
         self.where = where
@@ -27,12 +27,12 @@ class CommandFailed(StreamError):
 
 
 class OutputTooLarge(StreamError):
-    """A command wrote more than was to be kept in memory."""
+    """A command wrote more than the limit of output to store in memory."""
 
 
 class ForwardingError(StreamError):
-    """One connection to a port of a pod failed; the text is that of the pod's node."""
+    """A connection to a port of a pod failed; the text comes from the pod's node."""
 
 
 class CopyError(StreamError):
-    """Files could not be copied, or what came is not to be trusted."""
+    """Files could not be copied, or the received archive is not trustworthy."""

@@ -1,6 +1,6 @@
-"""Port-forward: ports of a pod as sockets of this machine, and as connections within this process.
+"""Port-forward: ports of a pod as local sockets, and as connections within this process.
 
-By SPDY tunnelled in a WebSocket, or where that is refused by SPDY alone, as kubectl does. Source: KEP-4006, client-go tools/portforward.
+It uses SPDY tunnelled in a WebSocket; if that is refused, plain SPDY, as kubectl does. Source: KEP-4006, client-go tools/portforward.
 """
 
 from __future__ import annotations
@@ -17,17 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kubeloop.client.streams.channels import worth_another_try
+from kubeloop.client.streams.channels import may_try_other_protocol
 from kubeloop.client.streams.errors import StreamError
-from kubeloop.client.streams.place import Place
-from kubeloop.client.streams.pods import Found, Target, find_pod
-from kubeloop.client.streams.port_stream import PortStream, open_port
-from kubeloop.client.streams.port_transport import PortTransport
-from kubeloop.client.streams.ports import PortSpec, Wanted, parse_port, pod_port
-from kubeloop.client.streams.spdy_wire import Running, watch_spdy
+from kubeloop.client.streams.port_stream import PortStream, PortTransport, open_port
+from kubeloop.client.streams.spdy_wire import SpdySession, watch_spdy
+from kubeloop.client.streams.targets import ContainerLocation, PortRequest, PortSpec, Target, TargetPod, find_pod, parse_port, pod_port
 from kubeloop.client.streams.websocket import WebSocket, open_socket
+from kubeloop.http1.sockets import close_listening
 from kubeloop.meta.errors import ApiError, KubeloopError
-from kubeloop.serving.accepting import close_listening
 from kubeloop.serving.answer import Duplex
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL
 from kubeloop.tasks import close_all, end_tasks
@@ -47,7 +44,11 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 @dataclass(frozen=True, slots=True)
 class ForwardedPort:
-    """A socket that listens at ``address``:``local``, and the port that it leads to, as the caller named it and as the pod knows it."""
+    """A local socket and the pod's port behind it, as the caller named it (``remote``) and as a number (``pod_port``).
+
+    >>> str(ForwardedPort(address="127.0.0.1", local=8080, remote="http", pod_port=80))
+    "ForwardedPort(address='127.0.0.1', local=8080, remote='http', pod_port=80)"
+    """
 
     address: str
     local: int
@@ -56,19 +57,26 @@ class ForwardedPort:
 
 
 class PortForward:
-    """Made by ``client.port_forward``; ends with its block, and all connections with it.
+    """The forwarded ports of a pod. ``client.pods.port_forward`` creates it; its block's end closes all connections.
+
+    >>> from kubeloop.testing import ScriptedKubelet
+    >>> async with ScriptedKubelet(client, namespace=client.namespace) as kubelet:
+    ...     pod = await kubelet.run_pod("web-0")
+    ...     async with client.pods.port_forward("web-0", ":80") as forward:
+    ...         print(forward.pod, forward.ports[0].pod_port)
+    web-0 80
 
     Guarantees
-        Each connection to a local socket is one of its own in the pod. One that the pod refuses breaks off (a reset, not an end), and the
-        reason is logged and kept in ``last_error``; the others go on.
+        Each connection to a local socket becomes one connection in the pod. If the pod refuses it, it is reset, and the reason is logged
+        and stored in ``last_error``; other connections continue.
 
     Not guaranteed
-        That one connection does not hold back another: all share one connection to the server, which has no flow control of its own, so
-        that a reader who stops for more than 1 MiB stops them all (as kubectl).
-        A new connection to the server when that one is lost: ``wait`` says when. Make a new forward.
+        That one connection does not delay another: all share one connection to the server, which has no flow control per connection. A
+        reader that stops for more than 1 MiB stops all of them, as with kubectl.
+        A reconnection to the server: ``wait`` raises when the connection is lost. Then create another forward.
     """
 
-    def __init__(self, running: Running, found: Found, where: str) -> None:
+    def __init__(self, running: SpdySession, found: TargetPod, where: str) -> None:
         self.where = where
         self.ports: tuple[ForwardedPort, ...] = ()
         self.last_error: KubeloopError | None = None
@@ -83,29 +91,29 @@ class PortForward:
 
     @property
     def pod(self) -> str:
-        """The name of the pod that all connections go to."""
+        """The name of the pod."""
         return self._found.pod.metadata.name
 
     def local(self, remote: int | str) -> int:
-        """The local port that leads to ``remote``. Raises KeyError: none does."""
+        """Return the local port that leads to ``remote``. Raises KeyError: there is none."""
         for port in self.ports:
             if str(remote) in (port.remote, str(port.pod_port)):
                 return port.local
         raise KeyError(f"port {remote} is not forwarded; these are: {', '.join(port.remote for port in self.ports) or 'none'}")
 
     async def connect(self, remote: int | str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection within this process, whether or not the port has a local socket. ``remote`` is a port's number or name.
+        """Open a connection within this process, even to a port without a local socket. ``remote`` is a port's number or name.
 
         Raises:
-            StreamError: there is no such port. TransportError: the connection to the pod's node is lost.
-            What the pod refuses is raised where it is read: ``ForwardingError``.
+            StreamError: the pod has no such port. TransportError: the connection to the pod's node is lost.
+            A refusal of the pod is raised by the reader: ``ForwardingError``.
         """
         reader = asyncio.StreamReader()
         transport, protocol = await self.create_connection(lambda: asyncio.StreamReaderProtocol(reader), remote)
         return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
 
     async def create_connection(self, factory: Callable[[], P], remote: int | str) -> tuple[PortTransport, P]:
-        """As the event loop's own ``create_connection``, for clients that bring a protocol. Errors as ``connect``."""
+        """Open a connection for a protocol, like the event loop's ``create_connection``. Raises the errors of ``connect``."""
         port = pod_port(self._found, str(remote))
         stream = await open_port(self._running, self._numbers, port, f"port {port} of {self.where}")
         protocol = factory()
@@ -128,11 +136,11 @@ class PortForward:
             raise self._running.fault
 
     def stop(self) -> None:
-        """Let ``wait`` return. Connections end with the block."""
+        """Make ``wait`` return. Connections end with the block."""
         self._stopped.set()
 
-    async def listen(self, wanted: Sequence[Wanted], address: str) -> None:
-        """Open the local sockets. Raises StreamError: one cannot be had, or the pod has no such port."""
+    async def listen(self, wanted: Sequence[PortRequest], address: str) -> None:
+        """Open the local sockets. Raises StreamError: a local port is in use, or the pod has no such port."""
         made: list[ForwardedPort] = []
         for one in wanted:
             port = pod_port(self._found, one.remote)
@@ -149,7 +157,7 @@ class PortForward:
         self._tasks.add(asyncio.ensure_future(self._close_when_lost()))
 
     async def close(self) -> None:
-        """End everything."""
+        """Close all sockets and connections."""
         self._closed = True
         self._stopped.set()
         for transport in self._transports:
@@ -193,7 +201,7 @@ class PortForward:
             while data := await stream.read():
                 writer.write(data)
                 await writer.drain()
-            # The pod's side has ended, and with it the connection, as with kubectl: what is still being sent would reach nobody.
+            # The pod's side has ended, and with it the connection, as with kubectl: nothing in the pod would read the rest.
             await stream.finish()
             writer.close()
             await writer.wait_closed()
@@ -215,11 +223,11 @@ class PortForward:
 async def forward_ports(
     client: Client, target: Target, specs: Sequence[PortSpec], *, namespace: str | None, address: str
 ) -> AsyncIterator[PortForward]:
-    """See ``PodStreams.port_forward``."""
+    """Forward ports of a pod; the implementation of ``PodVerbs.port_forward``."""
     wanted = [parse_port(spec) for spec in specs]
     found = await find_pod(client, target, namespace)
     pod = found.pod
-    place = Place(pod.metadata.namespace, pod.metadata.name)
+    place = ContainerLocation(pod.metadata.namespace, pod.metadata.name)
     if pod.status.phase != "Running":
         raise StreamError(f"port-forward is not possible to {place}: it is not running (phase {pod.status.phase})")
     where = str(place)
@@ -238,15 +246,15 @@ async def forward_ports(
 
 
 @asynccontextmanager
-async def _open(transport: Transport, client: Client, place: Place) -> AsyncIterator[Duplex]:
-    """The bytes of a SPDY connection with the pod's node."""
+async def _open(transport: Transport, client: Client, place: ContainerLocation) -> AsyncIterator[Duplex]:
+    """Open the byte stream of a SPDY connection with the pod's node."""
     path, where = place.path("portforward"), f"port-forward to {place}"
     async with AsyncExitStack() as stack:
         duplex: Duplex
         try:
             duplex = _Tunnel(await stack.enter_async_context(open_socket(transport, path, None, (_TUNNEL,), client.clock, where)))
         except (ApiError, NotUpgradedError) as refusal:
-            if not worth_another_try(refusal):
+            if not may_try_other_protocol(refusal):
                 raise
             headers = {STREAM_PROTOCOL: _FORWARD}
             duplex = await stack.enter_async_context(transport.upgrade("POST", path, protocol=PROTOCOL, headers=headers))
@@ -254,7 +262,7 @@ async def _open(transport: Transport, client: Client, place: Place) -> AsyncIter
 
 
 class _Tunnel:
-    """The bytes in a WebSocket's messages."""
+    """A byte stream in the messages of a WebSocket."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -270,7 +278,7 @@ class _Tunnel:
 
 
 def _reset_on_close(writer: asyncio.StreamWriter) -> None:
-    """Let the other side see that this is no end: half an answer must not be taken for a whole one."""
+    """Close the socket with a reset, so that the peer does not take an incomplete response for a complete one."""
     made = writer.get_extra_info("socket")
     if made is not None:
         with contextlib.suppress(OSError):
@@ -285,5 +293,5 @@ async def _to_pod(reader: asyncio.StreamReader, stream: PortStream) -> None:
     except KubeloopError:
         pass  # the other way round hears of it too
     except OSError:
-        # The local side has broken off: what nobody hears would stay open in the pod until it says something.
+        # The local side was reset: without this, the pod's connection would stay open until the pod sends something.
         stream.give_up()

@@ -1,6 +1,6 @@
-"""Lines of a log, and which of them were handed out already: the part of following a log that needs no connection.
+"""Splits a log into lines and finds the lines that were already returned: the part of following a log that needs no connection.
 
-Kubernetes takes whole seconds for "since" (``sinceTime`` is a metav1.Time), so that what is asked for again after a cut always overlaps.
+Kubernetes accepts whole seconds for "since" (``sinceTime`` is a metav1.Time), so a resumed log always overlaps with the earlier part.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from kubeloop.client.streams.errors import StreamError
 MAX_LINE = 16 << 20
 # As kubelets write them: RFC 3339 with nine digits, in the node's own zone; one blank; the line.
 _STAMP = re.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2}) ")
-# Runtimes write stdout and stderr from two threads: a line may come after one that is a little younger.
+# Runtimes write stdout and stderr from two threads: a line may come after a slightly newer line.
 _DISORDER = 1
 
 Moment = tuple[int, bytes]
 """Seconds since 1970, and the digits of its fraction, filled up to nine: in order as tuples."""
 
 
-class LineCutter:
-    """Bytes to lines, wherever they were cut."""
+class LineSplitter:
+    """Splits a stream of bytes into lines."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -32,7 +32,7 @@ class LineCutter:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are whole now, without their ends.
+        """Return the lines that are complete now, without their ends.
 
         Raises:
             StreamError: a line is longer than ``MAX_LINE``.
@@ -49,16 +49,16 @@ class LineCutter:
         return lines
 
     def rest(self) -> bytes:
-        """The beginning of a line whose end has not come."""
+        """Return the incomplete last line."""
         rest = b"".join(self._parts)
         self._parts, self._size = [], 0
         return rest
 
 
-class HandedOut:
-    """Remembers the lines of the last seconds, so that none of them is handed out again when they come again after a cut.
+class ReturnedLines:
+    """Remembers the lines of the last seconds, so that a resumed log does not return them again.
 
-    ``whole``: the log was asked for from its beginning; else lines older than the first that came are not wanted.
+    ``whole``: the log was requested from its beginning; otherwise lines that are older than the first line are dropped.
 
     Cost
         About 100 bytes for each line of the last two seconds.
@@ -72,8 +72,8 @@ class HandedOut:
         self._again: Counter[int] | None = None
 
     def is_new(self, line: bytes) -> bool:
-        """Whether this line (with its time) is to be handed out now; remembers it if so. Lines without a time always are."""
-        moment = moment_of(line)
+        """Whether a line (with its time) should be returned; if so, remember it. Lines without a time are always new."""
+        moment = line_time(line)
         if moment is None:
             return True
         if self._first is None:
@@ -96,7 +96,7 @@ class HandedOut:
         return True
 
     def resume(self) -> datetime | None:
-        """From when on to ask for the log again; None: nothing with a time has come, so ask as at first."""
+        """Return the time from which to request the log again; None if no line with a time has arrived."""
         if self._first is None:
             return None
         self._again = Counter()
@@ -107,19 +107,19 @@ class HandedOut:
 _NONE: Counter[int] = Counter()
 
 
-def moment_of(line: bytes) -> Moment | None:
-    """When a line was written, as its first word says; None if that is no time."""
-    found = _STAMP.match(line)
-    if found is None:
+def line_time(line: bytes) -> Moment | None:
+    """Return a line's time, which is its first word; None if that is not a time."""
+    match = _STAMP.match(line)
+    if match is None:
         return None
-    second = _second(found[1], found[3])
-    return None if second is None else (second, (found[2] or b"").ljust(9, b"0"))
+    second = _second(match[1], match[3])
+    return None if second is None else (second, (match[2] or b"").ljust(9, b"0"))
 
 
-def without_moment(line: bytes) -> bytes:
-    """The line as the container wrote it."""
-    found = _STAMP.match(line)
-    return line if found is None else line[found.end() :]
+def without_time(line: bytes) -> bytes:
+    """Return the line as the container wrote it."""
+    match = _STAMP.match(line)
+    return line if match is None else line[match.end() :]
 
 
 @lru_cache(maxsize=64)

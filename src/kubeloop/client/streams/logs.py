@@ -1,4 +1,4 @@
-"""Logs of one container: as text, as lines, as bytes; followed across cuts of the connection.
+"""The log of one container, as text, lines or bytes; following a log survives lost connections.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (read log); kubectl pkg/cmd/logs.
 """
@@ -15,9 +15,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kubeloop.client.streams.errors import OutputTooLarge
-from kubeloop.client.streams.log_lines import HandedOut, LineCutter, without_moment
-from kubeloop.client.streams.place import Place
-from kubeloop.client.streams.pods import Target, container_of, find_pod, status_of
+from kubeloop.client.streams.log_lines import LineSplitter, ReturnedLines, without_time
+from kubeloop.client.streams.targets import ContainerLocation, Target, container_of, find_pod, status_of
 from kubeloop.meta.errors import ApiError, NotFound, TransportError
 from kubeloop.meta.time import format_time
 from kubeloop.timing import Backoff
@@ -38,7 +37,7 @@ MAX_TEXT = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """What of a log is wanted; see ``PodStreams.logs``."""
+    """The requested part of a log; see ``PodVerbs.logs``."""
 
     follow: bool = False
     previous: bool = False
@@ -70,7 +69,7 @@ class LogOptions:
 
 
 class _Fate(Enum):
-    """What has become of the container whose log ended here."""
+    """The state of a container after its log ended."""
 
     GOES_ON = "it goes on"
     OVER = "it has ended"
@@ -79,23 +78,39 @@ class _Fate(Enum):
 
 
 class Log:
-    """An open log: lines as text (``async for line in log``), or bytes (``log.chunks()``); one of them, each line once.
+    """An open log: lines as text (``async for line in log``), or bytes (``log.chunks()``). Use one of them; each line comes once.
+
+    >>> from kubeloop.testing import ScriptedKubelet
+    >>> async with ScriptedKubelet(client, namespace=client.namespace) as kubelet:
+    ...     pod = await kubelet.run_pod("web-0")
+    ...     script = kubelet.on_logs("web-0", ["starting", "ready"])
+    ...     async with client.pods.logs("web-0") as log:
+    ...         print([line async for line in log])
+    ['starting', 'ready']
 
     Guarantees
-        With ``follow``: when the connection is cut, or ends while the container still runs, the log goes on where it stopped; each line
-        comes once, and none is left out that the node still has. It ends when the container ends.
+        With ``follow``: if the connection is lost, or ends while the container still runs, the log continues where it stopped. Each line
+        comes once, and no line that the node still has is missing. The log ends when the container ends.
 
     Not guaranteed
-        Lines that the node threw away (rotation) before they could be asked for again. Lines without a time, which no kubelet sends.
+        Lines that the node deleted (rotation) before they were requested again. Lines without a time, which no kubelet sends.
     """
 
     def __init__(self, client: Client, pod: Pod, container: str, options: LogOptions) -> None:
+        """``client.pods.logs`` creates it.
+
+        Args:
+            client: The client to read with.
+            pod: The pod, as it was read.
+            container: The container's name.
+            options: The requested part of the log.
+        """
         self.pod = pod
         self.container = container
         self._client = client
         self._options = options
-        self._place = Place(pod.metadata.namespace, pod.metadata.name, container)
-        self._handed_out = HandedOut(whole=options.tail is None and options.since is None)
+        self._place = ContainerLocation(pod.metadata.namespace, pod.metadata.name, container)
+        self._handed_out = ReturnedLines(whole=options.tail is None and options.since is None)
         self._stack = AsyncExitStack()
         self._stream: Stream | None = None
         self._lines: AsyncGenerator[bytes, None] | None = None
@@ -106,17 +121,17 @@ class Log:
         return self
 
     async def __anext__(self) -> str:
-        """The next line, without its end; bytes that are no UTF-8 are replaced.
+        """Return the next line without its end; bytes that are not UTF-8 are replaced.
 
         Raises:
-            StreamError: a line is longer than 16 MiB. TransportError: the connection broke, and the log is not resumed.
+            StreamError: a line is longer than 16 MiB. TransportError: the connection was lost, and the log is not resumed.
         """
         if self._lines is None:
             raise RuntimeError(f"log of {self._place}: async for line in log")
         return (await anext(self._lines)).decode("utf-8", "replace")
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Bytes as they come; where the log is resumed after cuts, a line at a time."""
+        """Yield bytes as they arrive; a log that can be resumed yields one line at a time."""
         if self._options.resumable:
             async for line in self._each():
                 yield line + b"\n"
@@ -126,7 +141,7 @@ class Log:
                 yield chunk
 
     async def open(self) -> None:
-        """Ask for the log. Errors as of ``PodStreams``."""
+        """Request the log. Raises the errors of ``PodVerbs``."""
         self._stream = await self._ask(self._options, retry=True)
 
     async def close(self) -> None:
@@ -141,7 +156,7 @@ class Log:
 
     async def _once(self) -> AsyncGenerator[bytes, None]:
         assert self._stream is not None
-        cutter = LineCutter(str(self._place))
+        cutter = LineSplitter(str(self._place))
         async for chunk in self._stream.chunks():
             for line in cutter.feed(chunk):
                 yield line
@@ -152,9 +167,9 @@ class Log:
         backoff = Backoff(clock=self._client.clock)
         tries = 0
         cut: TransportError | None = None  # what came after it has not come yet
-        last = False  # what is being read is all that will ever come
+        last = False  # the container has ended: no more lines follow
         while True:
-            cutter = LineCutter(str(self._place))
+            cutter = LineSplitter(str(self._place))
             refused: ApiError | None = None
             try:
                 if self._stream is None:
@@ -185,11 +200,11 @@ class Log:
                 backoff.reset()
             delay = backoff.next() if tries else 0.0
             tries += 1
-            _logger.debug("log of %s is asked for again in %.1f s: %s", self._place, delay, cut or refused or fate.value)
+            _logger.debug("requesting the log of %s again in %.1f s: %s", self._place, delay, cut or refused or fate.value)
             await self._client.clock.sleep(delay)
 
     def _is_end(self, fate: _Fate, cut: TransportError | None, refused: ApiError | None) -> bool:
-        """Whether all has come that ever will. Raises the error that kept the rest from coming, if one did."""
+        """Whether the log is complete. Raises the error that prevents the rest from arriving, if any."""
         if refused is not None and not _may_pass(refused):
             raise refused
         if fate is _Fate.GOES_ON or (fate is _Fate.REPLACED and refused is None):
@@ -199,7 +214,7 @@ class Log:
         return cut is None
 
     def _shown(self, line: bytes) -> bytes:
-        return line if self._options.timestamps else without_moment(line)
+        return line if self._options.timestamps else without_time(line)
 
     def _next_options(self, *, previous: bool) -> LogOptions:
         options = self._options
@@ -227,7 +242,7 @@ class Log:
         except TransportError:
             return _Fate.GOES_ON
         except ApiError as error:
-            # Logs may be read where pods may not: then an end is an end, and a cut is asked for again.
+            # The user may read logs but not pods: then a regular end is final, and a lost connection leads to another request.
             return _Fate.GOES_ON if wants_more or _may_pass(error) else _Fate.OVER
         if now.metadata.uid != self.pod.metadata.uid:
             return _Fate.GONE
@@ -248,7 +263,7 @@ class Log:
 
 
 def _may_pass(error: ApiError) -> bool:
-    """What a server or node that starts, or a container that does, answers for a while."""
+    """Whether an error is temporary: while a server, node or container starts."""
     return error.status.code >= 500 or error.status.code in (400, 404, 429)
 
 
@@ -261,15 +276,31 @@ def _has_ended(status: ContainerStatus) -> bool:
 
 
 class LogCall:
-    """A log to be had in one of two ways; nothing is sent before.
+    """A log that is not requested yet: ``await`` it for the whole text, or use it with ``async with``.
 
-    ``await`` it
-        All of it as one text.
-    ``async with`` it
-        A ``Log``: lines or bytes as they come. Leaving the block frees the socket at once.
+    >>> from kubeloop.testing import ScriptedKubelet
+    >>> async with ScriptedKubelet(client, namespace=client.namespace) as kubelet:
+    ...     pod = await kubelet.run_pod("web-0")
+    ...     script = kubelet.on_logs("web-0", ["starting", "ready"])
+    ...     (await client.pods.logs("web-0", tail=1)).strip()
+    'ready'
+
+    ``await``
+        Returns the whole log as one text.
+    ``async with``
+        Opens a ``Log`` of lines or bytes. Leaving the block closes the connection at once.
     """
 
     def __init__(self, client: Client, target: Target, namespace: str | None, container: str | None, options: LogOptions) -> None:
+        """``client.pods.logs`` creates it.
+
+        Args:
+            client: The client to read with.
+            target: A pod, or an object with pods.
+            namespace: None: the client's.
+            container: None: the default container.
+            options: The requested part of the log.
+        """
         self._client = client
         self._target = target
         self._namespace = namespace

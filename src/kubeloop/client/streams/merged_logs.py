@@ -1,4 +1,4 @@
-"""Logs of several containers as one: each line with the pod and container that wrote it.
+"""Logs of several containers as one stream: each line with its pod and container.
 
 Source: kubectl pkg/cmd/logs (--selector, --all-containers, --prefix, --max-log-requests, --ignore-errors).
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kubeloop.client.selector_text import label_text
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.client.streams.logs import LogCall, LogOptions
-from kubeloop.client.streams.pods import Target, all_containers, container_of, find_pods
+from kubeloop.client.streams.targets import Target, all_containers, container_of, find_pods
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import end_tasks
 
@@ -31,7 +31,11 @@ _WAITING = 100
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """``str`` of it is as kubectl prints it with ``--prefix``."""
+    """A line of a log with its pod and container. ``str`` formats it as ``kubectl logs --prefix`` does.
+
+    >>> str(LogLine(pod="web-0", container="web", text="ready"))
+    '[pod/web-0/web] ready'
+    """
 
     pod: str
     container: str
@@ -42,8 +46,8 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """Which logs are meant; see ``PodStreams.merged_logs``."""
+class LogSources:
+    """The logs to merge; see ``PodVerbs.merged_logs``."""
 
     targets: tuple[Target, ...] = ()
     label_selector: Labels | None = None
@@ -55,17 +59,26 @@ class Sources:
 
 
 class MergedLogs:
-    """Made by ``client.merged_logs``; used as ``async with ... as lines``, then ``async for line in lines``.
+    """The merged lines of several logs: ``async with client.pods.merged_logs(...) as lines``, then ``async for line in lines``.
+
+    >>> from kubeloop.testing import ScriptedKubelet
+    >>> async with ScriptedKubelet(client, namespace=client.namespace) as kubelet:
+    ...     for name in ("web-0", "web-1"):
+    ...         pod = await kubelet.run_pod(name)
+    ...         script = kubelet.on_logs(name, ["ready"])
+    ...     async with client.pods.merged_logs("web-0", "web-1") as lines:
+    ...         print([f"{line.pod}: {line.text}" async for line in lines])
+    ['web-0: ready', 'web-1: ready']
 
     Guarantees
-        The lines of one container are in order, as of ``Log``. Not followed, one container's come after another's, in the order of the
-        pods; followed, as they are written. A reader that is slow holds all of them back.
+        The lines of one container are in order, as in ``Log``. Without ``follow`` the containers come one after the other, in the order of
+        the pods; with ``follow`` lines come as they are written. A slow reader delays all containers.
 
     Not guaranteed
-        Pods that come into being later: they are not followed.
+        Logs of pods that are created later.
     """
 
-    def __init__(self, client: Client, sources: Sources, options: LogOptions) -> None:
+    def __init__(self, client: Client, sources: LogSources, options: LogOptions) -> None:
         self._client = client
         self._sources = sources
         self._options = options
@@ -73,10 +86,10 @@ class MergedLogs:
         self._lines: AsyncGenerator[LogLine, None] | None = None
 
     async def __aenter__(self) -> AsyncIterator[LogLine]:
-        """Find the sources.
+        """Find the containers.
 
         Raises:
-            NotFound: an object that is named is not there. StreamError: there are no pods, or more sources than ``max_sources``.
+            NotFound: a named object does not exist. StreamError: there are no pods, or more containers than ``max_sources``.
         """
         pods = await find_pods(self._client, self._sources.targets, self._sources.label_selector, self._sources.namespace)
         if not pods:
@@ -142,7 +155,7 @@ class MergedLogs:
             await end_tasks(*running, logger=_logger)
 
     def _ignore(self, error: KubeloopError) -> None:
-        """Raises the error itself, unless such are to be passed over."""
+        """Log the error, or raise it if errors are not ignored."""
         if not self._sources.ignore_errors:
             raise error
         _logger.warning("one of several logs ends: %s", error)

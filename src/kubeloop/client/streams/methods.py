@@ -1,4 +1,4 @@
-"""``client.pods``: what concerns pods only. Kept light: what a method needs is loaded when it is called."""
+"""``client.pods``: the methods for pods. Each method loads its implementation when it is called."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kubeloop.client.streams.forwarding import PortForward
     from kubeloop.client.streams.logs import LogCall, Since
     from kubeloop.client.streams.merged_logs import MergedLogs
-    from kubeloop.client.streams.ports import PortSpec
     from kubeloop.client.streams.proxying import ProxyCall
     from kubeloop.client.streams.session import ExecResult, ExecSession
+    from kubeloop.client.streams.targets import PortSpec
     from kubeloop.transport import Query
 
 Target: TypeAlias = str | Resource
@@ -30,16 +30,16 @@ Target: TypeAlias = str | Resource
 
 
 class PodVerbs:
-    """What concerns pods only, ``client.pods``: streams to and from them, eviction, binding.
+    """The methods for pods, ``client.pods``: streams, eviction, binding.
 
-    Which pod
+    Target
         ``target`` is a pod's name; or ``svc/web``, ``deploy/web``, ``rs/``, ``sts/``, ``ds/``, ``job/``, ``rc/``; or such an object.
-        Of many pods the best is taken, as by kubectl. ``container=None`` is the one that the annotation
-        ``kubectl.kubernetes.io/default-container`` names, else the first.
+        Of several pods the best one is chosen, as by kubectl. ``container=None`` means the container in the annotation
+        ``kubectl.kubernetes.io/default-container``, else the first.
 
     Raises
-        ``ApiError``: the server, or the pod's node, refused; ``StreamError`` and its children (``kubeloop.client.streams``): the pod, its
-        container or the peer is not what it should be; ``TransportError``: the connection broke. Each names pod and container.
+        ``ApiError``: the server or the pod's node refused. ``StreamError`` and its subclasses (``kubeloop.client.streams``): pod, container
+        or peer are not in the required state. ``TransportError``: the connection was lost. Each error names pod and container.
     """
 
     def __init__(self, client: Client) -> None:
@@ -59,14 +59,25 @@ class PodVerbs:
         timestamps: bool = False,
         resume: bool = True,
     ) -> LogCall:
-        """The log of one container: ``await`` it for all of it as text, or ``async with`` it for a ``Log`` of lines or bytes.
+        """Return the log of one container: ``await`` it for the whole text, or use ``async with`` for a ``Log`` of lines or bytes.
 
-        ``follow``: go on until the container ends; after a cut too, unless ``resume`` is False or ``limit_bytes`` is given.
-        ``previous``: of the instance before the last restart. ``since``: seconds or a duration before now, or a moment; whole seconds
-        count. ``tail``: only that many of the last lines. ``timestamps``: each line begins with its time.
+        Args:
+            target: A pod, or an object with pods (see ``PodVerbs``).
+            namespace: None: the client's.
+            container: None: the default container.
+            follow: Continue until the container ends, also after a lost connection, unless ``resume`` is False or ``limit_bytes`` is set.
+            previous: Read the log of the instance before the last restart.
+            since: Seconds or a duration before now, or a time; whole seconds count. None: from the beginning.
+            tail: Only this number of last lines. None: all.
+            limit_bytes: Maximum number of bytes. None: no limit.
+            timestamps: Each line begins with its time.
+            resume: Continue after a lost connection.
+
+        Returns:
+            A log that is not requested yet.
 
         Raises:
-            NotFound, BadRequest: there is no such pod; its container has not started. OutputTooLarge: awaited, and larger than 64 MiB.
+            NotFound, BadRequest: the pod does not exist; its container has not started. OutputTooLarge: awaited, and larger than 64 MiB.
         """
         from kubeloop.client.streams.logs import LogCall, LogOptions
 
@@ -96,16 +107,33 @@ class PodVerbs:
         tail: int | None = None,
         timestamps: bool = False,
     ) -> MergedLogs:
-        """Logs of all pods of ``targets`` and of those that ``labels`` select, as one: ``async with`` it, then ``async for line in lines``.
+        """Return the logs of all pods of ``targets`` and of all pods with matching labels as one stream of lines.
 
-        ``str(line)`` begins with pod and container. ``container`` is that of each pod; ``all_containers`` takes every one. At most
-        ``max_sources`` are followed at once (kubectl's limit; more is an error). ``ignore_errors``: a source that fails is logged and left
-        out. The rest as of ``logs``.
+        Use ``async with``, then ``async for line in lines``. ``str(line)`` begins with pod and container.
+
+        Args:
+            targets: Pods, or objects with pods (see ``PodVerbs``).
+            label_selector: Labels of further pods.
+            namespace: None: the client's.
+            container: A container of each pod. None: the default container.
+            all_containers: Read all containers of each pod.
+            max_sources: Maximum number of containers with ``follow``, as in kubectl; more are an error.
+            ignore_errors: Log a container's failure and continue with the others.
+            follow: As for ``logs``.
+            previous: As for ``logs``.
+            since: As for ``logs``.
+            tail: As for ``logs``.
+            limit_bytes: As for ``logs``.
+            timestamps: As for ``logs``.
+            resume: As for ``logs``.
+
+        Returns:
+            Logs that are not requested yet.
         """
         from kubeloop.client.streams.logs import LogOptions
-        from kubeloop.client.streams.merged_logs import MergedLogs, Sources
+        from kubeloop.client.streams.merged_logs import LogSources, MergedLogs
 
-        sources = Sources(
+        sources = LogSources(
             targets=targets,
             label_selector=label_selector,
             namespace=namespace,
@@ -128,13 +156,24 @@ class PodVerbs:
         max_output: int = 16 << 20,
         timeout: float | None = None,
     ) -> ExecResult:
-        """Run a command to its end: ``(await client.pods.exec("web-0", ["ls"])).text``. A code other than 0 is no error (see ``check``).
+        """Run a command to its end: ``(await client.pods.exec("web-0", ["ls"])).text``.
 
-        ``stdin`` is all of its input, text as UTF-8; None: it has none. ``max_output`` in bytes, for stdout and stderr each. ``timeout``
-        in seconds ends the waiting, not the command.
+        An exit code other than 0 is not an error (see ``ExecResult.check``).
+
+        Args:
+            target: A pod, or an object with pods (see ``PodVerbs``).
+            command: The program and its arguments.
+            namespace: None: the client's.
+            container: None: the default container.
+            stdin: The whole input; text is encoded as UTF-8. None: no input.
+            max_output: Maximum number of bytes of stdout and of stderr.
+            timeout: Seconds for the call; the command itself continues. None: no limit.
+
+        Returns:
+            The exit code and the output.
 
         Raises:
-            OutputTooLarge, DeadlineError, and as the class says.
+            OutputTooLarge, DeadlineError, and the errors of the class.
         """
         from kubeloop.client.streams.commands import run
 
@@ -159,9 +198,18 @@ class PodVerbs:
         stdin: bool = False,
         tty: bool = False,
     ) -> AbstractAsyncContextManager[ExecSession]:
-        """Run a command and talk to it while it runs: ``async with client.pods.exec_stream(...) as session``.
+        """Run a command with open input and output: ``async with client.pods.exec_stream(...) as session``.
 
-        ``stdin``: it takes input (``session.write``). ``tty``: it has a terminal, with one output, and a window (``session.resize``).
+        Args:
+            target: A pod, or an object with pods (see ``PodVerbs``).
+            command: The program and its arguments.
+            namespace: None: the client's.
+            container: None: the default container.
+            stdin: The command gets input (``session.write``).
+            tty: The command gets a terminal, with a single output and a window size (``session.resize``).
+
+        Returns:
+            A context manager whose value is the session.
         """
         from kubeloop.client.streams.commands import exec_session
 
@@ -170,12 +218,21 @@ class PodVerbs:
     def attach(
         self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
     ) -> AbstractAsyncContextManager[ExecSession]:
-        """Take part in what a container's own process reads and writes, from now on. Its end is the end of the session.
+        """Attach to the main process of a container: read its output from now on, and write its input. The session ends with the process.
 
-        A container that was made with ``tty: true`` has one output and a window, whether asked for or not.
+        A container with ``tty: true`` has a single output and a window size.
+
+        Args:
+            target: A pod, or an object with pods (see ``PodVerbs``).
+            namespace: None: the client's.
+            container: None: the default container.
+            stdin: Write the process' input.
+
+        Returns:
+            A context manager whose value is the session.
 
         Raises:
-            StreamError: also where ``stdin`` is asked of a container that was made without it.
+            StreamError: also if ``stdin`` is True and the container has none.
         """
         from kubeloop.client.streams.commands import attach_session
 
@@ -184,14 +241,20 @@ class PodVerbs:
     def port_forward(
         self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1"
     ) -> AbstractAsyncContextManager[PortForward]:
-        """Ports of a pod as local sockets, and as connections within this process; ``async with`` it for a ``PortForward``.
+        """Forward ports of a pod to local sockets, and to connections within this process: ``async with`` it for a ``PortForward``.
 
-        ``ports`` as kubectl takes them: ``8080``, ``"8080:80"``, ``":80"`` (any free local port: ``forward.ports[0].local``),
-        ``"8080:http"``; of a service they are the service's. Without any, only ``forward.connect`` works. ``address`` is where the sockets
-        listen: whoever can reach it reaches the pod.
+        Args:
+            target: A pod, or an object with pods (see ``PodVerbs``).
+            ports: As for kubectl: ``8080``, ``"8080:80"``, ``":80"`` (any free local port: ``forward.ports[0].local``), ``"8080:http"``;
+                for a service they are its ports. Without any, only ``forward.connect`` works.
+            namespace: None: the client's.
+            address: The local address of the sockets. Everyone with access to it can reach the pod.
+
+        Returns:
+            A context manager whose value is the forward.
 
         Raises:
-            ValueError: that is no port. StreamError: the pod does not run or has no such port, or a local port is taken.
+            ValueError: a port is malformed. StreamError: the pod does not run or has no such port, or a local port is in use.
         """
         from kubeloop.client.streams.forwarding import forward_ports
 
@@ -208,14 +271,25 @@ class PodVerbs:
         preserve: bool = True,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> CopyResult:
-        """Copy a file or folder of this machine into a container, which needs ``tar``.
+        """Copy a local file or folder into a container, which needs ``tar``.
 
-        As kubectl: where ``destination`` is a folder, ``source`` comes into it; else it gets that name. Symbolic links stay links; what is
-        neither file, folder nor link is left out, and the result names it. ``preserve`` False: owners and modes are those of who runs tar
-        there. ``progress`` is called as bytes go; what it raises ends the copy.
+        As in kubectl, ``source`` is copied into ``destination`` if that is a folder; otherwise it gets that name. Symbolic links stay
+        links; the result names skipped files, such as devices.
+
+        Args:
+            target: A pod, or an object with pods (see ``PodVerbs``).
+            source: A local path.
+            destination: A path in the container.
+            namespace: None: the client's.
+            container: None: the default container.
+            preserve: Keep owners and modes; False: those of the user that runs tar there.
+            progress: Called as bytes are sent; its errors end the copy.
+
+        Returns:
+            The numbers of files and bytes, and the skipped files.
 
         Raises:
-            CopyError: a file cannot be read, or tar says that not everything was copied.
+            CopyError: a file cannot be read, or tar reports an incomplete copy.
         """
         from pathlib import Path
 
@@ -242,13 +316,24 @@ class PodVerbs:
         container: str | None = None,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> CopyResult:
-        """Copy a file or folder of a container, which needs ``tar``, to this machine: it becomes ``destination``, as with kubectl.
+        """Copy a file or folder of a container, which needs ``tar``, to the local path ``destination``, as in kubectl.
 
-        What the container sends is not trusted: nothing is written outside ``destination`` or through a link below it. Symbolic links are
-        left out, as by kubectl; the result names them.
+        The archive from the container is not trusted: nothing is written outside ``destination`` or through a link below it. Symbolic links
+        are skipped, as by kubectl; the result names them.
+
+        Args:
+            target: A pod, or an object with pods (see ``PodVerbs``).
+            source: A path in the container.
+            destination: A local path.
+            namespace: None: the client's.
+            container: None: the default container.
+            progress: Called as bytes arrive; its errors end the copy.
+
+        Returns:
+            The numbers of files and bytes, and the skipped files.
 
         Raises:
-            CopyError: the archive leads elsewhere or breaks off, tar failed, or a file cannot be written. What was written stays.
+            CopyError: the archive leads outside or is incomplete, tar failed, or a file cannot be written. Written files stay.
         """
         from pathlib import Path
 
@@ -270,13 +355,28 @@ class PodVerbs:
         headers: Mapping[str, str] | None = None,
         namespace: str | None = None,
     ) -> ProxyCall:
-        """An HTTP request to a pod, or ``svc/NAME``, through the API server: ``await`` it for the answer, ``async with`` it for a stream.
+        """Send an HTTP request to a pod, or to ``svc/NAME``, through the API server: ``await`` it, or use ``async with`` for a stream.
 
-        ``path`` is plain text, and is escaped here. ``port`` is a number or name, by default the first; ``https``: the server there speaks
-        TLS, whose certificate the API server does not check. The request is sent once; redirects are errors.
+        The request is sent once; redirects are errors.
+
+        Args:
+            target: A pod or a service.
+            path: The path as plain text; it is escaped here.
+            method: The HTTP method.
+            port: A port's number or name. None: the first.
+            https: The server in the pod speaks TLS; the API server does not check its certificate.
+            query: Parameters of the URL.
+            body: The request's body. None: none.
+            content_type: The body's media type.
+            headers: Further headers.
+            namespace: None: the client's.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            A request that is not sent yet.
 
         Raises:
-            ApiError: the API server refuses, or the program there answers with 400 or above, which ``status.code`` and the message tell.
+            ApiError: the API server refused, or the program answered with 400 or above; ``status.code`` and the message show which.
         """
         from kubeloop.client.streams.proxying import ProxyCall, ProxyRequest
 
@@ -304,10 +404,18 @@ class PodVerbs:
         options: DeleteOptions | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Delete a pod if its disruption budgets allow it. ``options`` as for ``delete``.
+        """Delete a pod if its disruption budgets allow that.
+
+        Args:
+            pod: The pod's name.
+            namespace: None: the client's.
+            grace_period_seconds: Seconds in which the pod may end. None: the pod's own.
+            options: Further options, as for ``delete``.
+            timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            TooManyRequests: a budget does not allow it now; the text says which. NotFound: no such pod. Conflict: a precondition.
+            TooManyRequests: a budget does not allow it now; the text names it. NotFound: the pod does not exist. Conflict: a precondition
+                is not met.
         """
         from kubeloop.api.core.v1 import Pod
 
@@ -333,10 +441,18 @@ class PodVerbs:
         options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Assign a pod to a node, as a scheduler does; with ``uid`` only that very pod.
+        """Assign a pod to a node, as a scheduler does.
+
+        Args:
+            pod: The pod's name.
+            node: The node's name.
+            namespace: None: the client's.
+            uid: The uid that the pod must have. Empty: any.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            Conflict: it is assigned already, or another pod has its name now. NotFound: no such pod.
+            Conflict: the pod is already assigned, or has another uid. NotFound: the pod does not exist.
         """
         from kubeloop.api.core.v1 import Pod
 

@@ -1,4 +1,4 @@
-"""HTTP requests to pods and services through the API server, for programs that cannot reach them themselves.
+"""HTTP requests to pods and services through the API server, for programs without direct access to them.
 
 Source: https://kubernetes.io/docs/tasks/access-application-cluster/access-cluster-services/ (manually constructing proxy URLs).
 """
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from kubeloop.client.mapping import segment
+from kubeloop.client.mapper import segment
 from kubeloop.client.streams.errors import OutputTooLarge, StreamError
-from kubeloop.client.streams.pods import Target, named
+from kubeloop.client.streams.targets import Target, named
 from kubeloop.meta.resource import Resource
 from kubeloop.transport import Query, Response, Stream
 
@@ -26,7 +26,7 @@ MAX_BODY = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyRequest:
-    """What is asked; see ``PodStreams.proxy``."""
+    """A request; see ``PodVerbs.proxy``."""
 
     target: Target
     path: str
@@ -41,12 +41,18 @@ class ProxyRequest:
 
 
 class ProxyCall:
-    """A request to be made in one of two ways; nothing is sent before.
+    """A request that is not sent yet: ``await`` it for the ``Response``, or use it with ``async with``.
 
-    ``await`` it
-        The whole answer as a ``Response``.
-    ``async with`` it
-        The answer's head and, by ``chunks()``, its body as it comes. Leaving the block frees the socket at once.
+    >>> request = client.pods.proxy("web-0", "/healthz", port=8080)
+    >>> await request
+    Traceback (most recent call last):
+        ...
+    NotFound: ...
+
+    ``await``
+        Returns the whole ``Response``.
+    ``async with``
+        Returns the response's head; ``chunks()`` yields its body as it arrives. Leaving the block closes the connection at once.
     """
 
     def __init__(self, client: Client, request: ProxyRequest) -> None:
@@ -91,7 +97,7 @@ class ProxyCall:
 
 
 def proxy_path(request: ProxyRequest, default_namespace: str) -> str:
-    """The path of the proxy subresource.
+    """Return the path of the proxy subresource.
 
     Raises:
         ValueError: a name, port or path that would lead elsewhere.

@@ -1,4 +1,4 @@
-"""A running command, or a container that was attached to: its input, its output as it comes, the size of its terminal, how it ended."""
+"""A session with a running command or an attached container: input, output, window size, exit code."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _EXIT_CODE = "ExitCode"
 
 
 def exit_code(message: bytes, request: str) -> int:
-    """0 for success, else the code that the command ended with. ``request`` says in words what was asked, for errors.
+    """Return the exit code from a command's result. ``request`` describes the request, for errors.
 
     Raises:
-        ApiError: there was no exit code to tell of: the command could not be run, or its container went away.
-        StreamError: the outcome cannot be read.
+        ApiError: there is no exit code: the command could not run, or its container ended.
+        StreamError: the result is malformed.
     """
     try:
         status = msgspec.json.decode(message, type=Status)
@@ -50,7 +50,11 @@ _GOODBYE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A piece of output, cut anywhere. A terminal has only ``stdout``."""
+    """A piece of output, of any length. A terminal has only ``stdout``.
+
+    >>> Output("stdout", b"ready").data.decode()
+    'ready'
+    """
 
     name: OutputName
     data: bytes
@@ -58,7 +62,16 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """A command that has ended. ``where`` names pod and container."""
+    """The result of a command. ``where`` names pod and container.
+
+    >>> result = ExecResult(exit_code=1, stdout=b"", stderr=b"no such file")
+    >>> result.ok
+    False
+    >>> result.check()
+    Traceback (most recent call last):
+        ...
+    CommandFailed: ...
+    """
 
     exit_code: int
     stdout: bytes
@@ -67,15 +80,16 @@ class ExecResult:
 
     @property
     def ok(self) -> bool:
+        """Whether the exit code is 0."""
         return self.exit_code == 0
 
     @property
     def text(self) -> str:
-        """``stdout`` as UTF-8; bytes that are none are replaced."""
+        """``stdout`` decoded as UTF-8; invalid bytes are replaced."""
         return self.stdout.decode("utf-8", "replace")
 
     def check(self) -> ExecResult:
-        """The result itself.
+        """Return the result itself if the exit code is 0.
 
         Raises:
             CommandFailed: the exit code is not 0.
@@ -86,13 +100,21 @@ class ExecResult:
 
 
 class ExecSession:
-    """Made by ``client.exec_stream`` and ``client.attach``; ends with its block.
+    """A running command with its input and output. ``client.pods.exec_stream`` and ``client.pods.attach`` create it.
+
+    >>> from kubeloop.testing import ScriptedKubelet
+    >>> async with ScriptedKubelet(client, namespace=client.namespace) as kubelet:
+    ...     pod = await kubelet.run_pod("web-0")
+    ...     script = kubelet.on_exec("web-0", ["ls"], stdout="app.py")
+    ...     async with client.pods.exec_stream("web-0", ["ls"]) as session:
+    ...         print([output.data async for output in session], session.exit_code)
+    [b'app.py'] 0
 
     Guarantees
-        Output comes in order within ``stdout`` and within ``stderr``. A reader that is slow holds the command back; at most about 1 MiB
-        waits here.
-        The end of the iteration means that the command has ended and told how: else it raises.
-        Leaving the block ends the connection at once, also when it is cancelled.
+        Output comes in order within ``stdout`` and within ``stderr``. A slow reader delays the command; at most about 1 MiB is buffered
+        here.
+        The iteration ends only after the command has ended with an exit code; otherwise it raises.
+        Leaving the block closes the connection at once, also on cancellation.
 
     Not guaranteed
         The order between ``stdout`` and ``stderr``.
@@ -114,20 +136,20 @@ class ExecSession:
 
     @property
     def exit_code(self) -> int:
-        """Once the output has been read to its end.
+        """The exit code, after the output was read to its end.
 
         Raises:
-            StreamError: it has not.
+            StreamError: the command has not ended, or not all output was read.
         """
         if self._exit_code is None:
             raise StreamError(f"{self.where}: the command has not ended yet, as far as its output was read; read on, or await wait()")
         return self._exit_code
 
     async def write(self, data: bytes) -> None:
-        """Send input; returns when more may be sent. A command that does not read holds this back.
+        """Send input; return when more can be sent. A command that does not read delays this.
 
         Raises:
-            StreamError: the session was opened without ``stdin``, or its input has ended. TransportError: the connection has ended.
+            StreamError: the session has no ``stdin``, or its input has ended. TransportError: the connection has ended.
         """
         self._check(Channel.STDIN, "stdin=True")
         if self._input_ended:
@@ -135,10 +157,10 @@ class ExecSession:
         await self._channels.send(Channel.STDIN, data)
 
     async def close_stdin(self) -> None:
-        """End the input; output may still come.
+        """End the input; output can still arrive.
 
         Raises:
-            StreamError: the server speaks only v4, where the input cannot end before the session.
+            StreamError: the server supports only v4, in which the input cannot end before the session.
         """
         self._check(Channel.STDIN, "stdin=True")
         if not self._input_ended:
@@ -146,7 +168,7 @@ class ExecSession:
             self._input_ended = True
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Tell the size of the window.
+        """Send the window size.
 
         Raises:
             StreamError: there is no terminal (``tty=True``).
@@ -158,11 +180,11 @@ class ExecSession:
         return self
 
     async def __anext__(self) -> Output:
-        """The next piece of output.
+        """Return the next piece of output.
 
         Raises:
-            ApiError: the command could not be run. StreamError: the peer broke the protocol.
-            TransportError: the connection ended before the command's outcome came.
+            ApiError: the command could not run. StreamError: the peer broke the protocol.
+            TransportError: the connection ended before the command's result arrived.
         """
         while self._exit_code is None:
             received = await self._receive()
@@ -181,7 +203,7 @@ class ExecSession:
         raise StopAsyncIteration
 
     async def wait(self) -> int:
-        """Read the rest of the output, throw it away, and return the exit code. Errors as of the iteration."""
+        """Discard the rest of the output and return the exit code. Raises the errors of the iteration."""
         async for _ in self:
             pass
         return self.exit_code

@@ -1,4 +1,4 @@
-"""A SPDY connection that runs for a block: read in a task of its own, kept alive by pings, ended with the block."""
+"""A SPDY connection for the duration of a block: a task reads it, pings keep it alive, and the block's end closes it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PING_PERIOD = 10.0
 OPEN_TIME = 30.0
 
 
-class Running:
-    """How a connection ended, once it has."""
+class SpdySession:
+    """A running connection, and the error with which it ended."""
 
     def __init__(self, connection: SpdyConnection, where: str, clock: Clock) -> None:
         self.clock = clock
@@ -49,15 +49,15 @@ class Running:
 
 @asynccontextmanager
 async def run_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[SpdyConnection]:
-    """As ``watch_spdy``, for those who hear of the end from their streams."""
+    """Run a connection like ``watch_spdy``, for callers whose streams report the end."""
     async with watch_spdy(duplex, clock, where) as running:
         yield running.connection
 
 
 @asynccontextmanager
-async def watch_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[Running]:
-    """A client's connection over ``duplex``. At the end of the block the peer is told so, and streams that are open break off."""
-    running = Running(SpdyConnection(duplex, client=True), where, clock)
+async def watch_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[SpdySession]:
+    """Run a client's connection over ``duplex``. The block's end notifies the peer and resets open streams."""
+    running = SpdySession(SpdyConnection(duplex, client=True), where, clock)
     tasks = [asyncio.ensure_future(running.run()), asyncio.ensure_future(_pings(running.connection, clock))]
     try:
         yield running

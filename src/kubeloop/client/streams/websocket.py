@@ -1,4 +1,4 @@
-"""A WebSocket over an upgraded connection: the opening handshake, whole messages both ways, pings that find a dead peer (RFC 6455).
+"""A WebSocket over an upgraded connection: the opening handshake, whole messages, pings that detect a dead peer (RFC 6455).
 
 Frames are read and written by the ``websockets`` library's protocol without I/O, which is imported when the first socket opens.
 """
@@ -41,17 +41,25 @@ _SILENT.disabled = True
 
 
 class WebSocket:
-    """Messages both ways. Read by one task, written by any number.
+    """Messages in both directions. One task reads; any number of tasks write.
 
     Guarantees
-        Pings of the peer are answered while somebody reads, also while a ``send`` waits for the peer.
-        While somebody reads and nothing comes, not even an answer to our pings, for ``PONG_DEADLINE`` seconds, reading raises.
+        Pings of the peer are answered while a task reads, also while ``send`` waits for the peer.
+        If nothing arrives for ``PONG_DEADLINE`` seconds, not even an answer to pings, reading raises.
 
     Not guaranteed
-        That a peer which nobody reads from is found dead within that time: then it is TCP that finds out.
+        That a dead peer is detected in that time if no task reads: then only TCP detects it.
     """
 
     def __init__(self, wire: Upgraded, clock: Clock, where: str, protocol: str = "") -> None:
+        """``open_socket`` creates it.
+
+        Args:
+            wire: The upgraded connection.
+            clock: The clock of pings.
+            where: Pod and container, for messages.
+            protocol: The chosen subprotocol.
+        """
         from websockets.protocol import Protocol, Side
 
         self.protocol = protocol
@@ -71,7 +79,7 @@ class WebSocket:
         self._timer = clock.call_later(PING_PERIOD, self._tick)
 
     async def send(self, message: bytes) -> None:
-        """Returns when more may be sent.
+        """Send a message; return when more can be sent.
 
         Raises:
             TransportError: the connection has ended.
@@ -82,11 +90,11 @@ class WebSocket:
             await self._flush()
 
     async def receive(self) -> bytes | None:
-        """The next binary message; None when the peer has closed in order.
+        """Return the next binary message; None after the peer closed regularly.
 
         Raises:
             StreamError: the peer broke the protocol, sent too large a message, or closed with an error.
-            TransportError: the connection broke, or the peer no longer answers.
+            TransportError: the connection was lost, or the peer no longer answers.
         """
         while not self._messages:
             if self._ended:
@@ -97,7 +105,7 @@ class WebSocket:
         return self._messages.popleft()
 
     async def close(self) -> None:
-        """Say goodbye, without waiting for an answer. The wire is closed by whoever opened it."""
+        """Send the closing message without waiting for an answer. The opener of the connection closes that."""
         from websockets.protocol import State
 
         self._timer.cancel()
@@ -149,7 +157,7 @@ class WebSocket:
                 self._fault = StreamError(f"{self._where}: the server closed the WebSocket with code {why}")
 
     def _tick(self) -> None:
-        """Each period: another ping, and a look at how long nothing has come."""
+        """Send a ping in each period, and check how long nothing has arrived."""
         from websockets.protocol import State
 
         since = self._waiting_since
@@ -165,7 +173,7 @@ class WebSocket:
         self._timer = self._clock.call_later(PING_PERIOD, self._tick)
 
     async def _write_control(self) -> None:
-        """Pings, and the answers to the peer's, go out beside whatever else is being sent: reading never waits for writing."""
+        """Send pings, and answers to the peer's, concurrently with messages: reading never waits for writing."""
         while True:
             await self._to_write.wait()
             self._to_write.clear()
@@ -192,10 +200,21 @@ class WebSocket:
 async def open_socket(
     transport: Transport, path: str, query: Query | None, protocols: Sequence[str], clock: Clock, where: str
 ) -> AsyncIterator[WebSocket]:
-    """A WebSocket that speaks one of ``protocols``, the most wanted first. Leaving the block closes it and its connection.
+    """Open a WebSocket for one of ``protocols``. Leaving the block closes it and its connection.
+
+    Args:
+        transport: The connection to the API server.
+        path: The path of the request.
+        query: Parameters of the URL.
+        protocols: Subprotocols by preference.
+        clock: The clock of pings.
+        where: Pod and container, for messages.
+
+    Returns:
+        A context manager whose value is the WebSocket.
 
     Raises:
-        ApiError, NotUpgradedError: the server refused. StreamError: its answer is no handshake. TransportError: no answer.
+        ApiError, NotUpgradedError: the server refused. StreamError: its response is not a handshake. TransportError: no response.
     """
     key = base64.b64encode(os.urandom(16))
     headers = {"Sec-WebSocket-Key": key.decode(), "Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": ", ".join(protocols)}
@@ -208,7 +227,7 @@ async def open_socket(
 
 
 def _agreed(wire: Upgraded, key: bytes, protocols: Sequence[str], where: str) -> str:
-    """The subprotocol, if the answer is one to our handshake (RFC 6455, section 4.1)."""
+    """Return the subprotocol of the response to the handshake (RFC 6455, section 4.1)."""
     accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
     fault = ""
     if wire.headers.get("Upgrade", "").lower() != "websocket" or wire.headers.get("Sec-WebSocket-Accept", "") != accept:

@@ -1,1 +1,1 @@
-"""The verbs of a client, one file for each group; ``kubeloop.client.Client`` is all of them."""
+"""The methods of a client, one file per group; ``kubeloop.client.Client`` combines them."""

@@ -1,4 +1,4 @@
-"""Server-side apply: say what you want to own, and the server keeps track of who owns what.
+"""Server-side apply: sends the fields that a manager wants to own; the server records the owner of each field.
 
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/; KEP-555.
 """
@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from kubeloop.client.managed_fields import extract
 from kubeloop.client.options import WriteOptions
-from kubeloop.client.ownership.extract import extract
 from kubeloop.client.verbs.base import Verbs, limited
 from kubeloop.client.verbs.patching import PATCH_TYPES
 from kubeloop.codec import decode, encode
@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Applying(Verbs):
-    """apply, and what goes with owning fields."""
+    """Server-side apply, and the ownership of fields."""
 
     @limited
     async def apply(
@@ -39,15 +39,26 @@ class Applying(Verbs):
         options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> R:
-        """Create the object or bring it to what ``obj`` says; then ``field_manager`` owns the fields that ``obj`` sets, and no others.
+        """Create or change an object so that it has the fields of ``obj``; afterwards ``field_manager`` owns exactly these fields.
 
-        ``obj`` sets only what it means to own: fields left at the default of their class are not sent. What it owned before and no
-        longer sets is removed from the object, unless somebody else owns it too. ``force`` takes fields over that others own.
-        ``field_manager``: a name for the program, always the same; may be given to the client once (``with_options``).
+        ``obj`` sets only the fields that the manager wants to own: fields with the default of their class are not sent. The server removes
+        fields that the manager owned before and no longer sets, unless another manager owns them too.
+
+        Args:
+            obj: A new object, or one from ``get_owned``.
+            field_manager: A constant name for the program. Empty: the client's own (``with_options``).
+            force: Take over fields that others own.
+            namespace: None: the object's own, else the client's.
+            subresource: Name of the subresource to apply to, such as ``status``.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only each request is limited.
+
+        Returns:
+            The object as the server stored it.
 
         Raises:
             Conflict: others own fields that ``obj`` sets differently; each cause names one. Not with ``force``.
-            ValueError: no field manager or name; ``obj`` was read from the server or has managedFields; a field of another type.
+            ValueError: there is no field manager or name; ``obj`` was read from the server or has managedFields; a field has another type.
         """
         require_object(obj)
         options = self._options(options)
@@ -57,8 +68,8 @@ class Applying(Verbs):
         body = applied(obj)
         path = await self._path(type(obj), obj.metadata.name, namespace or obj.metadata.namespace, subresource)
         query = msgspec.structs.replace(options, field_manager=manager, force=force or options.force or None).query()
-        answer = await self.transport.request("PATCH", path, query=query, body=body, content_type=PATCH_TYPES["apply"])
-        return await self._stored("patch", decode(type(obj), answer.body), options)
+        response = await self.transport.request("PATCH", path, query=query, body=body, content_type=PATCH_TYPES["apply"])
+        return await self._stored("patch", decode(type(obj), response.body), options)
 
     @limited
     async def get_owned(
@@ -71,10 +82,21 @@ class Applying(Verbs):
         subresource: str = "",
         timeout: float | None = None,
     ) -> R:
-        """Read what ``field_manager`` owns of an object by apply: to be changed and applied again (see ``extract``).
+        """Read the fields of an object that ``field_manager`` owns by apply, to change and apply them again (see ``extract``).
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            field_manager: Empty: the client's own (``with_options``).
+            namespace: None: the client's.
+            subresource: The subresource that was applied; empty for the object itself.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            An object with only these fields, and with name and namespace.
 
         Raises:
-            NotFound: no such object. ValueError: no field manager.
+            NotFound: the object does not exist. ValueError: there is no field manager.
         """
         manager = field_manager or self._defaults.field_manager
         if not manager:
@@ -94,15 +116,27 @@ class Applying(Verbs):
         options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> R:
-        """Let ``field_manager`` own by apply what ``updaters`` own by update: once, before a program's first apply to older objects.
+        """Move fields from updates to server-side apply. Call it once, before a program's first apply to objects that it updated before.
 
-        Repeated while others write at the same time, as ``retry_on_conflict``.
+        The call repeats on conflict, as ``retry_on_conflict`` does.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            updaters: Managers that own fields by update.
+            field_manager: The manager that owns these fields by apply afterwards.
+            namespace: None: the client's.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only each request is limited.
+
+        Returns:
+            The object as the server stored it.
 
         Raises:
-            NotFound: no such object. Conflict: others kept writing.
+            NotFound: the object does not exist. Conflict: others changed it at every attempt.
         """
         from kubeloop.client.conflict import retry_on_conflict
-        from kubeloop.client.ownership.upgrade import upgrade_patch
+        from kubeloop.client.managed_fields import upgrade_patch
 
         path = await self._path(kind, name, namespace)
 
@@ -112,14 +146,14 @@ class Applying(Verbs):
             if not patch:
                 return found
             body = msgspec.json.encode(patch)
-            answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["json"])
-            return await self._stored("patch", decode(kind, answer.body), options)
+            response = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["json"])
+            return await self._stored("patch", decode(kind, response.body), options)
 
         return await retry_on_conflict(attempt, clock=self.clock)
 
 
 def applied(obj: Resource) -> bytes:
-    """What to send to apply ``obj``.
+    """Return the body of a request that applies ``obj``.
 
     Raises:
         ValueError: see ``Applying.apply``.

@@ -1,4 +1,4 @@
-"""What the groups of verbs share: a transport, the mapping of kinds to paths, and what a client does unless it is told otherwise."""
+"""The base of the method groups: the transport, the mapping of kinds to paths, and the client's defaults."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
-from kubeloop.client.mapper import Mapper
-from kubeloop.client.mapping import ALL_NAMESPACES, ResourceMapping, require_text
+from kubeloop.client.mapper import ALL_NAMESPACES, Mapper, ResourceMapping, require_text
 from kubeloop.client.options import WriteOptions
-from kubeloop.client.write_hooks import Verb, WriteListeners, dry
+from kubeloop.client.write_hooks import Verb, WriteListeners, is_dry_run
 from kubeloop.meta import DeadlineError, Resource
 from kubeloop.meta.type_checks import require_kind
 from kubeloop.timing import Clock, within
@@ -21,7 +20,7 @@ M = TypeVar("M", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
 class Verbs:
-    """The base of each group. Made by ``Client`` only."""
+    """The base of each method group. Only ``Client`` creates it."""
 
     transport: Transport
     namespace: str
@@ -32,16 +31,16 @@ class Verbs:
     _confined: bool
 
     async def mapping(self, kind: type[Resource]) -> ResourceMapping:
-        """Resource and scope of a kind: from its class, or from the server's discovery where the class does not know.
+        """Return resource and scope of a kind: from its class, or from discovery if the class does not know them.
 
         Raises:
-            UnknownKind: the server serves no such kind. TypeError: ``kind`` is no class of objects.
+            UnknownKind: the server serves no such kind. TypeError: ``kind`` is not a class of objects.
         """
         require_kind(kind)
         return await self.mapper.mapping(kind)
 
     async def _path(self, kind: type[Resource], name: str, namespace: str | None, subresource: str | None = None) -> str:
-        """The path of one object."""
+        """Return the path of one object."""
         mapping = await self.mapping(kind)
         if name is not None:
             require_text(name, "name")
@@ -50,7 +49,7 @@ class Verbs:
         return mapping.path(self._namespace_of(mapping, namespace), name, subresource)
 
     async def _collection(self, kind: type[Resource], namespace: str | None) -> str:
-        """The path of many objects: those of the namespace given, else of the client's; ``ALL_NAMESPACES``: of all namespaces."""
+        """Return the path of many objects: of ``namespace``, else of the client's namespace; ``ALL_NAMESPACES``: of all namespaces."""
         mapping = await self.mapping(kind)
         if namespace == ALL_NAMESPACES and not (self._confined and mapping.namespaced):
             return mapping.path()
@@ -62,7 +61,7 @@ class Verbs:
         return mapping.path(self._namespace_of(mapping, namespace))
 
     def _namespace_of(self, mapping: ResourceMapping, namespace: str | None) -> str | None:
-        """Where one object is: the namespace given, else the client's own."""
+        """Return the namespace of one object: ``namespace``, else the client's."""
         if not mapping.namespaced:
             return namespace or None
         if namespace:
@@ -73,24 +72,33 @@ class Verbs:
         return namespace or self.namespace
 
     def _options(self, options: WriteOptions | None) -> WriteOptions:
-        """What was asked for, completed by what this client does always."""
+        """Return the options of a call, completed by the client's defaults."""
         return self._defaults if options is None else options.over(self._defaults)
 
     def _query(self, options: WriteOptions | None) -> Query:
         return self._options(options).query()
 
     async def _stored(self, verb: Verb, obj: R, options: WriteOptions | None, sent: float | None = None) -> R:
-        """Tell the listeners what was written. The answer was decoded as its kind: so it is the object, not a subresource's own kind."""
-        if self._writes and not dry(self._options(options)):
+        """Notify the write listeners. The response was decoded as ``kind``, so it is the object, not a kind of a subresource."""
+        if self._writes and not is_dry_run(self._options(options)):
             self._writes.stored(await self.mapping(type(obj)), verb, obj, sent)
         return obj
 
 
 async def limit(work: Awaitable[T], timeout: float, clock: Clock, verb: str) -> T:
-    """The result of ``work``, which is cancelled after ``timeout`` seconds.
+    """Await ``work`` and cancel it at a deadline.
+
+    Args:
+        work: A coroutine or another awaitable.
+        timeout: Seconds.
+        clock: The clock of the deadline.
+        verb: The name of the call, for the error's message.
+
+    Returns:
+        The result of ``work``.
 
     Raises:
-        DeadlineError: ``timeout`` passed, or a deadline within ``work``. TypeError: ``timeout`` is no number.
+        DeadlineError: ``timeout`` passed, or a deadline within ``work``. TypeError: ``timeout`` is not a number.
     """
     from kubeloop.client.waits.conditions import require_seconds
 
@@ -104,7 +112,7 @@ async def limit(work: Awaitable[T], timeout: float, clock: Clock, verb: str) -> 
 
 
 def limited(method: M) -> M:
-    """Decorate a verb: its argument ``timeout`` limits the whole call, in seconds. None: only the limit of each request (``Transport``)."""
+    """Decorate a method: its argument ``timeout`` limits the whole call, in seconds. None: only each request is limited (``Transport``)."""
 
     @functools.wraps(method)
     async def call(self: Any, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:

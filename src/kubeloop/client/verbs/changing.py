@@ -1,4 +1,4 @@
-"""Read, change, write in one call: what an object should be like is a function, and the answer says what had to be done.
+"""Writes of whole objects, and read-change-write cycles in which a function changes the object.
 
 Source: controller-runtime pkg/controller/controllerutil (CreateOrUpdate, CreateOrPatch); client-go util/retry.
 """
@@ -24,34 +24,53 @@ R = TypeVar("R", bound=Resource)
 
 
 class Writing(Verbs):
-    """create and update.
+    """create, update and update_status.
 
     Raises
-        ValueError: a field holds a value of another type; the text names it, and nothing was sent.
+        ValueError: a field has a value of another type; the text names the field, and nothing was sent.
     """
 
     @limited
     async def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R:
-        """Store a new object; gives it back as the server stored it, defaults filled in.
+        """Create an object.
+
+        Args:
+            obj: A new object.
+            namespace: None: the object's own, else the client's.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            The object as the server stored it, with defaults.
 
         Raises:
-            AlreadyExists: the name is taken. Invalid: with a cause per field.
+            AlreadyExists: an object with this name exists. Invalid: the object is invalid; a cause names each field.
         """
         body = checked(obj, encode)
         mapping = await self.mapping(type(obj))
         path = mapping.path(self._namespace_of(mapping, namespace or obj.metadata.namespace))
         sent = self._writes.now()
-        answer = await self.transport.request("POST", path, query=self._query(options), body=body)
-        return await self._stored("create", decode(type(obj), answer.body), options, sent)
+        response = await self.transport.request("POST", path, query=self._query(options), body=body)
+        return await self._stored("create", decode(type(obj), response.body), options, sent)
 
     @limited
     async def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R:
-        """Replace an object by ``obj``: the document that it was read from, with the caller's changes; unknown fields survive.
+        """Replace an object: send the document that ``obj`` was read from, with the caller's changes. Unknown fields stay.
 
-        With ``metadata.resource_version`` set (as in every object that was read) the write is refused if somebody wrote in between.
+        With ``metadata.resource_version`` (which every object that was read has) the server refuses the write if another writer changed the
+        object.
+
+        Args:
+            obj: An object that was read, with changes.
+            namespace: None: the object's own, else the client's.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            The object as the server stored it.
 
         Raises:
-            Conflict: somebody did. IncompleteObject: only a part of the object is known here, and sending that would erase the rest.
+            Conflict: another writer changed the object. IncompleteObject: only a part of it is known here; an update would erase the rest.
         """
         return await self._put(obj, namespace, options, None)
 
@@ -59,22 +78,31 @@ class Writing(Verbs):
     async def update_status(
         self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None
     ) -> R:
-        """Replace an object's status; the spec is left as it is, whatever ``obj`` says (some kinds take labels and annotations too).
+        """Replace an object's status; the spec stays unchanged, whatever ``obj`` contains (some kinds accept labels and annotations too).
+
+        Args:
+            obj: An object that was read, with changes of its status.
+            namespace: None: the object's own, else the client's.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            The object as the server stored it.
 
         Raises:
-            Conflict, IncompleteObject: as ``update``. NotFound: also where the kind has no status subresource.
+            Conflict, IncompleteObject: as ``update``. NotFound: the object, or the kind's status subresource, does not exist.
         """
         return await self._put(obj, namespace, options, "status")
 
     async def _put(self, obj: R, namespace: str | None, options: WriteOptions | None, subresource: str | None) -> R:
-        body = checked(obj, require_document)  # before anything else: what is only metadata has no kind to find a path by
+        body = checked(obj, require_document)  # first, because metadata alone has no kind and so no path
         path = await self._path(type(obj), obj.metadata.name, namespace or obj.metadata.namespace, subresource)
-        answer = await self.transport.request("PUT", path, query=self._query(options), body=body)
-        return await self._stored("update", decode(type(obj), answer.body), options)
+        response = await self.transport.request("PUT", path, query=self._query(options), body=body)
+        return await self._stored("update", decode(type(obj), response.body), options)
 
 
 class OperationResult(StrEnum):
-    """What ``create_or_update`` or ``create_or_patch`` did, in controller-runtime's words."""
+    """The operation of ``create_or_update`` or ``create_or_patch``, in controller-runtime's words."""
 
     UNCHANGED = "unchanged"
     CREATED = "created"
@@ -87,7 +115,17 @@ class OperationResult(StrEnum):
 
 
 class CreateOrUpdateResult(NamedTuple, Generic[R]):
-    """The object as it is now, and what was done: ``obj, operation = await client.create_or_update(...)``."""
+    """The resulting object, and the operation that was necessary.
+
+    >>> def set_color(settings):
+    ...     settings.data["color"] = "blue"
+    >>> settings = ConfigMap(metadata=ObjectMeta(name="settings"))
+    >>> obj, operation = await client.create_or_update(settings, set_color)
+    >>> obj.data, str(operation)
+    ({'color': 'blue'}, 'created')
+    >>> str((await client.create_or_update(settings, set_color)).operation)
+    'unchanged'
+    """
 
     object: R
     operation: OperationResult
@@ -96,8 +134,8 @@ class CreateOrUpdateResult(NamedTuple, Generic[R]):
 class Changing(Writing):
     """update_with_retry, create_or_update and create_or_patch.
 
-    ``mutate`` brings the object it is given to what it should be, in place, and must give the same each time: it is called anew with a
-    fresh object after a conflict, and with an object that is not stored yet when there is none. It must not change name or namespace.
+    ``mutate`` changes an object in place to its desired state. Its result must depend only on the object: after a conflict it is called
+    again with the newly read object. It must not change name or namespace.
     """
 
     @limited
@@ -113,10 +151,23 @@ class Changing(Writing):
         options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> R:
-        """Read an object, let ``mutate`` change it, and update it; read anew and once more on conflict. Nothing is sent if nothing changed.
+        """Read an object, change it with ``mutate`` and update it; repeat on conflict. Nothing is sent if nothing changed.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            mutate: Changes the object in place.
+            namespace: None: the client's.
+            subresource: Name of the subresource to update, such as ``status``.
+            retries: The number of attempts and the pauses between them.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only each request is limited.
+
+        Returns:
+            The object as the server stored it.
 
         Raises:
-            NotFound: it is not there. Conflict: others kept writing. ValueError: ``mutate`` renamed it.
+            NotFound: the object does not exist. Conflict: others changed it at every attempt. ValueError: ``mutate`` renamed it.
         """
 
         async def attempt() -> R:
@@ -129,12 +180,21 @@ class Changing(Writing):
     async def create_or_update(
         self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None, timeout: float | None = None
     ) -> CreateOrUpdateResult[R]:
-        """Bring the object named by ``obj`` to what ``mutate`` makes of it: created from ``obj`` if there is none, else updated as a whole.
+        """Create the object if it does not exist; otherwise change it with ``mutate`` and update it.
 
-        Nothing is written if ``mutate`` changed nothing. What ``obj`` itself sets counts only when the object is created.
+        Nothing is written if ``mutate`` changed nothing. Fields that ``obj`` itself sets are used only for the creation.
+
+        Args:
+            obj: The object's name and namespace, and fields for the creation.
+            mutate: Changes the object in place, both before a creation and before an update.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only each request is limited.
+
+        Returns:
+            The resulting object and the operation.
 
         Raises:
-            Conflict, AlreadyExists: somebody else wrote in between. ValueError: ``mutate`` renamed it.
+            Conflict, AlreadyExists: another writer changed or created the object in between. ValueError: ``mutate`` renamed it.
         """
         try:
             found = await self._read(type(obj), obj.metadata.name, obj.metadata.namespace)
@@ -148,9 +208,18 @@ class Changing(Writing):
     async def create_or_patch(
         self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None, timeout: float | None = None
     ) -> CreateOrUpdateResult[R]:
-        """As ``create_or_update``, but what changed is sent as merge patches: one for the object, one for its status if that changed.
+        """Do the same as ``create_or_update``, but send changes as merge patches: one for the object, one for its status.
 
-        A patch that replaces a list is bound to the version that was read.
+        A patch that replaces a list requires the version that was read.
+
+        Args:
+            obj: The object's name and namespace, and fields for the creation.
+            mutate: Changes the object in place, both before a creation and before a patch.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only each request is limited.
+
+        Returns:
+            The resulting object and the operation.
 
         Raises:
             Conflict, AlreadyExists, ValueError: as ``create_or_update``.
@@ -187,8 +256,8 @@ class Changing(Writing):
     async def _send_patch(self, obj: R, patch: dict[str, Any], subresource: str | None, options: WriteOptions | None) -> R:
         path = await self._path(type(obj), obj.metadata.name, obj.metadata.namespace, subresource)
         body = msgspec.json.encode(patch)
-        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
-        return await self._stored("patch", decode(type(obj), answer.body), options)
+        response = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
+        return await self._stored("patch", decode(type(obj), response.body), options)
 
 
 def _mutate(obj: R, mutate: Callable[[R], object]) -> None:
@@ -200,7 +269,7 @@ def _mutate(obj: R, mutate: Callable[[R], object]) -> None:
 
 
 def _mutated(obj: R, mutate: Callable[[R], object]) -> bool:
-    """Whether ``mutate`` changed it."""
+    """Whether ``mutate`` changed the object."""
     _mutate(obj, mutate)
     body = checked(obj, require_document)
     if not isinstance(obj, Unstructured):

@@ -1,4 +1,4 @@
-"""Deleting: one object, by name or as it was seen, or all of a namespace that match."""
+"""Deletion of one object, by name or in the state that was read, and of all matching objects of a namespace."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ R = TypeVar("R", bound=Resource)
 
 
 class DeleteResult(msgspec.Struct, Generic[R], frozen=True):
-    """The answer to a deletion: ``if not (await client.delete(Pod, "web-0")).gone: await client.wait_gone(...)``.
+    """The response to a deletion.
 
-    ``object`` is the object as the server sent it: its state while it waits for finalizers or a pod's grace period, or its last state. None
-    where the server sent a ``Status`` only, which is in ``status``.
+    >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+    >>> result = await client.delete(settings)
+    >>> if not result.gone:
+    ...     await client.wait_gone(ConfigMap, "settings", timeout=60)
+
+    ``object`` is the object in the response: its state while finalizers or a pod's grace period delay the deletion, or its last state. It
+    is None if the server sent a ``Status``, which is in ``status``.
     """
 
     object: R | None
@@ -72,13 +77,22 @@ class Deleting(Verbs):
         options: DeleteOptions | None = None,
         timeout: float | None = None,
     ) -> DeleteResult[R]:
-        """Ask for an object to be deleted, by kind and name or by the object itself.
+        """Delete an object, by kind and name or as it was read.
 
-        The result says whether the object is gone, and holds what the server answered. An object given is deleted only
-        if it is still the same one (its uid is a precondition): a new one of the same name stays.
+        Args:
+            target: A class, or an object. An object is deleted only if it still has the same uid: a later object of that name stays.
+            name: The object's name, if ``target`` is a class.
+            namespace: None: the object's own, else the client's.
+            propagation_policy: The deletion of dependents: ``Background``, ``Foreground`` or ``Orphan``. None: the kind's default.
+            grace_period_seconds: Seconds in which a pod may end. None: the pod's own; 0: delete it without waiting for its node.
+            options: Further options, such as preconditions.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            The server's response, and whether the object is gone.
 
         Raises:
-            NotFound: it is not there. Conflict: a precondition does not hold.
+            NotFound: the object does not exist. Conflict: a precondition is not met.
         """
         options = self._delete_options(options, propagation_policy, grace_period_seconds)
         if isinstance(target, Resource):
@@ -90,15 +104,15 @@ class Deleting(Verbs):
         if not name:
             raise ValueError(f"delete needs the name of the {kind.__name__}; delete_collection deletes many")
         path = await self._path(kind, name, namespace)
-        answer = await self.transport.request("DELETE", path, body=options.body())
-        sent = _status(answer) or decode(kind, answer.body)
+        response = await self.transport.request("DELETE", path, body=options.body())
+        sent = _status(response) or decode(kind, response.body)
         if self._writes and not options.dry_run:
             mapping = await self.mapping(kind)
             self._writes.deleted(mapping, self._namespace_of(mapping, namespace) or "", name, options.uid, sent)
         if isinstance(sent, Status):
             return DeleteResult(None, sent, gone=not options.dry_run)
         # A dry run changes nothing.
-        return DeleteResult(sent, None, gone=not options.dry_run and is_gone(kind_info(kind).gvk, answer.body, deleted=True))
+        return DeleteResult(sent, None, gone=not options.dry_run and is_gone(kind_info(kind).gvk, response.body, deleted=True))
 
     @limited
     async def delete_collection(
@@ -114,14 +128,24 @@ class Deleting(Verbs):
         selection: ListOptions | None = None,
         timeout: float | None = None,
     ) -> ObjectList[R]:
-        """Delete all objects of ONE namespace (default: ``client.namespace``) that match; all of them if no selector is given.
+        """Delete all matching objects of ONE namespace (default: ``client.namespace``); all its objects if there is no selector.
 
-        ``selection``: what else a list can be told, such as a page's size or a version; not together with selectors of their own.
+        Args:
+            kind: The class of the objects.
+            namespace: None: the client's.
+            label_selector: Labels of the objects to delete.
+            field_selector: Fields of the objects to delete.
+            propagation_policy: As for ``delete``.
+            grace_period_seconds: As for ``delete``.
+            options: Further options of each deletion.
+            selection: Further options of the list, such as a limit or a version; not together with a selector.
+            timeout: Seconds for the whole call. None: only the request is limited.
 
-        Returns the objects as the server sent them; none where it sends a ``Status``.
+        Returns:
+            The objects in the response; empty if the server sent a ``Status``.
 
         Raises:
-            MethodNotAllowed: the kind does not offer it.
+            MethodNotAllowed: the kind does not support this.
         """
         if selection is not None and (label_selector is not None or field_selector is not None):
             raise ValueError("delete_collection: give label_selector and field_selector either as they are or within selection")
@@ -129,8 +153,8 @@ class Deleting(Verbs):
         path = mapping.path(self._namespace_of(mapping, namespace))
         query = (selection or ListOptions(label_selector=label_selector, field_selector=field_selector, limit=0)).query()
         body = self._delete_options(options, propagation_policy, grace_period_seconds).body()
-        answer = await self.transport.request("DELETE", path, query=query, body=body)
-        return ObjectList() if _status(answer) is not None else objects_in(kind, answer)
+        response = await self.transport.request("DELETE", path, query=query, body=body)
+        return ObjectList() if _status(response) is not None else objects_in(kind, response)
 
     def _delete_options(
         self, options: DeleteOptions | None, propagation_policy: Propagation | None, grace_period_seconds: int | None
@@ -144,10 +168,10 @@ class Deleting(Verbs):
         )
 
 
-def _status(answer: Response) -> Status | None:
-    """The Status in the answer, if it is one."""
+def _status(response: Response) -> Status | None:
+    """Return the Status if the response is one."""
     try:
-        status = msgspec.json.decode(answer.body, type=Status)
+        status = msgspec.json.decode(response.body, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None  # an object whose fields of the same names are of other types
     return status if status.kind == "Status" and status.api_version == "v1" else None

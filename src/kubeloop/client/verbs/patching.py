@@ -1,4 +1,4 @@
-"""Patching: parts of an object changed, said as a tree, as a typed part, or as the changes made to an object that was read."""
+"""Patches: a change of parts of an object, expressed as a tree, as a typed part, or as the changes to an object that was read."""
 
 from __future__ import annotations
 
@@ -79,17 +79,30 @@ class Patching(Verbs):
         """Change parts of an object.
 
         ``patch(Pod, "web-0", {...})``
-            A tree, for ``json`` a list of operations, or the encoded bytes; or a ``Pod`` of which only the fields that were set are sent.
-            ``strategic`` is for built-in kinds only; ``apply`` is server-side apply (``client.apply`` says it better).
+            The patch is a tree (for ``json`` a list of operations), its encoded bytes, or a ``Pod`` whose set fields are sent.
+            ``strategic`` works for built-in kinds only; for ``apply`` prefer ``client.apply``.
         ``patch(pod)``
-            What was changed in ``pod`` since it was read: no paths to write, and fields that nobody touched are not sent; objects of
-            which only a part was read will do. It holds for that very object only, not for a successor of its name. Nothing is sent if
-            nothing was changed. Lists of built-in kinds that have keys are patched item by item (strategic); any other list is replaced
-            whole, and then the patch is bound to the version that was read. ``optimistic_lock`` True binds it always, False never.
+            Sends the changes to ``pod`` since it was read. Unchanged fields are not sent, so a partially known object is sufficient. The
+            patch applies only to the object with the same uid. Nothing is sent without changes. Lists with keys in built-in kinds are
+            patched item by item (strategic); other lists are replaced as a whole, and then the patch requires the version that was read.
+
+        Args:
+            target: A class, or an object that was read.
+            name: The object's name, if ``target`` is a class.
+            patch: The patch, if ``target`` is a class.
+            type: ``merge``, ``json``, ``strategic`` or ``apply``.
+            namespace: None: the object's own, else the client's.
+            optimistic_lock: For ``patch(pod)``. True: always require the version that was read; False: never; None: if a list is replaced.
+            subresource: Name of the subresource to patch, such as ``status``.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            The object as the server stored it.
 
         Raises:
-            Conflict: the object is no longer at the version that the patch names, or applied fields belong to another manager.
-            ValueError: the patch is not of its type's form, or a field of it not of its type.
+            Conflict: the object no longer has the version that the patch requires, or another manager owns applied fields.
+            ValueError: the patch does not have the form of its type, or a field has another type.
         """
         if isinstance(target, Resource):
             return await self._patch_changes(target, optimistic_lock, subresource, options)
@@ -98,8 +111,8 @@ class Patching(Verbs):
             raise TypeError(f"patch: say which and how, patch({target.__name__}, NAME, PATCH), or give an object that was read and changed")
         path = await self._path(target, name, namespace, subresource)
         body = patch_body(target, patch, type)
-        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type])
-        return await self._stored("patch", decode(target, answer.body), options)
+        response = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type])
+        return await self._stored("patch", decode(target, response.body), options)
 
     @overload
     async def patch_metadata(
@@ -138,7 +151,20 @@ class Patching(Verbs):
         options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> PartialObject:
-        """As ``patch``, of an object of which only the metadata is read: by name and patch, or by the changes made to it.
+        """Change an object and read only its metadata: by name and patch, or by the changes to a ``PartialObject``.
+
+        Args:
+            kind: The class of the object.
+            target: The object's name, or metadata that was read and changed.
+            patch: The patch, if ``target`` is a name.
+            type: ``merge``, ``json``, ``strategic`` or ``apply``.
+            namespace: None: the object's own, else the client's.
+            optimistic_lock: As for ``patch``.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            The new metadata.
 
         Raises:
             Conflict, ValueError: as ``patch``.
@@ -153,10 +179,10 @@ class Patching(Verbs):
                 raise TypeError("patch_metadata: no patch was given")
             name, body = target, patch_body(kind, patch, type)
         path = await self._path(kind, name, namespace)
-        answer = await self.transport.request(
+        response = await self.transport.request(
             "PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type], accept=PARTIAL
         )
-        return decode(PartialObject, answer.body)
+        return decode(PartialObject, response.body)
 
     async def _patch_changes(self, obj: R, optimistic_lock: bool | None, subresource: str | None, options: WriteOptions | None) -> R:
         changes = changes_of(obj, optimistic_lock)
@@ -164,25 +190,25 @@ class Patching(Verbs):
             return obj
         path = await self._path(type(obj), obj.metadata.name, obj.metadata.namespace, subresource)
         body, media_type = msgspec.json.encode(changes.patch), PATCH_TYPES[changes.type]
-        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=media_type, accept=JSON)
-        return await self._stored("patch", decode(type(obj), answer.body), options)
+        response = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=media_type, accept=JSON)
+        return await self._stored("patch", decode(type(obj), response.body), options)
 
 
 class Changes(NamedTuple):
-    """A patch that says what was changed in an object; empty if nothing was."""
+    """The changes to an object as a patch; empty if there are none."""
 
     type: PatchType
     patch: dict[str, Any]
 
 
 def changes_of(obj: Resource, optimistic_lock: bool | None = None, *, merge: bool = False) -> Changes:
-    """What was changed in ``obj`` since it was read, as a patch for that very object.
+    """Return the changes to ``obj`` since it was read, as a patch that requires the same uid.
 
-    ``optimistic_lock``: whether it is bound to the version that was read; None: if it replaces a list.
-    ``merge``: as a merge patch in any case.
+    ``optimistic_lock``: whether the patch requires the version that was read; None: if it replaces a list.
+    ``merge``: always return a merge patch.
 
     Raises:
-        IncompleteObject: it was made here. ValueError: name or namespace were changed, or a field is not of its type.
+        IncompleteObject: ``obj`` was not read. ValueError: name or namespace changed, or a field has another type.
     """
     from kubeloop.merge.merge_patch import create_merge_patch  # what only some programs need costs the others no start-up
 
@@ -212,7 +238,7 @@ def changes_of(obj: Resource, optimistic_lock: bool | None = None, *, merge: boo
 
 
 def _item_by_item(obj: Resource, old: dict[str, Any], new: dict[str, Any]) -> StrategicDiff | None:
-    """As a strategic merge patch, which knows the keys of lists; None for kinds and fields of which no schema is known here."""
+    """Return a strategic merge patch, which uses the keys of lists; None for kinds and fields without a schema here."""
     from kubeloop.merge import PatchError
     from kubeloop.merge.strategic_diff import create_strategic_patch
     from kubeloop.schema import builtin
@@ -228,10 +254,10 @@ def _item_by_item(obj: Resource, old: dict[str, Any], new: dict[str, Any]) -> St
 
 
 def patch_body(kind: builtins.type[Resource], patch: Patch | Resource, type: PatchType) -> bytes:  # noqa: A002 - the field's own word
-    """The body of a patch of a ``kind``.
+    """Return the body of a patch of a ``kind``.
 
     Raises:
-        ValueError: it is not of the form of its type, or was read from a server. TypeError: a part of another kind.
+        ValueError: it does not have the form of its type, or is an object that was read. TypeError: it is a part of another kind.
     """
     if str(type) not in PATCH_TYPES:
         raise ValueError(f"type={described_word(type)}: must be one of {', '.join(PATCH_TYPES)}")
@@ -243,7 +269,7 @@ def patch_body(kind: builtins.type[Resource], patch: Patch | Resource, type: Pat
         if source_of(patch) is not None:
             raise ValueError(
                 f'{patch.kind} "{patch.object_key()}" was read from the server: to merge it in would write all of its fields. '
-                "Send its changes, client.patch(obj), or a new object that sets only what is to be changed."
+                "Send its changes, client.patch(obj), or a new object that sets only the fields to change."
             )
         if type == "apply":
             raise ValueError("patch: an object is applied with client.apply, which sends what it owns")

@@ -1,4 +1,4 @@
-"""Reading: one object, lists, watches; typed, or metadata only.
+"""Reads: one object, lists and watches; typed, or metadata only.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -30,12 +30,20 @@ class Reading(Verbs):
     async def get(
         self, kind: type[R], name: str, *, namespace: str | None = None, resource_version: str | None = None, timeout: float | None = None
     ) -> R:
-        """Read one object at its newest version.
+        """Read one object.
 
-        ``resource_version``: a state at least as new as that; "0": whatever the server has at hand, which costs it less.
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            namespace: None: the client's.
+            resource_version: None: the newest version; a version: a state at least as new; "0": any state that the server has in memory.
+            timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            NotFound: it is not there.
+            NotFound: the object does not exist.
+
+        Returns:
+            The object.
         """
         path = await self._path(kind, name, namespace)
         return decode(kind, (await self.transport.request("GET", path, query={"resourceVersion": resource_version})).body)
@@ -50,14 +58,24 @@ class Reading(Verbs):
         resource_version: str | None = None,
         timeout: float | None = None,
     ) -> PartialObject:
-        """Read an object's metadata only; the server sends nothing else.
+        """Read the metadata of an object; the server sends nothing else.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            namespace: None: the client's.
+            resource_version: As for ``get``.
+            timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            NotFound: it is not there.
+            NotFound: the object does not exist.
+
+        Returns:
+            The metadata.
         """
         path = await self._path(kind, name, namespace)
-        answer = await self.transport.request("GET", path, query={"resourceVersion": resource_version}, accept=PARTIAL)
-        return decode(PartialObject, answer.body)
+        response = await self.transport.request("GET", path, query={"resourceVersion": resource_version}, accept=PARTIAL)
+        return decode(PartialObject, response.body)
 
     def list(
         self,
@@ -71,10 +89,20 @@ class Reading(Verbs):
         resource_version_match: Match | None = None,
         timeout: float | None = None,
     ) -> ListCall[R]:
-        """List objects of a namespace, or of ``ALL_NAMESPACES``: ``await`` it for an ``ObjectList``, or ``async for`` over it.
+        """List objects of a namespace, or of ``ALL_NAMESPACES``: ``await`` the result for an ``ObjectList``, or use ``async for``.
 
-        ``limit`` is the size of the pages asked for, not of the result. ``resource_version`` and ``resource_version_match`` are those of
-        ``ListOptions``.
+        Args:
+            kind: The class of the objects.
+            namespace: None: the client's.
+            label_selector: ``"app=web"``, ``{"app": "web"}`` or a ``Selector``.
+            field_selector: ``"spec.nodeName=node-7"``, or a dict.
+            limit: The number of objects per page, not of the result. 0: all in one response.
+            resource_version: As in ``ListOptions``.
+            resource_version_match: As in ``ListOptions``.
+            timeout: Seconds for an awaited list, or for each page of a loop. None: only each request is limited.
+
+        Returns:
+            A list that is not requested yet.
         """
         options = ListOptions(
             label_selector=label_selector,
@@ -97,7 +125,21 @@ class Reading(Verbs):
         resource_version_match: Match | None = None,
         timeout: float | None = None,
     ) -> ListCall[PartialObject]:
-        """As ``list``, metadata only."""
+        """List metadata only; everything else is as for ``list``.
+
+        Args:
+            kind: The class of the objects.
+            namespace: None: the client's.
+            label_selector: As for ``list``.
+            field_selector: As for ``list``.
+            limit: As for ``list``.
+            resource_version: As for ``list``.
+            resource_version_match: As for ``list``.
+            timeout: As for ``list``.
+
+        Returns:
+            A list that is not requested yet.
+        """
         options = ListOptions(
             label_selector=label_selector,
             field_selector=field_selector,
@@ -111,10 +153,19 @@ class Reading(Verbs):
     async def list_page(
         self, kind: type[R], options: ListOptions, *, namespace: str | None = None, timeout: float | None = None
     ) -> ObjectList[R]:
-        """One page, exactly as ``options`` ask; ``continue_token`` of the answer goes into the options of the next.
+        """Request one page exactly as ``options`` describe it. Copy the page's ``continue_token`` to the options of the next page.
+
+        Args:
+            kind: The class of the objects.
+            options: The options of the request.
+            namespace: None: the client's.
+            timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            Expired: the token's snapshot is no longer kept; the error's status may hold a token for the rest at the newest version.
+            Expired: the token has expired; the error's status may contain a token for the rest of the list at the newest version.
+
+        Returns:
+            The objects of the page.
         """
         return await self._page(kind, kind, namespace, options)
 
@@ -130,14 +181,24 @@ class Reading(Verbs):
         timeout: float | None = None,
         on_expired: Expiry = "raise",
     ) -> Watch[R]:
-        """Events of a namespace, or of ``ALL_NAMESPACES``: from ``resource_version`` on, or first all objects as ADDED (see ``Watch``).
+        """Watch a namespace, or ``ALL_NAMESPACES`` (see ``Watch``).
 
-        ``timeout_seconds`` is after how long the server ends one connection; the watch goes on with another. ``timeout``: the iteration
-        ends after so many seconds; None: never. ``on_expired="relist"``: when the server has forgotten where the watch was, list again and
-        tell the difference, for which the last state of each object is kept in memory.
+        Args:
+            kind: The class of the objects.
+            namespace: None: the client's.
+            label_selector: As for ``list``.
+            field_selector: As for ``list``.
+            resource_version: The version to start from. None: first yield all existing objects as ADDED.
+            timeout_seconds: Seconds after which the server ends a connection; the watch then opens another. None: the server's default.
+            timeout: Seconds after which the iteration ends. None: never.
+            on_expired: ``"raise"``: raise ``Expired`` if the server no longer has the version. ``"relist"``: list again and yield the
+                differences; for this the watch stores the last state of each object.
 
         Raises:
-            ValueError: ``resource_version`` is "" or "0", which name no state to go on from.
+            ValueError: ``resource_version`` is "" or "0", whose events have no defined order.
+
+        Returns:
+            A watch to enter with ``async with``.
         """
         options = WatchOptions(
             label_selector=label_selector, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
@@ -156,7 +217,21 @@ class Reading(Verbs):
         timeout: float | None = None,
         on_expired: Expiry = "raise",
     ) -> Watch[PartialObject]:
-        """As ``watch``, metadata only."""
+        """Watch metadata only; everything else is as for ``watch``.
+
+        Args:
+            kind: The class of the objects.
+            namespace: None: the client's.
+            label_selector: As for ``list``.
+            field_selector: As for ``list``.
+            resource_version: As for ``watch``.
+            timeout_seconds: As for ``watch``.
+            timeout: As for ``watch``.
+            on_expired: As for ``watch``.
+
+        Returns:
+            A watch to enter with ``async with``.
+        """
         options = WatchOptions(
             label_selector=label_selector, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
         )

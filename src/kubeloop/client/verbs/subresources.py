@@ -1,25 +1,150 @@
-"""What is beside an object's own document: scale, tokens, approval; and any other subresource by its name."""
+"""Subresources: any one by its name (``client.subresource``), and those with methods (scale, tokens, approval)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from kubeloop.client.conflict import retry_on_conflict
 from kubeloop.client.options import WriteOptions
-from kubeloop.client.subresource import Subresource
+from kubeloop.client.verbs.applying import applied
 from kubeloop.client.verbs.base import Verbs, limited
-from kubeloop.client.verbs.patching import PATCH_TYPES
-from kubeloop.codec import decode
-from kubeloop.meta import DecodeError, Resource, kind_info
+from kubeloop.client.verbs.patching import PATCH_TYPES, Patch, PatchType, patch_body
+from kubeloop.client.write_hooks import Verb
+from kubeloop.codec import decode, encode, require_document
+from kubeloop.codec.checking import checked
+from kubeloop.meta import DecodeError, Resource, Status, kind_info
 from kubeloop.meta.type_checks import described_word
+from kubeloop.transport import Query, Response
 
 if TYPE_CHECKING:
     from kubeloop.api.authentication.v1 import TokenRequest
     from kubeloop.api.autoscaling.v1 import Scale
     from kubeloop.api.certificates.v1 import CertificateSigningRequest
+
+S = TypeVar("S", bound=Resource)
+
+
+class Subresource:
+    """The methods of one subresource of one object (``/NAME/SUBRESOURCE``).
+
+    >>> node = await client.create(Node(metadata=ObjectMeta(name="node-7")))
+    >>> status = client.subresource(Node, "node-7", "status")
+    >>> (await status.patch(Node, {"status": {"phase": "Running"}})).status.phase
+    'Running'
+
+    ``client.subresource`` creates it and sends nothing. The kind in requests and responses is the kind of the argument: the object's own
+    (``status``, ``ephemeralcontainers``, ``resize``) or a kind of the subresource (``Scale``, ``TokenRequest``, ``Eviction``).
+
+    Raises
+        NotFound: the object or the subresource does not exist. MethodNotAllowed: the subresource does not support the verb.
+    """
+
+    def __init__(self, verbs: Verbs, kind: type[Resource], name: str, subresource: str, namespace: str | None) -> None:
+        """``client.subresource`` creates it.
+
+        Args:
+            verbs: The client's methods.
+            kind: The class of the object.
+            name: The object's name.
+            subresource: The subresource's name.
+            namespace: None: the client's.
+        """
+        self._verbs = verbs
+        self._kind = kind
+        self._name = name
+        self._subresource = subresource
+        self._namespace = namespace
+
+    @limited
+    async def get(self, kind: type[S], *, timeout: float | None = None) -> S:
+        """Read the subresource as a ``kind``."""
+        return decode(kind, (await self._verbs.transport.request("GET", await self._path())).body)
+
+    @limited
+    async def create(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S | Status:
+        """Send ``obj`` with POST, for evictions, bindings and token requests; return the completed object or a ``Status``."""
+        response = await self._send("POST", checked(obj, encode), options)
+        try:
+            status = msgspec.json.decode(response.body, type=Status)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            status = None
+        if status is not None and (status.kind, status.api_version) == ("Status", "v1"):
+            return status
+        return decode(type(obj), response.body)
+
+    @limited
+    async def update(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S:
+        """Replace the subresource. An object of the kind itself must have been read, as for ``client.update``."""
+        body = checked(obj, require_document if type(obj) is self._kind else encode)
+        return await self._read("update", type(obj), await self._send("PUT", body, options), options)
+
+    @limited
+    async def patch(
+        self,
+        kind: type[S],
+        patch: Patch | S,
+        *,
+        type: PatchType = "merge",  # noqa: A002 - the field's own word
+        options: WriteOptions | None = None,
+        timeout: float | None = None,
+    ) -> S:
+        """Change parts of the subresource, as ``client.patch`` does.
+
+        Args:
+            kind: The class of the response.
+            patch: A tree, a list of operations for ``json``, encoded bytes, or a typed part.
+            type: ``merge``, ``json``, ``strategic`` or ``apply``.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            The response as a ``kind``.
+        """
+        response = await self._send("PATCH", patch_body(kind, patch, type), options, PATCH_TYPES[type])
+        return await self._read("patch", kind, response, options)
+
+    @limited
+    async def apply(
+        self, obj: S, *, field_manager: str = "", force: bool = False, options: WriteOptions | None = None, timeout: float | None = None
+    ) -> S:
+        """Apply fields to the subresource, as ``client.apply`` does.
+
+        Args:
+            obj: The fields to own.
+            field_manager: Empty: the client's own (``with_options``).
+            force: Take over fields that others own.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            The object as the server stored it.
+
+        Raises:
+            Conflict, ValueError: as ``client.apply``.
+        """
+        asked = self._verbs._options(options)
+        manager = field_manager or asked.field_manager
+        if not manager:
+            raise ValueError("apply needs a field manager: field_manager=..., the same for all that your program applies")
+        asked = msgspec.structs.replace(asked, field_manager=manager, force=force or asked.force or None)
+        response = await self._send("PATCH", applied(obj), asked, PATCH_TYPES["apply"])
+        return await self._read("patch", type(obj), response, asked)
+
+    async def _path(self) -> str:
+        return await self._verbs._path(self._kind, self._name, self._namespace, self._subresource)
+
+    async def _send(self, method: str, body: bytes, options: WriteOptions | None, content_type: str = "application/json") -> Response:
+        query: Query = self._verbs._query(options)
+        return await self._verbs.transport.request(method, await self._path(), query=query, body=body, content_type=content_type)
+
+    async def _read(self, verb: Verb, kind: type[S], response: Response, options: WriteOptions | None) -> S:
+        obj = decode(kind, response.body)
+        # Only the object itself is worth telling: caches hold objects, not their scales.
+        return await self._verbs._stored(verb, obj, options) if kind is self._kind else obj
+
 
 # Scale, of whichever group version a resource answers with, read as ``autoscaling/v1``.
 #
@@ -48,10 +173,10 @@ class _Older(msgspec.Struct):
 
 
 def read_scale(body: bytes) -> Scale:
-    """The Scale in an answer.
+    """Decode a Scale.
 
     Raises:
-        DecodeError: it is no Scale of a known version.
+        DecodeError: it is not a Scale of a known version.
     """
     from kubeloop.api.autoscaling.v1 import Scale
 
@@ -69,18 +194,37 @@ def read_scale(body: bytes) -> Scale:
 
 
 class Subresources(Verbs):
-    """The subresources that have a verb of their own, and ``subresource`` for all others."""
+    """Methods of common subresources, and ``subresource`` for all others."""
 
     def subresource(self, kind: type[Resource], name: str, subresource: str, *, namespace: str | None = None) -> Subresource:
-        """Any subresource of one object: ``client.subresource(Pod, "web-0", "ephemeralcontainers")``."""
+        """Return any subresource of one object: ``client.subresource(Pod, "web-0", "ephemeralcontainers")``.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            subresource: The subresource's name.
+            namespace: None: the client's.
+
+        Returns:
+            An object with the subresource's methods; nothing is sent yet.
+        """
         return Subresource(self, kind, name, subresource, namespace)
 
     @limited
     async def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None, timeout: float | None = None) -> Scale:
-        """How many replicas are wanted and there.
+        """Read the numbers of desired and existing replicas.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            namespace: None: the client's.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            The Scale.
 
         Raises:
-            NotFound: also where the kind has no scale subresource.
+            NotFound: the object, or the kind's scale subresource, does not exist.
         """
         path = await self._path(kind, name, namespace, "scale")
         return read_scale((await self.transport.request("GET", path)).body)
@@ -97,10 +241,22 @@ class Subresources(Verbs):
         options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> Scale:
-        """Ask for so many replicas, whatever was asked for before; with ``resource_version`` only if nobody wrote since.
+        """Set the number of desired replicas.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            replicas: The desired number.
+            namespace: None: the client's.
+            resource_version: The version that the object must have. Empty: any.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only each request is limited.
+
+        Returns:
+            The Scale as the server stored it.
 
         Raises:
-            NotFound: as ``get_scale``. ValueError: no number, or a negative one. Conflict: it is at another version.
+            NotFound: as ``get_scale``. ValueError: ``replicas`` is not a number, or negative. Conflict: the object has another version.
         """
         if type(replicas) is not int or replicas < 0:
             raise ValueError(f"replicas={described_word(replicas)}: must be a whole number, 0 or more")
@@ -109,12 +265,12 @@ class Subresources(Verbs):
             change["metadata"] = {"resourceVersion": resource_version}
         path = await self._path(kind, name, namespace, "scale")
         body = msgspec.json.encode(change)
-        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
-        return read_scale(answer.body)
+        response = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
+        return read_scale(response.body)
 
 
 class ServiceAccountVerbs:
-    """What concerns service accounts only: ``client.service_accounts``."""
+    """Methods for service accounts: ``client.service_accounts``."""
 
     def __init__(self, verbs: Subresources) -> None:
         self._verbs = verbs
@@ -131,12 +287,22 @@ class ServiceAccountVerbs:
         options: WriteOptions | None = None,
         timeout: float | None = None,
     ) -> TokenRequest:
-        """A token of a service account; ``status.token`` is the secret, ``status.expiration_timestamp`` its end.
+        """Request a token of a service account; ``status.token`` is the secret, ``status.expiration_timestamp`` its expiry.
 
-        ``audiences``: who shall accept it; none: the API server itself. ``bound_to``: a Pod, Secret or Node with whose end it ends.
+        Args:
+            service_account: The service account's name.
+            namespace: None: the client's.
+            audiences: The servers that accept the token. Empty: the API server.
+            expiration_seconds: The requested lifetime, at least 600. None: the server's default.
+            bound_to: A Pod, Secret or Node; the token becomes invalid when this object is deleted.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only the request is limited.
+
+        Returns:
+            The completed TokenRequest.
 
         Raises:
-            NotFound: no such service account. Invalid: a time shorter than ten minutes, or a bound object of another kind.
+            NotFound: the service account does not exist. Invalid: the lifetime is below ten minutes, or ``bound_to`` has another kind.
         """
         from kubeloop.api.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
         from kubeloop.api.core.v1 import ServiceAccount
@@ -147,15 +313,15 @@ class ServiceAccountVerbs:
             spec.bound_object_ref = BoundObjectReference(
                 api_version=info.gvk.api_version, kind=info.gvk.kind, name=metadata.name, uid=metadata.uid
             )
-        answer = await self._verbs.subresource(ServiceAccount, service_account, "token", namespace=namespace).create(
+        response = await self._verbs.subresource(ServiceAccount, service_account, "token", namespace=namespace).create(
             TokenRequest(spec=spec)
         )
-        assert isinstance(answer, TokenRequest)
-        return answer
+        assert isinstance(response, TokenRequest)
+        return response
 
 
 class CertificateVerbs:
-    """What concerns CertificateSigningRequests only: ``client.certificates``."""
+    """Methods for CertificateSigningRequests: ``client.certificates``."""
 
     def __init__(self, verbs: Subresources) -> None:
         self._verbs = verbs
@@ -164,10 +330,20 @@ class CertificateVerbs:
     async def approve(
         self, name: str, *, reason: str, message: str = "", options: WriteOptions | None = None, timeout: float | None = None
     ) -> CertificateSigningRequest:
-        """Approve a CertificateSigningRequest, so that its signer issues the certificate. ``reason``: one word in camel case.
+        """Approve a CertificateSigningRequest, so that its signer issues the certificate.
+
+        Args:
+            name: The request's name.
+            reason: One word in camel case.
+            message: A text for people.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only each request is limited.
+
+        Returns:
+            The request with its new condition.
 
         Raises:
-            NotFound: no such request. Invalid: it was denied before.
+            NotFound: the request does not exist. Invalid: it was denied before.
         """
         return await self._decide(name, "Approved", reason, message, options)
 
@@ -177,8 +353,18 @@ class CertificateVerbs:
     ) -> CertificateSigningRequest:
         """Deny a CertificateSigningRequest.
 
+        Args:
+            name: The request's name.
+            reason: One word in camel case.
+            message: A text for people.
+            options: Further options of the write.
+            timeout: Seconds for the whole call. None: only each request is limited.
+
+        Returns:
+            The request with its new condition.
+
         Raises:
-            NotFound: no such request. Invalid: it was approved before.
+            NotFound: the request does not exist. Invalid: it was approved before.
         """
         return await self._decide(name, "Denied", reason, message, options)
 

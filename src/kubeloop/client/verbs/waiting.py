@@ -1,4 +1,4 @@
-"""Waiting: until an object is as wanted, ready, there, gone or rolled out; each wait has a deadline, and says then what was missing."""
+"""Waits until an object meets a condition, is ready, created, deleted or rolled out. Each wait has a deadline."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kubeloop.client.watches import Event
 from kubeloop.meta import DeadlineError, Resource
 
 if TYPE_CHECKING:
-    from kubeloop.client.waits.conditions import Want
+    from kubeloop.client.waits.conditions import WaitCondition
 
 R = TypeVar("R", bound=Resource)
 
 
 class Waiting(Reading):
-    """wait_for and its relatives. ``timeout`` is in seconds everywhere, and must be given.
+    """wait_for and related methods. ``timeout`` is in seconds and required.
 
     Raises
-        DeadlineError: ``timeout`` passed; the text says what the object was like, or that it was never there.
-        WaitFailed: what was waited for can no longer happen.
-        ApiError: the server refuses (401, 403, 404 of the kind). While it cannot be reached, the wait goes on.
+        DeadlineError: ``timeout`` passed; the text describes the object's last state, or says that it never existed.
+        WaitFailed: the condition can no longer be met.
+        ApiError: the server refuses (401, 403, 404 of the kind). While the server cannot be reached, the wait continues.
         TransportError: the client was closed.
     """
 
@@ -31,40 +31,61 @@ class Waiting(Reading):
         self,
         kind: type[R],
         name: str,
-        want: Callable[[R], object] | str | Want[R],
+        want: Callable[[R], object] | str | WaitCondition[R],
         *,
         timeout: float,
         namespace: str | None = None,
     ) -> R:
-        """Wait until the object is there and as wanted; gives that state.
+        """Wait until the object exists and meets a condition; return it in that state.
 
-        ``want``: a function that is true of it; or as ``kubectl wait --for`` says it: ``"condition=Ready"``, ``"condition=Ready=False"``,
-        ``"jsonpath={.status.phase}=Running"``, ``"jsonpath={.status.podIP}"``. Conditions of an older generation do not count.
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            want: A function that returns True for the object; or a text as in ``kubectl wait --for``: ``"condition=Ready"``,
+                ``"condition=Ready=False"``, ``"jsonpath={.status.phase}=Running"``, ``"jsonpath={.status.podIP}"``. Conditions of an older
+                generation do not count.
+            timeout: Seconds.
+            namespace: None: the client's.
 
         Raises:
-            DeadlineError, WaitFailed: see above. ValueError: the words are none of these.
+            DeadlineError, WaitFailed: as the class describes. ValueError: the text is not a condition.
         """
-        from kubeloop.client.waits.conditions import wanted
+        from kubeloop.client.waits.conditions import condition_for
         from kubeloop.client.waits.waiting import wait_for
 
-        return await wait_for(self, kind, name, wanted(want), timeout, await self._where(kind, namespace))
+        return await wait_for(self, kind, name, condition_for(want), timeout, await self._where(kind, namespace))
 
     async def wait_created(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R:
-        """Wait until the object is there; gives its first state that is seen.
+        """Wait until the object exists; return the first state that the watch shows.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            timeout: Seconds.
+            namespace: None: the client's.
 
         Raises:
-            DeadlineError: see above.
+            DeadlineError: as the class describes.
         """
         return await self.wait_for(kind, name, "create", timeout=timeout, namespace=namespace)
 
     async def wait_ready(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R:
-        """Wait until the object does what it was made for: a Pod is Ready or done, a Deployment rolled out, a Job complete, a claim bound.
+        """Wait until the object is ready: a Pod is Ready or completed, a Deployment rolled out, a Job complete, a claim bound.
 
-        Kinds that are not known here are ready when their condition Ready (or Available) says so and their controller has seen the newest
-        spec; without such conditions, when they are there.
+        Other kinds are ready when their condition Ready (or Available) is True and their controller has observed the newest spec; without
+        such conditions, when they exist.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            timeout: Seconds.
+            namespace: None: the client's.
+
+        Returns:
+            The object in that state.
 
         Raises:
-            DeadlineError, WaitFailed: see above.
+            DeadlineError, WaitFailed: as the class describes.
         """
         from kubeloop.client.waits.conditions import ready
         from kubeloop.client.waits.waiting import wait_for
@@ -72,20 +93,33 @@ class Waiting(Reading):
         return await wait_for(self, kind, name, ready(), timeout, await self._where(kind, namespace))
 
     async def wait_gone(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None, uid: str = "") -> None:
-        """Wait until there is no such object (or, with ``uid``, not that one).
+        """Wait until the object does not exist.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            timeout: Seconds.
+            namespace: None: the client's.
+            uid: Wait only for the deletion of the object with this uid. Empty: any object of that name.
 
         Raises:
-            DeadlineError: ``timeout`` passed; the text names finalizers that hold the object.
+            DeadlineError: ``timeout`` passed; the text names the finalizers of the object.
         """
         from kubeloop.client.waits.waiting import wait_gone
 
         await wait_gone(self, kind, name, timeout, await self._where(kind, namespace), uid)
 
     async def wait_rollout(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None) -> str:
-        """Wait until the rollout of a Deployment, StatefulSet or DaemonSet is done; gives the last line of ``kubectl rollout status``.
+        """Wait until the rollout of a Deployment, StatefulSet or DaemonSet is complete; return the last line of ``kubectl rollout status``.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            timeout: Seconds.
+            namespace: None: the client's.
 
         Raises:
-            DeadlineError: with the last line before. WaitFailed: it exceeded its progress deadline. ValueError: it has no rollouts.
+            DeadlineError: with the last line. WaitFailed: the rollout exceeded its progress deadline. ValueError: the kind has no rollouts.
         """
         line = ""
         async with aclosing(self.rollout_status(kind, name, timeout=timeout, namespace=namespace)) as lines:
@@ -96,7 +130,13 @@ class Waiting(Reading):
     async def rollout_status(
         self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None
     ) -> AsyncGenerator[str, None]:
-        """The lines of ``kubectl rollout status``, as they change; ends when the rollout is done.
+        """Yield the lines of ``kubectl rollout status`` as they change, until the rollout is complete.
+
+        Args:
+            kind: The class of the object.
+            name: The object's name.
+            timeout: Seconds.
+            namespace: None: the client's.
 
         Raises:
             DeadlineError, WaitFailed, ValueError: as ``wait_rollout``.
@@ -118,12 +158,21 @@ class Waiting(Reading):
         field_selector: Fields | None = None,
         resource_version: str | None = None,
     ) -> Event[R]:
-        """Watch many objects until ``conditions`` came true one after the other; gives the event that met the last.
+        """Watch many objects until ``conditions`` have come true one after the other; return the event that met the last one.
 
-        The event that met one is the first that the next is asked about. Without ``resource_version`` what is there counts, as ADDED.
+        The event that meets a condition is also the first event for the next condition.
+
+        Args:
+            kind: The class of the objects.
+            conditions: Functions that return True for an event.
+            timeout: Seconds.
+            namespace: None: the client's.
+            label_selector: As for ``list``.
+            field_selector: As for ``list``.
+            resource_version: The version to start from. None: existing objects come first, as ADDED.
 
         Raises:
-            DeadlineError: see above. Expired: the server has forgotten where the watch was.
+            DeadlineError: as the class describes. Expired: the server no longer has the version.
         """
         from kubeloop.client.waits.conditions import require_seconds
         from kubeloop.client.waits.waiting import until

@@ -1,1 +1,1 @@
-"""Waiting for objects: what is wanted of one (``wants``, ``readiness``, ``rollouts``), and the one loop that waits for it (``waiting``)."""
+"""Waits for objects: the conditions (``conditions``, ``readiness``), and the loop that watches until they are met (``waiting``)."""

@@ -1,6 +1,6 @@
-"""What is waited for: a condition, a value at a JSONPath, or whatever a function says; with words for what it is and what there is instead.
+"""Conditions of waits: an object's condition, a value at a JSONPath, or a function; with texts that describe them and the present state.
 
-Source: kubectl wait (pkg/cmd/wait): names and values of conditions are compared without regard to case, and never of an older generation.
+Source: kubectl wait (pkg/cmd/wait): names and values of conditions are compared case-insensitively, and never of an older generation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kubeloop.client.waits.readiness import is_ready, what_is_missing
+from kubeloop.client.waits.readiness import is_ready, missing_for_readiness
 from kubeloop.client.waits.trees import describe_condition, status_of, tree_of
 from kubeloop.merge import JSONPath, JSONPathError
 from kubeloop.merge.go_text import go_text
@@ -22,10 +22,11 @@ R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
 
 
 @dataclass(frozen=True)
-class Want(Generic[R_contra]):
-    """``text`` completes "not ... within 30 s". ``met`` may raise ``WaitFailed``: it will never be. ``seen``: how an object is instead.
+class WaitCondition(Generic[R_contra]):
+    """A condition of a wait. ``text`` completes "not ... within 30 s"; ``seen`` describes an object's present state.
 
-    ``secret_text`` replaces ``text`` for objects whose values no error may show.
+    ``met`` may raise ``WaitFailed``: the condition can never be met. ``secret_text`` replaces ``text`` for objects whose values must not
+    appear in errors.
     """
 
     text: str
@@ -38,23 +39,23 @@ class Want(Generic[R_contra]):
 
 
 def holds_secrets(kind: type[Resource]) -> bool:
-    """Whether it is the kind Secret, typed or not."""
+    """Whether the kind is Secret, typed or not."""
     return (kind.api_version, kind.kind) == ("v1", "Secret")
 
 
-def wanted(want: Callable[[R], object] | str | Want[R]) -> Want[R]:
-    """From a function, or from the words of ``kubectl wait --for``.
+def condition_for(want: Callable[[R], object] | str | WaitCondition[R]) -> WaitCondition[R]:
+    """Return the condition for a function, or for a text of ``kubectl wait --for``.
 
     Raises:
-        ValueError: the words are none of kubectl's, or the JSONPath is malformed.
+        ValueError: kubectl does not know such a text, or the JSONPath is malformed.
     """
-    if isinstance(want, Want):
+    if isinstance(want, WaitCondition):
         return want
     if not isinstance(want, str):
-        return Want("as wanted", want, _version)
+        return WaitCondition("as wanted", want, _version)
     form, _, rest = want.partition("=")
     if form == "create" and not rest:
-        return Want("there", lambda _: True, _version)
+        return WaitCondition("there", lambda _: True, _version)
     if form == "condition" and rest:
         name, _, status = rest.partition("=")
         return condition(name, status or "True")
@@ -67,17 +68,17 @@ def wanted(want: Callable[[R], object] | str | Want[R]) -> Want[R]:
     raise ValueError(f'"{shown}" cannot be waited for; say {ways}, or give a function')
 
 
-def condition(name: str, status: str = "True") -> Want[Resource]:
-    """The condition ``name`` has that status, and the object's controller has seen its newest spec."""
-    return Want(
+def condition(name: str, status: str = "True") -> WaitCondition[Resource]:
+    """Return the wait for a status condition: ``name`` has ``status``, and the object's controller has observed the newest spec."""
+    return WaitCondition(
         f"{name}={status}",
         lambda obj: status_of(tree_of(obj), name).lower() == status.lower(),
         lambda obj: describe_condition(tree_of(obj), name),
     )
 
 
-def jsonpath(path: str, value: str | None = None) -> Want[Resource]:
-    """The one value at ``path`` reads so; with None: there is one. ``{.status.phase}``, in kubectl's dialect.
+def jsonpath(path: str, value: str | None = None) -> WaitCondition[Resource]:
+    """Return the wait for a single value at ``path``, such as ``{.status.phase}`` in kubectl's dialect; ``value`` None accepts any value.
 
     Raises:
         ValueError: the path is malformed.
@@ -110,13 +111,13 @@ def jsonpath(path: str, value: str | None = None) -> Want[Resource]:
         return f"{path} has another value" if holds_secrets(type(obj)) else f"{path} is {described_word(there)}"
 
     if value is None:
-        return Want(f"anything at {path}", met, seen)
-    return Want(f"{path}={value}", met, seen, secret_text=f"{path} with the wanted value")
+        return WaitCondition(f"anything at {path}", met, seen)
+    return WaitCondition(f"{path}={value}", met, seen, secret_text=f"{path} with the wanted value")
 
 
-def ready() -> Want[Resource]:
-    """What "ready" means for the object's kind (see ``readiness``)."""
-    return Want("ready", lambda obj: is_ready(tree_of(obj)), lambda obj: what_is_missing(tree_of(obj)))
+def ready() -> WaitCondition[Resource]:
+    """Return the wait until an object is ready, as its kind defines it (see ``readiness``)."""
+    return WaitCondition("ready", lambda obj: is_ready(tree_of(obj)), lambda obj: missing_for_readiness(tree_of(obj)))
 
 
 def _version(obj: Resource) -> str:
@@ -124,10 +125,10 @@ def _version(obj: Resource) -> str:
 
 
 def require_seconds(seconds: object) -> None:
-    """Refuse a time that is none.
+    """Check that a time is a number.
 
     Raises:
-        TypeError: it is no number.
+        TypeError: it is not.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
         raise TypeError(f"timeout={described_word(seconds)}: must be a number of seconds; each wait has an end")

@@ -1,4 +1,4 @@
-"""An object as the tree that the server sent, and what every wait reads of it: generations and conditions."""
+"""Reads generations and conditions from an object's JSON tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Tree = dict[str, Any]
 
 
 def tree_of(obj: Resource) -> Tree:
-    """Not to be changed."""
+    """Return the object as a JSON tree that callers must not change."""
     if isinstance(obj, Unstructured):
         return obj.to_dict()
     document = document_of(obj)
@@ -23,7 +23,7 @@ def tree_of(obj: Resource) -> Tree:
 
 
 def below(tree: Tree, *names: str) -> Tree:
-    """The object at a path; an empty one where it is missing or something else."""
+    """Return the object at a path; an empty one if the path has no object."""
     for name in names:
         inner = tree.get(name)
         if not isinstance(inner, dict):
@@ -33,12 +33,13 @@ def below(tree: Tree, *names: str) -> Tree:
 
 
 def number(tree: Tree, name: str, missing: int = 0) -> int:
+    """Return a field that should be a number; ``missing`` if it is not."""
     value = tree.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else missing
 
 
 def condition_of(tree: Tree, name: str) -> Tree | None:
-    """The condition of that type, whatever its case (as kubectl compares); None if there is none."""
+    """Return the condition of that type, compared case-insensitively as by kubectl; None if there is none."""
     conditions = below(tree, "status").get("conditions")
     for one in conditions if isinstance(conditions, list) else ():
         if isinstance(one, dict) and str(one.get("type", "")).lower() == name.lower():
@@ -47,7 +48,7 @@ def condition_of(tree: Tree, name: str) -> Tree | None:
 
 
 def status_of(tree: Tree, name: str) -> str:
-    """``True``, ``False``, ``Unknown``, or "" where the object says nothing about it, or spoke of an older generation."""
+    """Return a condition's status: ``True``, ``False``, ``Unknown``; empty if it is missing or of an older generation."""
     condition = condition_of(tree, name)
     if condition is None or is_outdated(tree, condition):
         return ""
@@ -55,7 +56,7 @@ def status_of(tree: Tree, name: str) -> str:
 
 
 def is_outdated(tree: Tree, condition: Tree | None = None) -> bool:
-    """Whether the status (or that condition) is from before the last change of the spec (kubectl wait: getObservedGeneration)."""
+    """Whether the status (or that condition) is older than the last change of the spec (kubectl wait: getObservedGeneration)."""
     generation = number(below(tree, "metadata"), "generation", -1)
     observed = number(condition or {}, "observedGeneration", -1)
     if observed < 0:
@@ -64,7 +65,7 @@ def is_outdated(tree: Tree, condition: Tree | None = None) -> bool:
 
 
 def describe_condition(tree: Tree, name: str) -> str:
-    """``Ready=False (ContainersNotReady: containers with unready status: [c])``."""
+    """Describe a condition: ``Ready=False (ContainersNotReady: containers with unready status: [c])``."""
     condition = condition_of(tree, name)
     if condition is None:
         known = [str(one.get("type")) for one in below(tree, "status").get("conditions") or () if isinstance(one, dict)]

@@ -1,6 +1,6 @@
-"""Waiting for one object to become something, or to be gone: by a watch, never by polling, and never without a deadline.
+"""Waits for one object by a watch, never by polling, and never without a deadline.
 
-Faults of the network and of a busy server are waited out; refusals (401, 403, 404 of the kind) end a wait at once.
+Network failures and overload of the server do not end a wait; refusals (401, 403, 404 of the kind) end it at once.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kubeloop.client.waits.conditions import Want, require_seconds
-from kubeloop.client.waits.rollouts import rollout_of
+from kubeloop.client.waits.conditions import WaitCondition, require_seconds
+from kubeloop.client.waits.readiness import rollout_of
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.client.watches import Event, Watch
 from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError, UntrustedCertificate
@@ -31,7 +31,7 @@ _PAUSE_AFTER_FAULT = 1.0
 
 
 class WaitClient(Protocol):
-    """What a wait needs of a client."""
+    """The methods of a client that waits use."""
 
     transport: Transport
     clock: Clock
@@ -44,7 +44,7 @@ class WaitClient(Protocol):
 
 
 class _Faults:
-    """What went wrong last, for the message of a deadline."""
+    """Records the last failure, for the message of a deadline."""
 
     def __init__(self, client: WaitClient) -> None:
         self._transport = client.transport
@@ -60,7 +60,7 @@ class _Faults:
         except UntrustedCertificate:
             raise
         except Gone:
-            await self._clock.sleep(_PAUSE)  # the server has forgotten where the watch was: begin anew with what is there
+            await self._clock.sleep(_PAUSE)  # the server no longer has the watch's version: start again with a list
         except (TransportError, DeadlineError) as error:
             if self._transport.closed:
                 raise
@@ -73,11 +73,19 @@ class _Faults:
             await self._clock.sleep(error.retry_after or _PAUSE_AFTER_FAULT)
 
 
-async def wait_for(client: WaitClient, kind: type[R], name: str, want: Want[R], timeout: float, namespace: str | None) -> R:
-    """The first state that is as wanted.
+async def wait_for(client: WaitClient, kind: type[R], name: str, want: WaitCondition[R], timeout: float, namespace: str | None) -> R:
+    """Return the first state of an object that meets a condition.
+
+    Args:
+        client: The client to watch with.
+        kind: The class of the object.
+        name: The object's name.
+        want: The condition.
+        timeout: Seconds.
+        namespace: None: the client's.
 
     Raises:
-        DeadlineError: none within ``timeout`` seconds.
+        DeadlineError: no state met it within ``timeout`` seconds.
     """
     require_seconds(timeout)
     last: R | None = None
@@ -97,10 +105,18 @@ async def wait_for(client: WaitClient, kind: type[R], name: str, want: Want[R], 
 
 
 async def wait_gone(client: WaitClient, kind: type[Resource], name: str, timeout: float, namespace: str | None, uid: str) -> None:
-    """Return when no such object is there; with ``uid`` a new one of the same name counts as gone.
+    """Return when the object does not exist.
+
+    Args:
+        client: The client to watch with.
+        kind: The class of the object.
+        name: The object's name.
+        timeout: Seconds.
+        namespace: None: the client's.
+        uid: Wait only for the object with this uid. Empty: any object of that name.
 
     Raises:
-        DeadlineError: still there after ``timeout`` seconds.
+        DeadlineError: it still exists after ``timeout`` seconds.
     """
     require_seconds(timeout)
     last: Resource | None = None
@@ -129,16 +145,23 @@ async def wait_gone(client: WaitClient, kind: type[Resource], name: str, timeout
 
 
 async def rollout(client: WaitClient, kind: type[R], name: str, timeout: float, namespace: str | None) -> AsyncGenerator[str, None]:
-    """The lines of ``kubectl rollout status``, each once as long as it does not change; ends when the rollout is done.
+    """Yield the lines of ``kubectl rollout status`` as they change, until the rollout is complete.
+
+    Args:
+        client: The client to watch with.
+        kind: The class of the object.
+        name: The object's name.
+        timeout: Seconds.
+        namespace: None: the client's.
 
     Raises:
-        DeadlineError: not done within ``timeout`` seconds. WaitFailed: it exceeded its own deadline. ValueError: no rollouts.
+        DeadlineError: not complete within ``timeout`` seconds. WaitFailed: the progress deadline passed. ValueError: no rollouts.
     """
     require_seconds(timeout)
     ends = client.clock.now() + timeout
     text = ""
     while True:
-        changed: Want[Resource] = Want("rolled out", functools.partial(_moved, before=text), _text)
+        changed: WaitCondition[Resource] = WaitCondition("rolled out", functools.partial(_moved, before=text), _text)
         left = max(0.0, ends - client.clock.now())
         try:
             found = await wait_for(client, kind, name, changed, left, namespace)
@@ -160,9 +183,9 @@ def _moved(obj: Resource, before: str) -> bool:
 
 
 async def until(events: AsyncIterator[Event[R]], conditions: tuple[Callable[[Event[R]], object], ...]) -> Event[R] | None:
-    """The event with which the last of ``conditions`` came true, one after the other; None if the events end before.
+    """Return the event that met the last of ``conditions``, which come true one after the other; None if the events end before.
 
-    The event that met one condition is the first that the next one is asked about (client-go tools/watch, UntilWithoutRetry).
+    The event that meets a condition is also the first event for the next condition (client-go tools/watch, UntilWithoutRetry).
     """
     left = list(conditions)
     async for event in events:
@@ -174,7 +197,7 @@ async def until(events: AsyncIterator[Event[R]], conditions: tuple[Callable[[Eve
 
 
 async def _states(client: WaitClient, kind: type[R], name: str, namespace: str | None) -> AsyncGenerator[R | None, None]:
-    """The states of one object as they come; None when it is not there (any more)."""
+    """Yield the states of one object; None while it does not exist."""
     yield None
     async with client.watch(kind, namespace=namespace, field_selector={"metadata.name": name}) as events:
         async for event in events:
@@ -182,4 +205,5 @@ async def _states(client: WaitClient, kind: type[R], name: str, namespace: str |
 
 
 def named(kind: type[Resource], name: str, namespace: str | None) -> str:
+    """Return kind, namespace and name of an object, for messages."""
     return f'{kind.kind} "{name}"' + (f' in namespace "{namespace}"' if namespace else "")

@@ -173,14 +173,14 @@ class MessageDefinition:
     @cached_property
     def shown(self) -> tuple[tuple[str, Callable[[], Any]], ...]:
         """The fields that JSON shows without a value, each with a factory of its JSON."""
-        found: list[tuple[str, Callable[[], Any]]] = []
+        result: list[tuple[str, Callable[[], Any]]] = []
         for field in self.fields:
             if field.count == Count.INLINE:
                 assert field.message is not None
-                found += field.message.shown
+                result += field.message.shown
             elif field.zero in (Zero.SHOWN, Zero.NULL):
-                found.append((field.name, field.empty))
-        return tuple(found)
+                result.append((field.name, field.empty))
+        return tuple(result)
 
     def empty(self) -> Any:
         """Return the JSON of the message without any field."""

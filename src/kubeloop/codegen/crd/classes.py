@@ -27,10 +27,10 @@ def classes_at(target: str) -> list[type[Resource]]:
     module = imported(name, target)
     if colon:
         return [_named(module, path, target)]
-    found = [cls for each in _modules(module, target) for cls in vars(each).values() if _declares(cls, each.__name__)]
-    if not found:
+    result = [cls for each in _modules(module, target) for cls in vars(each).values() if _declares(cls, each.__name__)]
+    if not result:
         raise ConfigError(f"{target}: no custom kind in it; decorate a Resource class with @custom_resource, or name one: {name}:CLASS")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(result))
 
 
 def imported(name: str, target: str) -> ModuleType:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from kubeloop.codegen.naming import camel_case
-from kubeloop.codegen.typed.docs import Docs, docstring
-from kubeloop.codegen.typed.literals import literal, text
 from kubeloop.codegen.typed.markers import markers
+from kubeloop.codegen.typed.python_text import Docs, docstring, literal, text
 from kubeloop.codegen.typed.types import PyType, TypeNames, TypeReader
 from kubeloop.meta.quantity import Quantity
 from kubeloop.types import JSONObject

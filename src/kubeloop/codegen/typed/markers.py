@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kubeloop.codegen.typed.literals import call, literal, text
+from kubeloop.codegen.typed.python_text import call, literal, text
 from kubeloop.types import JSONObject
 
 _DECLARE: Final = "declare"
@@ -55,11 +55,11 @@ def markers(node: JSONObject, derived: JSONObject, type_text: str) -> list[str]:
     """
     rest = {key: value for key, value in node.items() if key != "description" and derived.get(key, _NOTHING) != value}
     gone = [key for key in derived if key not in node]
-    found = list(_markers(rest, gone, derived, type_text))
+    result = list(_markers(rest, gone, derived, type_text))
     leftover: JSONObject = {**rest, **dict.fromkeys(gone)}
     if leftover:
-        found.append(f"{_DECLARE}.Schema({literal(leftover)})")
-    return found
+        result.append(f"{_DECLARE}.Schema({literal(leftover)})")
+    return result
 
 
 _NOTHING: Final = object()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
 from kubeloop.codegen.models import ordered
-from kubeloop.codegen.naming import ModuleName, class_name, field_names
-from kubeloop.codegen.typed.docs import Docs, docstring
+from kubeloop.codegen.naming import ModuleName, class_name, field_names, module_names
 from kubeloop.codegen.typed.fields import FieldWriter
-from kubeloop.codegen.typed.literals import call, literal, text
 from kubeloop.codegen.typed.markers import markers
+from kubeloop.codegen.typed.python_text import Docs, call, docstring, formatted, literal, text
 from kubeloop.codegen.typed.source import OBJECT_META, ModelSource, references
 from kubeloop.codegen.typed.types import TypeNames
 from kubeloop.codegen.types import HAND_WRITTEN
 from kubeloop.codegen.write import MARK
+from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.types import JSONObject
 
@@ -95,6 +96,14 @@ class ModuleWriter:
     """Renders one module. ``modules`` are the modules of all definitions with a class, including this one's."""
 
     def __init__(self, source: ModelSource, name: ModuleName, modules: Mapping[str, ModuleName], docs: Docs) -> None:
+        """Prepare a module.
+
+        Args:
+            source: The definitions and their kinds.
+            name: The module's name.
+            modules: The module of each definition.
+            docs: The form of the docstrings.
+        """
         self._source = source
         self._name = name
         self._modules = modules
@@ -257,3 +266,89 @@ def _assign(name: str, value: str) -> list[str]:
 def _tuple(values: tuple[str, ...]) -> str:
     inner = ", ".join(map(text, values))
     return f"({inner},)" if len(values) == 1 else f"({inner})"
+
+
+_INDEX: Final = '''
+from __future__ import annotations
+
+import importlib
+
+from kubeloop.meta import GroupVersionKind, Resource
+
+_MODULES: dict[tuple[str, str], str] = {{
+{rows}}}
+
+
+def find(gvk: GroupVersionKind) -> type[Resource] | None:
+    """The class of a kind, from a module that is imported now if it was not before; None for a kind that has none here."""
+    module = _MODULES.get((gvk.group, gvk.version))
+    if module is None:
+        return None
+    for found in vars(importlib.import_module(f"{{__name__}}.{{module}}")).values():
+        if isinstance(found, type) and issubclass(found, Resource) and (found.api_version, found.kind) == (gvk.api_version, gvk.kind):
+            return found
+    return None
+'''
+
+
+def render_package(source: ModelSource, *, docs: Docs = "short") -> dict[str, str]:
+    """Return source text by path below the package; sorted and deterministic.
+
+    Raises:
+        ConfigError: there is no kind to write, or two group versions refer to each other.
+    """
+    names = _ours(source)
+    modules = module_names(names)
+    _refuse_circles(source, modules)
+    members: dict[ModuleName, list[str]] = {}
+    for name in names:
+        members.setdefault(modules[name], []).append(name)
+    files = {
+        f"{'/'.join(module.parts)}.py": ModuleWriter(source, module, modules, docs).render(members[module]) for module in sorted(members)
+    }
+    for package in sorted({module.package for module in members if module.version}):
+        files[f"{package}/__init__.py"] = HEADER.format(what=f"the {package} group, one module for each version")
+    files["__init__.py"] = HEADER.format(what="all groups") + _INDEX.format(rows=_rows(source, modules))
+    return dict(sorted(formatted(files).items()))
+
+
+def render_module(source: ModelSource, name: str, *, docs: Docs = "short") -> str:
+    """Render all classes into one module called ``name``.
+
+    Raises:
+        ConfigError: there is no kind to write, or two classes have one name (two versions of a kind).
+    """
+    names = _ours(source)
+    module = ModuleName(name, "")
+    seen: dict[str, str] = {}
+    for definition in names:
+        other = seen.setdefault(class_name(definition), definition)
+        if other != definition:
+            raise ConfigError(f"{other} and {definition} would be one class in one module; give --out a folder, or choose with --group")
+    rendered = ModuleWriter(source, module, dict.fromkeys(names, module), docs).render(names)
+    return formatted({f"{name}.py": rendered})[f"{name}.py"]
+
+
+def _ours(source: ModelSource) -> list[str]:
+    names = sorted(source.ours())
+    if not names:
+        raise ConfigError("nothing to generate: all of these kinds are in kubeloop.api already (--builtins generates them anyway)")
+    return names
+
+
+def _refuse_circles(source: ModelSource, modules: Mapping[str, ModuleName]) -> None:
+    """Refuse modules that import each other. Go's packages never do; those of other generators may."""
+    graph: dict[ModuleName, set[ModuleName]] = {}
+    for name, module in modules.items():
+        others = {modules[ref] for ref in references(source.definitions[name]) if ref in modules}
+        graph.setdefault(module, set()).update(others - {module})
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = " -> ".join(".".join(module.parts) for module in error.args[1])
+        raise ConfigError(f"group versions refer to each other ({circle}); give --out one module (NAME.py)") from None
+
+
+def _rows(source: ModelSource, modules: Mapping[str, ModuleName]) -> str:
+    table = {(gvk.group, gvk.version): ".".join(modules[name].parts) for name, gvk in sorted(source.kinds.items()) if name in modules}
+    return "".join(f"    ({text(group)}, {text(version)}): {text(module)},\n" for (group, version), module in sorted(table.items()))

@@ -244,11 +244,11 @@ def known_struct(node: JSONObject) -> str | None:
     properties = node.get("properties")
     if not properties or "$ref" in node:
         return None
-    found: set[str] = set()
+    result: set[str] = set()
     for name in _by_properties().get(frozenset(properties), ()):
         if without(node) == _of_definition(name):
-            found.add(name)
-    return found.pop() if len(found) == 1 else None
+            result.add(name)
+    return result.pop() if len(result) == 1 else None
 
 
 @cache

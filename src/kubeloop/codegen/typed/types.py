@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from kubeloop.codegen.typed.literals import text
+from kubeloop.codegen.typed.python_text import text
 from kubeloop.codegen.typed.source import known_struct
 from kubeloop.codegen.types import HAND_WRITTEN, INLINE
 from kubeloop.schema.classes.known import INT_OR_STRING, QUANTITY

@@ -115,6 +115,13 @@ def edit_kubeconfig(path: str | os.PathLike[str] | None = None, *, wait: float =
 class KubeconfigEditor(Kubeconfig):
     """An editable kubeconfig, from ``edit_kubeconfig``.
 
+    >>> with edit_kubeconfig("config") as kubeconfig:
+    ...     kubeconfig.set_cluster("test", server="https://127.0.0.1:6443")
+    ...     kubeconfig.set_context("test", cluster="test", namespace="shop")
+    ...     kubeconfig.use_context("test")
+    >>> Kubeconfig.read("config").current_context
+    'test'
+
     Guarantees
         An unchanged file is not written. A changed one is written atomically, with mode 0600, and keeps its unknown fields.
         A new entry goes to the first file that exists.
@@ -248,14 +255,16 @@ class KubeconfigEditor(Kubeconfig):
         self._put(self._holder(key, name), key, name, entry)
 
     def delete_cluster(self, name: str) -> None:
-        """
+        """Delete a cluster.
+
         Raises:
             ConfigError: there is no such cluster.
         """
         self._delete("cluster", name)
 
     def delete_user(self, name: str) -> None:
-        """
+        """Delete a user.
+
         Raises:
             ConfigError: there is no such user.
         """
@@ -413,11 +422,11 @@ def _section(file: KubeconfigFile, section: str) -> list[JSONObject]:
 
 
 def _items(config: Kubeconfig, section: str) -> dict[str, tuple[JSONObject, Path]]:
-    found: dict[str, tuple[JSONObject, Path]] = {}
+    result: dict[str, tuple[JSONObject, Path]] = {}
     for file in config.documents:
         for item in file.tree.get(section) or ():
-            found.setdefault(str(item.get("name", "")), (item, file.path))
-    return found
+            result.setdefault(str(item.get("name", "")), (item, file.path))
+    return result
 
 
 def _beside(path: str | Path | None, kubeconfig: Path) -> str:

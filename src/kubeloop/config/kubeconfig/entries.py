@@ -17,7 +17,11 @@ class _Entry(msgspec.Struct, rename="kebab", kw_only=True):
 
 
 class Extension(_Entry):
-    """Data of another tool in a kubeconfig."""
+    """Data of another tool in a kubeconfig.
+
+    >>> Extension(name="example.com/tool", extension={"color": "blue"}).extension
+    {'color': 'blue'}
+    """
 
     name: str
     extension: Any = None
@@ -27,7 +31,10 @@ class Extension(_Entry):
 
 
 class Cluster(_Entry):
-    """How to reach a server. ``certificate_authority_data`` is base64 of PEM text, and takes precedence over the file."""
+    """How to reach a server. ``certificate_authority_data`` is base64 of PEM text, and takes precedence over the file.
+
+    >>> cluster = Cluster(server="https://127.0.0.1:6443", certificate_authority="ca.crt")
+    """
 
     server: str = ""
     tls_server_name: str = ""
@@ -44,7 +51,10 @@ class Cluster(_Entry):
 
 
 class ExecVariable(_Entry):
-    """An additional environment variable of a credential plugin."""
+    """An additional environment variable of a credential plugin.
+
+    >>> variable = ExecVariable(name="AWS_PROFILE", value="test")
+    """
 
     name: str = ""
     value: str = ""
@@ -54,7 +64,10 @@ class ExecVariable(_Entry):
 
 
 class Exec(msgspec.Struct, rename="camel", kw_only=True):
-    """A credential plugin. A bare ``command`` is searched in PATH; one with a separator is a path, relative to the file."""
+    """A credential plugin. A bare ``command`` is searched in PATH; one with a separator is a path, relative to the file.
+
+    >>> plugin = Exec(command="aws", args=["eks", "get-token"], api_version="client.authentication.k8s.io/v1")
+    """
 
     command: str = ""
     args: list[str] = []
@@ -69,7 +82,10 @@ class Exec(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class KubeconfigUser(_Entry):
-    """The credentials of a user: a token, a name and password, a certificate, or a plugin."""
+    """The credentials of a user: a token, a name and password, a certificate, or a plugin.
+
+    >>> user = KubeconfigUser(token_file="/var/run/token")
+    """
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -93,7 +109,10 @@ class KubeconfigUser(_Entry):
 
 
 class Context(_Entry):
-    """A named combination of cluster, user and namespace."""
+    """A named combination of cluster, user and namespace.
+
+    >>> context = Context(cluster="test", user="admin", namespace="shop")
+    """
 
     cluster: str = ""
     user: str = ""
@@ -102,16 +121,34 @@ class Context(_Entry):
 
 
 class NamedCluster(_Entry):
+    """An entry of ``clusters`` in a kubeconfig.
+
+    >>> NamedCluster(name="test", cluster=Cluster(server="https://127.0.0.1:6443")).name
+    'test'
+    """
+
     name: str
     cluster: Cluster = msgspec.field(default_factory=Cluster)
 
 
 class NamedUser(_Entry):
+    """An entry of ``users`` in a kubeconfig.
+
+    >>> NamedUser(name="admin", user=KubeconfigUser(token_file="/var/run/token")).name
+    'admin'
+    """
+
     name: str
     user: KubeconfigUser = msgspec.field(default_factory=KubeconfigUser)
 
 
 class NamedContext(_Entry):
+    """An entry of ``contexts`` in a kubeconfig.
+
+    >>> NamedContext(name="test", context=Context(cluster="test", user="admin")).name
+    'test'
+    """
+
     name: str
     context: Context = msgspec.field(default_factory=Context)
 

@@ -69,27 +69,27 @@ class _Reader:
         return self._list(indent, depth) if self._is_item(self.at) else self._map(indent, depth)
 
     def _map(self, indent: int, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         while self._indent(self.at) == indent and not self._is_item(self.at):
             key, value = _key(self._lines[self.at][1])
-            if key in found:
+            if key in result:
                 raise _NotPlainError
             self.at += 1
-            found[key] = self._nested(indent, depth) if value is None else self._scalar(value, indent)
-        return found
+            result[key] = self._nested(indent, depth) if value is None else self._scalar(value, indent)
+        return result
 
     def _list(self, indent: int, depth: int) -> list[Any]:
-        found: list[Any] = []
+        result: list[Any] = []
         while self._indent(self.at) == indent and self._is_item(self.at):
             rest = self._lines[self.at][1][2:]
             if _KEY.fullmatch(rest):
                 # A map that begins after the dash continues below its first key.
                 self._lines[self.at] = (indent + 2, rest)
-                found.append(self.block(indent + 2, depth + 1))
+                result.append(self.block(indent + 2, depth + 1))
             else:
                 self.at += 1
-                found.append(self._scalar(rest, indent))
-        return found
+                result.append(self._scalar(rest, indent))
+        return result
 
     def _nested(self, indent: int, depth: int) -> Any:
         """Parse the value of a key whose line has none: a deeper block, or a list, which may have the key's own indentation."""
@@ -134,7 +134,8 @@ class KubeconfigFile:
     """A kubeconfig file. ``tree`` is its whole content, ``document`` the known part. ``exists`` False: the file does not exist yet."""
 
     def __init__(self, path: Path, tree: JSONObject, *, exists: bool) -> None:
-        """
+        """Read the entries of a file from its tree.
+
         Raises:
             ConfigError: a field has another type, or a name occurs twice; the text names file and field.
         """
@@ -216,12 +217,12 @@ def _check_names(entries: list[N], field: str, path: Path) -> None:
 
 def _with_names(field: str, tree: JSONObject) -> str:
     """Return ``users[0].user.token`` with the name of the entry: people do not count entries."""
-    found = re.match(r"(clusters|users|contexts)\[(\d+)\]", field)
-    if found is None:
+    match = re.match(r"(clusters|users|contexts)\[(\d+)\]", field)
+    if match is None:
         return field
-    entry = tree[found[1]][int(found[2])]
+    entry = tree[match[1]][int(match[2])]
     name = entry.get("name") if isinstance(entry, dict) else None
-    return f'{found[0]} ("{name}"){field[found.end() :]}' if isinstance(name, str) and name else field
+    return f'{match[0]} ("{name}"){field[match.end() :]}' if isinstance(name, str) and name else field
 
 
 def _tree(text: bytes, path: Path) -> Any:

@@ -19,14 +19,24 @@ T = TypeVar("T")
 
 
 class EntryInFile(NamedTuple, Generic[T]):
-    """An entry and the file that contains it."""
+    """An entry and the file that contains it.
+
+    >>> kubeconfig = Kubeconfig.read()
+    >>> entry, file = kubeconfig.contexts[kubeconfig.current_context]
+    >>> file.exists()
+    True
+    """
 
     entry: T
     file: Path
 
 
 class KubeconfigFiles(NamedTuple):
-    """The files to read, highest precedence first. ``origin`` says where they were named: ``argument``, ``KUBECONFIG`` or ``default``."""
+    """The files to read, highest precedence first. ``origin`` says where they were named: ``argument``, ``KUBECONFIG`` or ``default``.
+
+    >>> kubeconfig_files("config").origin
+    'argument'
+    """
 
     paths: tuple[Path, ...]
     origin: str
@@ -54,6 +64,10 @@ def kubeconfig_files(path: str | os.PathLike[str] | None = None, environ: Mappin
 
 class Kubeconfig:
     """Merged kubeconfig files. The first file with an entry of a name provides the whole entry; the same for ``current-context``.
+
+    >>> kubeconfig = Kubeconfig.read()
+    >>> kubeconfig.current_context in kubeconfig.contexts
+    True
 
     Printing it shows no secret. Change it with ``edit_kubeconfig``.
     """
@@ -83,27 +97,27 @@ class Kubeconfig:
 
     @property
     def clusters(self) -> dict[str, EntryInFile[Cluster]]:
-        found: dict[str, EntryInFile[Cluster]] = {}
+        result: dict[str, EntryInFile[Cluster]] = {}
         for file in self.documents:
             for named in file.document.clusters:
-                found.setdefault(named.name, EntryInFile(named.cluster, file.path))
-        return found
+                result.setdefault(named.name, EntryInFile(named.cluster, file.path))
+        return result
 
     @property
     def users(self) -> dict[str, EntryInFile[KubeconfigUser]]:
-        found: dict[str, EntryInFile[KubeconfigUser]] = {}
+        result: dict[str, EntryInFile[KubeconfigUser]] = {}
         for file in self.documents:
             for named in file.document.users:
-                found.setdefault(named.name, EntryInFile(named.user, file.path))
-        return found
+                result.setdefault(named.name, EntryInFile(named.user, file.path))
+        return result
 
     @property
     def contexts(self) -> dict[str, EntryInFile[Context]]:
-        found: dict[str, EntryInFile[Context]] = {}
+        result: dict[str, EntryInFile[Context]] = {}
         for file in self.documents:
             for named in file.document.contexts:
-                found.setdefault(named.name, EntryInFile(named.context, file.path))
-        return found
+                result.setdefault(named.name, EntryInFile(named.context, file.path))
+        return result
 
     @property
     def current_context(self) -> str:

@@ -34,12 +34,12 @@ def view(config: Kubeconfig, context: str | None, *, minify: bool, flatten: bool
         flatten: Embed certificate and key files.
         raw: Include secrets.
     """
-    found: JSONObject = {"apiVersion": "v1", "kind": "Config"}
-    found |= _extras(config)
+    result: JSONObject = {"apiVersion": "v1", "kind": "Config"}
+    result |= _extras(config)
     for section, key in SECTIONS:
-        found[section] = [_shown(item, key, file, flatten=flatten, raw=raw) for item, file in _items(config, section)]
-    found["current-context"] = context or config.current_context
-    return _minified(found, config) if minify else found
+        result[section] = [_shown(item, key, file, flatten=flatten, raw=raw) for item, file in _items(config, section)]
+    result["current-context"] = context or config.current_context
+    return _minified(result, config) if minify else result
 
 
 def flattened(item: JSONObject, key: str, path: Path) -> JSONObject:
@@ -78,21 +78,21 @@ def make_absolute(item: JSONObject, key: str, path: Path) -> None:
 def _extras(config: Kubeconfig) -> JSONObject:
     """Return unknown fields beside the entries; the first file with a field takes precedence."""
     known = {"apiVersion", "kind", "clusters", "users", "contexts", "current-context"}
-    found: JSONObject = {}
+    result: JSONObject = {}
     for file in config.documents:
         for name, value in file.tree.items():
             if name not in known and value:
-                found.setdefault(name, copy.deepcopy(value))
-    return found
+                result.setdefault(name, copy.deepcopy(value))
+    return result
 
 
 def _items(config: Kubeconfig, section: str) -> Iterator[tuple[JSONObject, KubeconfigFile]]:
     """Return the entries by name; the first file with a name takes precedence."""
-    found: dict[str, tuple[JSONObject, KubeconfigFile]] = {}
+    result: dict[str, tuple[JSONObject, KubeconfigFile]] = {}
     for file in config.documents:
         for item in file.tree.get(section) or ():
-            found.setdefault(str(item.get("name", "")), (item, file))
-    return (found[name] for name in sorted(found))
+            result.setdefault(str(item.get("name", "")), (item, file))
+    return (result[name] for name in sorted(result))
 
 
 def _shown(item: JSONObject, key: str, file: KubeconfigFile, *, flatten: bool, raw: bool) -> JSONObject:

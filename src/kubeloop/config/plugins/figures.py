@@ -69,7 +69,7 @@ _UTC_TIME = 0x17
 
 def _parts(der: bytes) -> list[tuple[int, bytes]]:
     """Return tag and content of each element (X.690, distinguished encoding)."""
-    found = []
+    result = []
     at = 0
     while at < len(der):
         tag, size = der[at], der[at + 1]
@@ -78,9 +78,9 @@ def _parts(der: bytes) -> list[tuple[int, bytes]]:
             count = size & 0x7F
             size = int.from_bytes(der[at : at + count], "big")
             at += count
-        found.append((tag, der[at : at + size]))
+        result.append((tag, der[at : at + size]))
         at += size
-    return found
+    return result
 
 
 def _time(tag: int, content: bytes) -> datetime:

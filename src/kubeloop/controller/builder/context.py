@@ -17,7 +17,7 @@ from kubeloop.workqueue import QueueMetrics, RateCap
 if TYPE_CHECKING:
     from kubeloop.controller.events import EventRecorder
     from kubeloop.controller.reader.reader import CacheReader
-    from kubeloop.controller.sharding.ownership import Ownership
+    from kubeloop.controller.sharding.membership import Ownership
 
 
 class ReconcileObserver(Protocol):
@@ -47,6 +47,12 @@ class RunnableContext:
         ownership: returns the ownership of a controller's keys, where several replicas share them; None: all keys are this replica's.
         elected: runnables that need the leader run in one of several replicas.
         advised: see ``FailureLog``; one set for all controllers, so that a permission that several of them lack is explained once.
+
+    Example:
+        >>> async def report(context: RunnableContext) -> None:
+        ...     print("running in", context.client.cluster)
+        >>> from kubeloop import Manager
+        >>> manager = Manager(client, [report])
     """
 
     client: Client
@@ -67,7 +73,7 @@ class RunnableContext:
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """What one connected controller works with."""
+    """The context of one connected controller: its client, caches, queue and events."""
 
     surroundings: RunnableContext
     events: EventRecorder
@@ -76,7 +82,7 @@ class ControllerContext:
 
 
 class Gate:
-    """While it is closed no reconcile begins; those under way end. Caches and queue go on to follow the cluster, so nothing is missed.
+    """Pauses reconciles. While it is closed none starts; running ones end. Caches and queue follow the cluster, so nothing is missed.
 
     For the event loop's thread. Each worker may hold one key while it waits.
     """

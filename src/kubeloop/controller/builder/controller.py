@@ -98,24 +98,29 @@ S = TypeVar("S", bound=Resource)
 
 
 class ControllerBase(Generic[R]):
-    """What ``Controller`` and ``KeyController`` have in common: the declaration, and access to the cluster once a manager runs it.
+    """Base of ``Controller`` and ``KeyController``: the declaration, and access to the cluster once a manager runs it.
 
-    Declared as keywords of the class (``class FooController(Controller[Foo], owns=[Deployment], workers=2)``) or as attributes:
+    Options are keywords of the class or class attributes:
 
-    ``owns``: kinds that this one creates, or ``Owns`` for more to say; their owner is reconciled when they change.
-    ``watches``: other kinds, with what says which keys to reconcile.
-    ``sources``: other things than objects of the cluster that lead to reconciles; may be set on the instance, too.
+    ``owns``: kinds that this controller creates, or ``Owns`` for options; their owner is reconciled when they change.
+    ``watches``: other kinds, each with a mapping to the keys to reconcile.
+    ``sources``: reconciles for other reasons than changes in the cluster (``Channel``); may be set on the instance, too.
     ``reads``: kinds that are only read through ``cached`` and ``lister``.
-    ``writes``: other kinds that it writes through ``client``, for the permissions that are derived from this (``permissions_of``).
-    ``predicates``: which changes of the main kind are worth a reconcile; all must agree.
-    ``workers``: how many keys at once. ``timeout``: seconds after which a reconcile is cancelled.
-    ``debounce``: seconds without a further change after which a changed key is reconciled; 0 reconciles it at once (behaviour T233).
-    ``name``: of the controller in logs, events and statistics; default the kind in lower case.
-    ``indexes``: of any kind used here, as ``{Pod: {"node": "spec.nodeName"}}``.
-    ``warm_up``: fill caches and queue before this replica leads, so that taking over takes no time (behaviour R211).
-    ``needs_leader``: False for work that each replica is to do.
-    ``pause_annotation``: objects that carry this annotation with the value "true" are not reconciled; taking it off reconciles them.
-    ``metadata_only``: of the main kind only metadata is asked of the server (``KeyController`` only).
+    ``writes``: other kinds that it writes through ``client``, for the permissions that are derived (``permissions_of``).
+    ``predicates``: the changes of the main kind that lead to a reconcile; all predicates must agree.
+    ``workers``: number of concurrent reconciles. ``timeout``: seconds after which a reconcile is cancelled.
+    ``debounce``: seconds without a further change after which a changed key is reconciled; 0: at once (behaviour T233).
+    ``name``: name in logs, events and statistics; default: the kind in lower case.
+    ``indexes``: indexes of any kind used here, as ``{Pod: {"node": "spec.nodeName"}}``.
+    ``warm_up``: fill caches and queue before this replica leads, so that it can work at once when it does (behaviour R211).
+    ``needs_leader``: False for work that each replica does.
+    ``pause_annotation``: objects that have this annotation with the value "true" are not reconciled until it is removed.
+    ``metadata_only``: request only metadata of the main kind (``KeyController`` only).
+
+    Example:
+        >>> class Scaler(Controller[Deployment], owns=[Pod], workers=4, timeout=30):
+        ...     async def reconcile(self, deployment: Deployment) -> None:
+        ...         pods = self.owned(Pod, deployment)
     """
 
     owns: ClassVar[Sequence[type[Resource] | Owns[Any]]] = ()
@@ -208,7 +213,7 @@ class ControllerBase(Generic[R]):
 
     @classmethod
     def _declaration(cls) -> Declaration:
-        """What this class declares.
+        """Return the checked declaration of this class.
 
         Raises:
             DeclarationError: it names no kind, or indexes of a kind that it does not cache.
@@ -246,7 +251,7 @@ class ControllerBase(Generic[R]):
 
     @property
     def events(self) -> EventRecorder:
-        """Tells users what happened to an object."""
+        """Records events about objects."""
         return self._connected.events
 
     @property
@@ -264,11 +269,11 @@ class ControllerBase(Generic[R]):
 
     @property
     def cached(self) -> CacheReader:
-        """Reads any declared kind from memory. A read outside the cache is an error, never an empty answer."""
+        """Reads any declared kind from memory. A read outside the cache raises an error, instead of an empty result."""
         return self._connected.cache
 
     def lister(self, kind: type[S]) -> Lister[S]:
-        """Reads from the cache: all that an informer of the kind can answer.
+        """Return the lister of a kind's informer.
 
         Raises:
             DeclarationError: this controller has declared no interest in the kind, so nothing keeps it in memory; or in its metadata only.
@@ -276,7 +281,7 @@ class ControllerBase(Generic[R]):
         return self._connected.cache.lister(kind)
 
     def metadata_lister(self, kind: type[Resource]) -> Lister[PartialObject]:
-        """Reads from the cache of a kind of which only metadata is kept.
+        """Return the lister of a kind of which only metadata is cached.
 
         Raises:
             DeclarationError: it is not kept, or in full.
@@ -292,7 +297,7 @@ class ControllerBase(Generic[R]):
         return self._connected.cache.informer(kind)
 
     def owned(self, kind: type[S], owner: Resource) -> list[S]:
-        """Objects of an owned kind whose controller is ``owner``, this very one (by uid), from the cache, own writes included."""
+        """Return the cached objects of an owned kind whose controller is ``owner`` (by uid), own writes included."""
         return [obj for obj in self.lister(kind).by_index(OWNER_INDEX, owner.metadata.uid) if is_controlled_by(obj, owner)]
 
     def enqueue(self, key: ObjectKey, after: float = 0.0, *, priority: int = 0) -> None:
@@ -311,7 +316,7 @@ class ControllerBase(Generic[R]):
         self._connected.enqueue(key, after, priority)
 
     def pause(self) -> None:
-        """Begin no reconcile until ``resume``; those under way end. Caches and queue go on to follow the cluster, so nothing is missed."""
+        """Start no reconcile until ``resume``; running ones end. Caches and queue follow the cluster, so nothing is missed."""
         self._own_gate.pause()
 
     def resume(self) -> None:
@@ -333,7 +338,7 @@ class ControllerBase(Generic[R]):
         return ExponentialLimiter()
 
     def tenants(self) -> Callable[[ObjectKey], Hashable] | None:
-        """Whose a key is, if tenants are to take turns, one key each within a priority, so that one with many does not starve the others.
+        """Return a function that maps a key to its tenant, so that tenants take turns within a priority; None: no tenants.
 
         Override for example with ``return lambda key: key.namespace``. Default: None, in the order of arrival.
         """
@@ -377,30 +382,33 @@ OWNER_INDEX = "kubeloop.owner"
 
 
 class Controller(ControllerBase[R], ABC):
-    """Makes the world as each object of kind ``R`` wants it.
-
-    ::
-
-        class FooController(Controller[Foo], owns=[Deployment], workers=2):
-            async def reconcile(self, foo: Foo) -> Result | None:
-                ...
+    """Reconciles each object of kind ``R``: brings the actual state to the desired one.
 
     Guarantees
-        ``reconcile`` is called with the newest state in the cache, a fresh object that it owns; never for two states of one object at a
-        time; never before all informers of this controller are synced. It is called after every change that the predicates let pass, and
+        ``reconcile`` is called with the newest cached state, in a new object that it may change; never for two states of one object at a
+        time; never before all informers of this controller are synced. It is called after every change that the predicates accept, and
         after every error with growing delay, until it succeeds.
 
     Not guaranteed
-        One call per change: changes in quick succession are one call. A call for an object that is gone: use finalizers, or owner
+        One call per change: changes in quick succession are one call. A call for an object that is gone: use finalizers, owner
         references, or ``KeyController``.
 
-    A plain ``def reconcile`` runs in a thread, ``workers`` of them; it must not touch ``client`` there, which belongs to the event loop.
-    A ``SystemExit`` in a reconcile is an error like any other: to stop the program, ask its manager.
+    A plain ``def reconcile`` runs in a thread, ``workers`` of them; it must not use ``client`` there, which belongs to the event loop.
+    A ``SystemExit`` in a reconcile is an error like any other: to stop the program, stop its manager.
+
+    Example:
+        >>> class Labeler(Controller[ConfigMap], workers=2):
+        ...     async def reconcile(self, config_map: ConfigMap) -> None:
+        ...         print("reconcile", config_map.metadata.name)
+        >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+        >>> async with Manager(client, [Labeler()], namespace=settings.metadata.namespace):
+        ...     await asyncio.sleep(0.2)
+        reconcile settings
     """
 
     @abstractmethod
     def reconcile(self, obj: R, /) -> Awaitable[Result | None] | Result | None:
-        """Bring the cluster one step nearer to what ``obj`` says; idempotent. Raise for a retry with back-off."""
+        """Bring the cluster one step nearer to the state that ``obj`` specifies; idempotent. Raise for a retry with back-off."""
 
     @classmethod
     def _check_class(cls) -> None:
@@ -412,11 +420,18 @@ class Controller(ControllerBase[R], ABC):
 
 
 class KeyController(ControllerBase[R], ABC):
-    """As ``Controller``, but ``reconcile`` gets the key, also of an object that is gone; it reads what it needs from ``cached``."""
+    """``Controller`` whose ``reconcile`` gets the key, also of an object that is gone; it reads what it needs from ``cached``.
+
+    Example:
+        >>> class Cleaner(KeyController[ConfigMap]):
+        ...     async def reconcile(self, key: ObjectKey) -> None:
+        ...         if self.cached.get(ConfigMap, key.name, key.namespace) is None:
+        ...             print(key.name, "is gone")
+    """
 
     @abstractmethod
     def reconcile(self, key: ObjectKey, /) -> Awaitable[Result | None] | Result | None:
-        """Bring the cluster one step nearer to what the object of that key says, or tidy up after it."""
+        """Bring the cluster one step nearer to the state that the object of this key specifies, or clean up after the object."""
 
     @classmethod
     def _check_class(cls) -> None:

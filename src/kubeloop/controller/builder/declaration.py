@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, get_args, get_origin
 
@@ -11,13 +12,104 @@ from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.handler.mapping import MapFunc
 from kubeloop.controller.handler.predicates import Predicate
 from kubeloop.controller.handler.watch import Channel, Owns, Watch
-from kubeloop.meta import Resource, UnknownKind, Unstructured, kind_info
+from kubeloop.meta import ObjectKey, Resource, UnknownKind, Unstructured, kind_info
 from kubeloop.meta.type_checks import described, described_word
+from kubeloop.transport import logger_with_context
+from kubeloop.workqueue import ExponentialLimiter, Limiter
+
+log = logger_with_context("kubeloop.controller.runner")
+
+
+class ContainedLimiter:
+    """Wraps a class's own limiter: where it raises, or returns no time, the default's pauses apply.
+
+    Each of its methods is named in the log when it fails, with its traceback the first time.
+    """
+
+    def __init__(self, limiter: Limiter[ObjectKey], owner: str) -> None:
+        self._limiter = limiter
+        self._owner = owner
+        self._default: ExponentialLimiter[ObjectKey] = ExponentialLimiter()
+        self._reported: set[str] = set()
+
+    def delay(self, item: ObjectKey) -> float:
+        pause = self._default.delay(item)
+        try:
+            answer: object = self._limiter.delay(item)
+            if not isinstance(answer, int | float) or isinstance(answer, bool) or math.isnan(answer):
+                raise TypeError(f"it gave {described_word(answer)}, which is no number of seconds")
+        except Exception as error:  # noqa: BLE001  # whatever it is, the key must be tried again
+            self._report("delay", item, error, f"it is tried again in {pause:g} s, as with the default limiter")
+            return pause
+        return answer
+
+    def forget(self, item: ObjectKey) -> None:
+        self._default.forget(item)
+        try:
+            self._limiter.forget(item)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._report("forget", item, error, "its next failure may wait too long")
+
+    def retries(self, item: ObjectKey) -> int:
+        try:
+            return int(self._limiter.retries(item))
+        except Exception as error:  # noqa: BLE001  # as above
+            self._report("retries", item, error, "the default's count is taken")
+            return self._default.retries(item)
+
+    def _report(self, method: str, key: ObjectKey, error: Exception, consequence: str) -> None:
+        shown = None if method in self._reported else error
+        self._reported.add(method)
+        log.error(
+            "%s: %s of what retry_limiter gave failed for %s: %s: %s; %s",
+            self._owner,
+            method,
+            key,
+            type(error).__name__,
+            error,
+            consequence,
+            exc_info=shown,
+        )
+
+
+def contained_limiter(limiter: Limiter[ObjectKey], owner: str) -> Limiter[ObjectKey]:
+    """Wrap a controller's own limiter so that its errors are logged and contained. ``owner``: the controller's class, for messages."""
+    kind: type[object] = type(limiter)
+    return limiter if kind is ExponentialLimiter else ContainedLimiter(limiter, owner)
+
+
+def contained_tenants(tenant: Callable[[ObjectKey], Hashable] | None, owner: str) -> Callable[[ObjectKey], Hashable] | None:
+    """Wrap a controller's function of tenants: keys for which it raises share one tenant, None, and the error is logged."""
+    if tenant is None:
+        return None
+    reported = False
+
+    def whose(key: ObjectKey) -> Hashable:
+        nonlocal reported
+        try:
+            answer = tenant(key)
+            hash(answer)
+        except Exception as error:  # whatever it is, the key must not be lost
+            shown = None if reported else error
+            log.log(
+                logging.ERROR,
+                "%s: what tenants() gave failed for %s: %s: %s; such keys take turns as one tenant",
+                owner,
+                key,
+                type(error).__name__,
+                error,
+                exc_info=shown,
+            )
+            reported = True
+            return None
+        return answer
+
+    return whose
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Complete and checked; ``name`` is never empty. What each means: see ``ControllerBase``."""
+    """The checked options of a controller class; ``name`` is never empty. See ``ControllerBase`` for each option."""
 
     kind: type[Resource]
     name: str
@@ -54,7 +146,7 @@ def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
 
 
 def checked(cls: type[Any], attribute: str, of: type[Any]) -> tuple[Any, ...]:
-    """An attribute that is a sequence of the right things, as a tuple.
+    """Return an attribute that holds a sequence as a tuple, after a check of its items.
 
     Raises:
         DeclarationError: it is something else, such as a single class where a list is wanted.

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from kubeloop.client import Client, retry_on_error
 from kubeloop.controller.builder.controller import ControllerBase
-from kubeloop.controller.children.desired import SET_LABEL, DesiredChild, UnplacedChild, check_set_name, set_label, wanted_child
+from kubeloop.controller.children.desired import SET_LABEL, DesiredChild, UnplacedChild, check_set_name, desired_child, set_label
 from kubeloop.controller.children.lookup import ChildReader, Member
 from kubeloop.controller.children.report import ChildOutcome, ChildrenReport
 from kubeloop.controller.children.writer import (
@@ -68,49 +68,51 @@ _RANKS: Final = {kind: rank for rank, kind in enumerate(_FIRST)} | {kind: len(_F
 
 
 def rank(kind: GroupKind) -> int:
-    """Lower is applied earlier. Kinds that are not named here, custom ones among them, come after configuration and before workloads."""
+    """Return the rank of a kind; lower ranks are applied first. Unlisted kinds come between configuration and workloads."""
     return _RANKS.get(kind, len(_FIRST))
 
 
 def in_order(items: Iterable[tuple[GroupKind, T]]) -> list[T]:
-    """By rank; those of one rank stay in the order in which they were given."""
+    """Return the children in the order of ``rank``; children of one rank keep their order."""
     return [item for _, item in sorted(items, key=lambda pair: rank(pair[0]))]
 
 
 class Children:
-    """The children of owners, as sets.
-
-    ::
-
-        class ShopController(Controller[Shop], owns=[Deployment, Service]):
-            def __init__(self) -> None:
-                self.children = Children(self)
-
-            async def reconcile(self, shop: Shop) -> None:
-                await self.children.apply(shop, [deployment_of(shop), service_of(shop)])
+    """Applies the children of an owner as a set: creates, updates and prunes them.
 
     Guarantees
         An unchanged child costs no request: it is compared with the controller's cache (with the server where there is no cache).
-        Fields that others wrote stay, unless the desired child has another value there. Fields that an earlier child had, and the
-        desired one lacks, are removed.
+        Fields that others wrote stay, unless the desired child has another value there. Fields that an earlier desired child had, and the
+        present one lacks, are removed.
         Only objects that have the owner as their controller and carry the set's label are pruned, and only in the state that was read.
-        An object of a child's name that is not the owner's is never written (``ForeignChild``).
-        Kinds in an order in which each finds what it needs; pruning comes last, in the opposite order, and not at all if a child failed.
-        One child's failure does not keep the others from being applied; the report tells of each.
+        An object of a child's name that does not belong to the owner is never written (``ForeignChild``).
+        Kinds are applied in the order of their dependencies. Pruning comes last, in the opposite order, and not at all if a child failed.
+        The failure of one child does not stop the others; the report lists each.
 
     Not guaranteed
         One moment for all: this is not a transaction. Pruning of kinds that are neither among ``kinds`` nor among the desired children.
-        That no other program creates an object of a new child's name at the same moment; then it is taken over if it has no controller,
+        That no other program creates an object of a new child's name at the same moment; then it is adopted if it has no controller,
         and refused by the server if it has one.
 
-    ``source``: a controller (its caches, its name as field manager, the kinds that it ``owns``), or a client (then name ``field_manager``
-    and ``kinds``, and everything is read from the server). ``name``: of the set, if one owner has several. ``kinds``: where to look for
-    objects to prune. ``mode``: "apply" is server-side apply; "patch" creates, and then sends merge patches. ``force``: an apply takes
-    over fields that others own (Kubernetes' advice for controllers); else it fails with Conflict. ``adopt``: objects of a child's name
-    without a controller are taken over.
+    Args:
+        source: A controller (its caches, its name as field manager, the kinds that it ``owns``), or a client; then all reads go to the
+            server.
+        name: Name of the set, if one owner has several.
+        kinds: Kinds to prune. None: those that the controller owns.
+        field_manager: Field manager of the writes. Empty: the controller's name; required with a client.
+        mode: "apply" is server-side apply; "patch" creates, and then sends merge patches.
+        force: An apply takes over fields of other managers (Kubernetes' advice for controllers); else it fails with Conflict.
+        adopt: Take over objects of a child's name that have no controller.
 
     Raises
         ValueError: ``name`` cannot be in a label; no field manager beside a client.
+
+    Example:
+        >>> shop = await client.create(ConfigMap(metadata=ObjectMeta(name="shop")))
+        >>> children = Children(client, field_manager="shops", kinds=[Secret])
+        >>> report = await children.apply(shop, [Secret(metadata=ObjectMeta(name="token"))])
+        >>> [child.name for child in report.created]
+        ['token']
     """
 
     def __init__(
@@ -154,14 +156,21 @@ class Children:
     async def apply(
         self, owner: Resource, desired: Iterable[Resource], *, prune: bool = True, dry_run: bool = False, check: bool = True
     ) -> ChildrenReport:
-        """Apply the children of ``owner``: objects that are made for this call, and set only the fields to apply.
+        """Apply the children of ``owner``. They are objects made for this call that set only the fields to apply.
 
-        Children without a namespace get their owner's. ``prune`` False leaves undeclared children alone. ``dry_run``: the server does
-        everything but store, and the report says what would be done. ``check`` False: failures are only in the report.
+        Args:
+            owner: The owner; it becomes the controller of each child.
+            desired: The children. A child without a namespace gets its owner's.
+            prune: Delete children of the set that are not desired any more. False: leave them.
+            dry_run: The server does everything but store, and the report says what would be done.
+            check: Raise if children failed. False: failures are only in the report.
+
+        Returns:
+            The result for each child.
 
         Raises:
-            ChildrenFailed: some children failed (``check``); its report tells of all.
-            UnplacedChild: two children are one, or a child has no name or place; nothing was sent.
+            ChildrenFailed: some children failed (``check``); its report has all results.
+            UnplacedChild: two children are the same object, or a child has no name or namespace; nothing was sent.
             OwnershipError: ``owner`` cannot own a child (another namespace, cluster-scoped); nothing was sent.
             ValueError: a child was read from a server, or a field of it is not of its type; nothing was sent.
         """
@@ -180,13 +189,13 @@ class Children:
         return report
 
     async def plan(self, owner: Resource, desired: Iterable[Resource]) -> list[DesiredChild]:
-        """What would be applied, in order.
+        """Return the children to apply, in order.
 
         Raises:
             UnplacedChild, OwnershipError, ValueError: as ``apply``.
         """
         client = self.reader.client
-        children = [await wanted_child(client, owner, child, self.name) for child in desired]
+        children = [await desired_child(client, owner, child, self.name) for child in desired]
         keys = [child.key for child in children]
         for index, child in enumerate(children):
             if child.key in keys[:index]:
@@ -210,7 +219,7 @@ class Children:
         return [member for _, member in sorted(existing.items(), key=lambda item: -rank(item[0][0]))]
 
     async def tried(self, live: Resource, child: DesiredChild) -> Resource:
-        """What the server would make of that very state of a child; nothing is stored.
+        """Return the server's result of applying a child to this state of it, as a dry run.
 
         Raises:
             Conflict: it was changed meanwhile, or others own fields (without ``force``; then the causes name them).

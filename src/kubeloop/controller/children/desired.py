@@ -30,7 +30,7 @@ _SECRET: Final = GroupKind("", "Secret")
 
 
 class UnplacedChild(KubeloopError):
-    """A child that does not say where it belongs, or is named twice."""
+    """A child has no name or namespace, or is in the list twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,18 @@ def set_label(name: str, owner: Resource) -> str:
     return f"{name}.{owner.metadata.uid}"
 
 
-async def wanted_child(client: Client, owner: Resource, child: Resource, set_name: str) -> DesiredChild:
-    """What to apply for ``child``, which is not changed.
+async def desired_child(client: Client, owner: Resource, child: Resource, set_name: str) -> DesiredChild:
+    """Return what to apply for a child, which is not changed itself.
+
+    Args:
+        client: Maps the kind to its resource.
+        owner: The owner.
+        child: The desired object.
+        set_name: Name of the set of children.
 
     Raises:
         OwnershipError: ``owner`` cannot own it (``set_controller_reference`` says when). UnknownKind: the server serves no such kind.
-        UnplacedChild: it has no name, or no namespace where its owner has none to lend. ValueError: it was read, not made here.
+        UnplacedChild: it has no name, or no namespace and its owner has none. ValueError: it was read from a server.
     """
     kind = type(child)
     mapping = await client.mapping(kind)

@@ -81,10 +81,16 @@ _OURS = (APPLIED, FIELDS_SET)
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One child that is not as wanted. ``drift_kind``: it is not there, is another, or is there and not wanted.
+    """One child that differs from the desired one. ``drift_kind``: it is missing, it differs, or it is not desired.
 
-    ``paths`` would be changed by an apply (``.spec.replicas``), empty if the child is missing or extra. Secret values are in none
-    of this, nor in ``str()``.
+    ``paths`` are the fields that an apply would change (``.spec.replicas``); empty if the child is missing or not desired. Values of
+    Secrets
+    are not in ``live``, ``desired`` or ``str()``.
+
+    Example:
+        >>> drift = Drift(ConfigMap, "shop", "settings", "missing", (), live=None, desired=None)
+        >>> drift.title
+        'ConfigMap shop/settings'
     """
 
     kind: type[Resource]
@@ -121,15 +127,18 @@ class Drift:
 
 
 async def find_drift(children: Children, owner: Resource, desired: Sequence[Resource], *, ask: bool = True) -> list[Drift]:
-    """What ``children.apply(owner, wanted)`` would change; nothing is written.
+    """Return what ``children.apply(owner, desired)`` would change, without writing.
 
-    ``ask``: the server is asked to apply each child without storing it, so that its defaults, its admission and what others own are
-    taken into account exactly; that needs the permission to patch. Else live objects and wishes are merged here: fields that
-    the desired child lacks do not count, unless this field manager applied them before (by the managed fields);
-    and values that the server spells differently (1 for 1000m) count as drift.
+    Args:
+        children: The set of children.
+        owner: The owner.
+        desired: The children, as for ``apply``.
+        ask: Have the server apply each child as a dry run, so that its defaults, its admission and fields of other managers count exactly;
+            requires the permission to patch. False: compare locally with the live objects; fields that a desired child lacks count only if
+            this field manager applied them before, and values that the server spells differently (1 for 1000m) count as drift.
 
     Raises:
-        ForeignChild: a child of somebody else is in the way. Conflict: a child was changed again and again meanwhile.
+        ForeignChild: an object of a child's name does not belong to the owner. Conflict: a child was changed again and again meanwhile.
         ApiError: the server refuses a child; Invalid says why.
         UnplacedChild, OwnershipError, ValueError: as ``Children.apply``.
     """

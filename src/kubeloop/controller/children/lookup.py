@@ -16,7 +16,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Member(NamedTuple):
-    """A child that is there, found by its label."""
+    """An existing child, found by its label."""
 
     kind: type[Resource]
     namespace: str
@@ -24,7 +24,7 @@ class Member(NamedTuple):
 
 
 class ChildReader:
-    """Reads children. ``controller`` None: everything is asked of the server."""
+    """Reads children from a controller's caches, or from the server. ``controller`` None: all reads go to the server."""
 
     def __init__(self, client: Client, controller: ControllerBase[Any] | None) -> None:
         self.client = client
@@ -59,7 +59,14 @@ class ChildReader:
             return None
 
     async def members(self, kind: type[Resource], namespace: str | None, owner: Resource, label: tuple[str, str]) -> list[Member]:
-        """Return the objects of a kind that ``owner`` controls and that have the label, without objects that are being deleted."""
+        """Return the objects of a kind that ``owner`` controls and that have the label, without objects that are being deleted.
+
+        Args:
+            kind: Class of the objects.
+            namespace: The namespace to search. None: all.
+            owner: The owner.
+            label: Key and value of the label.
+        """
         name, value = label
         lister = self._lister(kind)
         if lister is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kubeloop.cache import Informer
-from kubeloop.client.waits.conditions import Want, ready, require_seconds, wanted
+from kubeloop.client.waits.conditions import WaitCondition, condition_for, ready, require_seconds
 from kubeloop.controller.children.lookup import ChildReader
 from kubeloop.controller.result import Result
 from kubeloop.meta import DeadlineError, Resource, WaitFailed
@@ -21,7 +21,13 @@ Until: TypeAlias = Mapping[Any, "Callable[[Any], object] | str"]
 
 @dataclass(frozen=True, slots=True)
 class ChildrenState:
-    """How far children are. ``waiting`` and ``failed`` say what each lacks, by its title (``Deployment shop/web``)."""
+    """Readiness of a set of children: the title of a child (``Deployment shop/web``) -> what it waits for, or why it failed.
+
+    Example:
+        >>> state = ChildrenState(waiting={"Deployment shop/web": "1 of 3 replicas are available"}, failed={})
+        >>> state.ready
+        False
+    """
 
     waiting: Mapping[str, str]
     failed: Mapping[str, str]
@@ -31,7 +37,9 @@ class ChildrenState:
         return not self.waiting and not self.failed
 
     def result(self, again: float | None = None) -> Result | None:
-        """What a reconcile returns. Changes of owned kinds lead to the next one anyway; ``again``, seconds, is for other kinds."""
+        """Return the result of a reconcile that waits for children. Changes of owned kinds trigger the next one; ``again`` (seconds) is for
+        other kinds.
+        """
         return None if self.ready or again is None else Result(requeue_after=again)
 
     def __str__(self) -> str:
@@ -41,7 +49,7 @@ class ChildrenState:
 
 
 def state_of(objects: Iterable[Resource], until: Until | None = None) -> ChildrenState:
-    """How far these objects are, as they were read; nothing is asked of a server.
+    """Return the readiness of these objects, by their present content; no request is sent.
 
     "Ready" is what ``Client.wait_ready`` means by it: a Deployment is rolled out, a StatefulSet's replicas are ready, a Job is complete,
     a Pod is ready or done, a claim is bound; other kinds by their condition Ready or Available.
@@ -59,13 +67,19 @@ def state_of(objects: Iterable[Resource], until: Until | None = None) -> Childre
 
 
 async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *, timeout: float, until: Until | None = None) -> None:
-    """Return when all of these children are ready, or as ``until`` says. ``reader`` is ``Children.reader``.
+    """Return when all of these children are ready, or match ``until``.
 
-    Waits on the controller's informers where it has them, else on a watch for each child; nothing is polled. A reconcile that waits
-    keeps its worker from other keys: prefer ``state_of``, and to return.
+    It waits on the controller's informers where it has them, else on a watch for each child; it does not poll. A reconcile that waits
+    occupies its worker: prefer ``state_of``, and return.
+
+    Args:
+        reader: ``Children.reader``.
+        objects: The children.
+        timeout: Seconds.
+        until: Kind -> condition to wait for instead of readiness: a function of the object, or a text as of ``kubectl wait --for``.
 
     Raises:
-        DeadlineError: ``timeout`` seconds passed; the text says what each of the missing lacks.
+        DeadlineError: ``timeout`` seconds passed; the text says what each missing child lacks.
         WaitFailed: a child failed permanently.
     """
     cached = [obj for obj in objects if reader.informer(type(obj)) is not None]
@@ -144,9 +158,9 @@ async def _missing(reader: ChildReader, objects: Sequence[Resource], until: Unti
     return missing
 
 
-def _want(kind: type[Resource], until: Until | None) -> Want[Any]:
+def _want(kind: type[Resource], until: Until | None) -> WaitCondition[Any]:
     said = (until or {}).get(kind)
-    return ready() if said is None else wanted(said)
+    return ready() if said is None else condition_for(said)
 
 
 def _title(obj: Resource) -> str:

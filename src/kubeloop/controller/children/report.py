@@ -13,15 +13,26 @@ ChildDid: TypeAlias = Literal["created", "updated", "unchanged", "pruned", "dele
 
 
 class ForeignChild(KubeloopError):
-    """An object of a child's name is there and belongs to somebody else; the text says to whom, and what to do."""
+    """An object of a child's name belongs to another owner; the text names the owner and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildOutcome:
-    """What was done for one child.
+    """The result of an apply for one child.
 
-    ``object`` is the child as the server or the cache has it, None if it failed. ``deleting``: one of its name is still going; the child
-    is made when it is gone. ``sent``: whether a write was sent (a write without changes counts as unchanged).
+    Attributes:
+        kind: Class of the child.
+        namespace: Its namespace; empty for cluster-scoped kinds.
+        name: Its name.
+        did: "created", "updated", "unchanged", "pruned", "deleting" (an object of its name is being deleted; the child is created when it
+            is gone) or "failed".
+        object: The child in the server's or the cache's state; None if it failed.
+        error: The failure; None if there is none.
+        sent: A write was sent. (A write without changes counts as unchanged.)
+
+    Example:
+        >>> ChildOutcome(ConfigMap, "shop", "settings", "created").did
+        'created'
     """
 
     kind: type[Resource]
@@ -39,7 +50,7 @@ class ChildOutcome:
 
 
 class ChildrenFailed(KubeloopError):
-    """Some children could not be applied or pruned; the others were. ``report`` tells of all of them."""
+    """Some children could not be applied or pruned; the others were. ``report`` has the result of each."""
 
     def __init__(self, report: ChildrenReport) -> None:
         self.report = report
@@ -50,7 +61,15 @@ class ChildrenFailed(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class ChildrenReport:
-    """What was done for each child, in the order in which it was done. ``kept``: why nothing was pruned, "" if that was looked at."""
+    """The results of an apply, one for each child, in the order of the writes.
+
+    ``kept`` is the reason why nothing was pruned; empty if children were pruned or none had to be. ``dry_run``: nothing was written.
+
+    Example:
+        >>> report = ChildrenReport((ChildOutcome(ConfigMap, "shop", "settings", "created"),))
+        >>> report.changed, len(report.failed)
+        (True, 0)
+    """
 
     outcomes: tuple[ChildOutcome, ...]
     kept: str = ""
@@ -92,7 +111,7 @@ class ChildrenReport:
 
     @property
     def objects(self) -> list[Resource]:
-        """The children that are there and wanted."""
+        """The existing and desired children."""
         return [one.object for one in self.did("created", "updated", "unchanged") if one.object is not None]
 
     def raise_failures(self) -> None:

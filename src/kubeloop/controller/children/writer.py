@@ -37,7 +37,7 @@ def _type_of(gvk: GroupVersionKind) -> MergeType:
 
 
 def covers(live: Tree, desired: Tree, type_: MergeType) -> bool:
-    """Whether ``live`` has every value that ``desired`` gives."""
+    """Return whether ``live`` has every value of ``desired``."""
     try:
         return same(merge(live, desired, type_), live)
     except (TypeMismatch, ElementError):
@@ -45,7 +45,7 @@ def covers(live: Tree, desired: Tree, type_: MergeType) -> bool:
 
 
 def as_stored(answer: Tree, desired: Tree, type_: MergeType) -> Tree | None:
-    """What the server made of ``desired`` (1000m is stored as 1): the same fields, of its answer; None if that cannot be said."""
+    """Return the fields of ``desired`` with the values of the server's answer (1000m is stored as 1); None if they cannot be matched."""
     try:
         return extract(answer, field_set(desired, type_), type_)
     except (TypeMismatch, ElementError):
@@ -53,7 +53,13 @@ def as_stored(answer: Tree, desired: Tree, type_: MergeType) -> Tree | None:
 
 
 def target(live: Tree, desired: Tree, before: Tree, type_: MergeType) -> Tree:
-    """``live`` with what ``desired`` gives, and without the fields that were set ``before`` (as a fieldsV1) and are no longer.
+    """Return ``live`` with the values of ``desired``, and without fields that were applied before and are not desired any more.
+
+    Args:
+        live: The live object.
+        desired: The desired child.
+        before: The fields that were applied before, as a fieldsV1.
+        type_: The type of the object.
 
     Raises:
         TypeMismatch, ElementError: ``desired`` does not fit the type.
@@ -72,7 +78,7 @@ _REMEMBERED = 4096
 
 
 def check_ownership(live: Resource, owner: Resource, *, adopt: bool) -> None:
-    """Raises ForeignChild: ``live`` belongs to somebody else."""
+    """Raise ForeignChild if ``live`` belongs to another owner."""
     if is_controlled_by(live, owner):
         return
     where = f" in namespace {live.metadata.namespace}" if live.metadata.namespace else ""
@@ -100,18 +106,25 @@ class ChildWriter(ABC):
 
     @abstractmethod
     def is_so(self, live: Resource, desired: DesiredChild) -> bool:
-        """Whether ``live`` is as wanted, so that nothing need be sent."""
+        """Return whether ``live`` equals the desired child, so that nothing has to be sent."""
 
     @abstractmethod
     async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource: ...
 
     @abstractmethod
     async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
-        """``exactly``: raises Conflict if the child is no longer at the version of ``live``."""
+        """Update a child, and return the server's state.
+
+        Args:
+            live: The child as it was read.
+            desired: The desired child.
+            dry_run: The server does everything but store.
+            exactly: Raise Conflict if the child is no longer at the version of ``live``.
+        """
 
     @abstractmethod
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
-        """The child is gone."""
+        """Forget a deleted child."""
 
     def _options(self, dry_run: bool) -> WriteOptions:
         return WriteOptions(dry_run=dry_run, field_manager=self._manager)
@@ -137,6 +150,14 @@ class ApplyWriter(ChildWriter):
         return await self._apply(desired, {}, dry_run)
 
     async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:
+        """Update a child by server-side apply, and return the server's state.
+
+        Args:
+            live: As of ``ChildWriter.update``.
+            desired: As of ``ChildWriter.update``.
+            dry_run: As of ``ChildWriter.update``.
+            exactly: As of ``ChildWriter.update``.
+        """
         # Bound to the uid: should the child have been replaced since it was looked at, its successor may be somebody else's.
         bound = {"uid": live.metadata.uid} | ({"resourceVersion": live.metadata.resource_version} if exactly else {})
         return await self._apply(desired, bound, dry_run)
@@ -165,7 +186,7 @@ class ApplyWriter(ChildWriter):
 
 
 class PatchWriter(ChildWriter):
-    """Created as a whole, then merge patches of what differs: for servers and proxies without server-side apply, and older objects.
+    """Writes children by create and merge patch, for servers and proxies without server-side apply, and older objects.
 
     Fields that were set before and no longer are taken out by the list of them that an annotation keeps.
     """
@@ -179,6 +200,14 @@ class PatchWriter(ChildWriter):
         return await self._client.create(made, namespace=desired.namespace or None, options=self._options(dry_run))
 
     async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always
+        """Update a child by a merge patch, and return the server's state.
+
+        Args:
+            live: As of ``ChildWriter.update``.
+            desired: As of ``ChildWriter.update``.
+            dry_run: As of ``ChildWriter.update``.
+            exactly: As of ``ChildWriter.update``.
+        """
         patch = self._patch(live, desired)
         bound = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
         patch["metadata"] = {**patch.get("metadata", {}), **bound}
@@ -215,6 +244,14 @@ async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None
 
 
 def outcome_of(desired: DesiredChild, live: Resource | None, answer: Resource, *, dry_run: bool) -> ChildOutcome:
+    """Return the result for a child that was written.
+
+    Args:
+        desired: The desired child.
+        live: Its state before the write. None: it was created.
+        answer: The server's state after the write.
+        dry_run: Nothing was stored.
+    """
     did: ChildDid = "created"
     if live is not None:
         # A dry run has no new version.
@@ -243,5 +280,5 @@ def _text(fields: dict[str, Any]) -> str:
 
 
 def was_changed(error: Exception) -> bool:
-    """Somebody wrote between the look at a child and what was done on the strength of it; a conflict of field managers is another thing."""
+    """Return whether a conflict means that another program wrote since the read, and not a conflict of field managers."""
     return isinstance(error, NotFound) or (isinstance(error, Conflict) and not error.causes)

@@ -25,11 +25,20 @@ _LONGEST_MESSAGE: Final = 32768
 
 
 class ConditionsError(KubeloopError, TypeError):
-    """There is no place for conditions in the kind, or not yet in the object; the text names it and says what to declare or set."""
+    """The kind, or the object so far, has no place for conditions; the text names it and the fix."""
 
 
 class ConditionView(msgspec.Struct, frozen=True):
-    """One condition as it stands in the object. ``status``: ``True``, ``False`` or ``Unknown``."""
+    """One condition of an object's status. ``status`` is ``True``, ``False`` or ``Unknown``, as text.
+
+    Example:
+        >>> pod = Pod(metadata=ObjectMeta(name="web-0"))
+        >>> get_condition(pod, "Ready")
+        >>> set_condition(pod, "Ready", True, reason="Started")
+        True
+        >>> get_condition(pod, "Ready").status
+        'True'
+    """
 
     type: str
     status: str
@@ -52,15 +61,20 @@ def set_condition(
     """Set a condition in ``obj.status.conditions``; return whether the object changed. Nothing is sent: see ``StatusWriter``.
 
     Guarantees
-        ``lastTransitionTime`` changes only when ``status`` does: to ``now``, in whole seconds (default: the machine's clock).
-        Conditions keep their order; a new one comes last. Fields of a condition that are not named here stay.
-        ``observedGeneration`` is the object's own generation unless given; left out where a kind's conditions do not have it.
-        A message beyond 32,768 characters, which no server takes, is cut.
+        ``lastTransitionTime`` changes only when ``status`` does. Conditions keep their order; a new one comes last. Fields of a condition
+        that are not named here stay. A message beyond 32,768 characters, which servers refuse, is cut.
 
-    ``status``: True, False, None for unknown, or the word itself.
+    Args:
+        obj: The object.
+        type: Type of the condition, such as ``Ready``.
+        status: True, False, None for unknown, or the text itself.
+        reason: A CamelCase word.
+        message: A sentence for people.
+        observed_generation: None: the object's own generation; left out where the kind's conditions do not have it.
+        now: Time of a transition, in whole seconds. None: the machine's clock.
 
     Raises:
-        ConditionsError: the kind has no status.conditions. ValueError: a type, status or reason that no server takes.
+        ConditionsError: the kind has no status.conditions. ValueError: an invalid type, status or reason.
     """
     word = _word(status)
     _check(type, reason)
@@ -108,7 +122,7 @@ def get_condition(obj: Resource, type: str) -> ConditionView | None:  # noqa: A0
 
 
 def has_condition(obj: Resource, type: str, status: bool | str | None = True) -> bool:  # noqa: A002 - the field's own word
-    """Whether the condition is there with that status, and speaks of the object's newest spec (an older observedGeneration does not).
+    """Return whether the condition has that status, for the object's newest spec (an older observedGeneration does not count).
 
     Raises:
         ConditionsError, ValueError: as ``set_condition``.

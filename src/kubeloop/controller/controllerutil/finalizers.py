@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class FinalizerError(KubeloopError):
-    """A finalizer that cannot be added: the object is being deleted, or is gone."""
+    """A finalizer cannot be added, because the object is being deleted or is gone."""
 
 
 def has_finalizer(obj: Resource, name: str) -> bool:
@@ -25,15 +25,21 @@ def has_finalizer(obj: Resource, name: str) -> bool:
 
 
 async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOptions | None = None) -> R:
-    """Make sure that ``obj`` waits for ``name`` before it goes; gives the object as it is then (``obj`` itself if it had it).
+    """Add a finalizer to an object, and return the object's new state; ``obj`` itself if it has the finalizer.
 
     Guarantees
-        Nothing is sent if it is there. The patch is bound to the version that was read, so that a finalizer which somebody else added or
-        removed meanwhile is neither lost nor brought back; on conflict the object is read again, five times. ``obj`` is not changed.
-        It holds for that very object (its uid), not for a successor of its name.
+        Nothing is sent if the finalizer exists. The patch requires the version that was read, so that finalizers of other writers are
+        neither lost nor restored; on conflict the object is read again, five times. ``obj`` is not changed.
+        It applies to that very object (its uid), not to a successor of its name.
+
+    Args:
+        client: The client of the cluster.
+        obj: The object, as it was read.
+        name: The finalizer, DOMAIN/NAME.
+        options: Options of the patch, such as the field manager.
 
     Raises:
-        FinalizerError: it is being deleted (the server takes no new finalizers then), or another object has its name now.
+        FinalizerError: the object is being deleted (servers refuse new finalizers then), or another object has its name now.
         NotFound: it is gone. Conflict: others kept writing. ValueError: ``name`` is not DOMAIN/NAME.
         TypeError: ``name`` is no text.
     """
@@ -57,10 +63,19 @@ async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOpti
 
 
 async def remove_finalizer(client: Client, obj: R, name: str, *, options: WriteOptions | None = None) -> R | None:
-    """Have ``obj`` no longer wait for ``name``; gives the object as it was then, None if it was gone already (or another has its name).
+    """Remove a finalizer from an object.
 
     Guarantees
-        As ``add_finalizer``. An object in deletion whose last finalizer this was is gone when the call returns.
+        As ``add_finalizer``. An object in deletion is gone when the call returns, if this was its last finalizer.
+
+    Args:
+        client: The client of the cluster.
+        obj: The object, as it was read.
+        name: The finalizer.
+        options: Options of the patch, such as the field manager.
+
+    Returns:
+        The object's new state. None: it was gone already, or another object has its name.
 
     Raises:
         Conflict: others kept writing.

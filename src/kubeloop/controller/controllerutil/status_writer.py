@@ -29,18 +29,30 @@ class _Writes:
 
 
 class WriteBackoff:
-    """Exponential pauses between the writes of one object.
+    """Exponential delays between the writes of one object.
 
     Guarantees
-        The first ``free`` writes are never held back. From then on each pause is twice the one before: ``initial`` seconds, up to ``cap``.
+        The first ``free`` writes are never held back. From then on each delay is twice the one before: ``initial`` seconds, up to ``cap``.
         After ``calm`` seconds in which a write was allowed and none came, the object starts over.
-        Objects that are calm are forgotten, so that memory holds only what has been written lately.
+        Objects without recent writes are forgotten, so that memory holds only recently written ones.
 
     Not guaranteed
         Anything across a restart: then every object starts over.
 
+    Args:
+        free: Number of writes without a delay.
+        initial: First delay in seconds.
+        cap: Longest delay in seconds.
+        calm: Seconds without a write after which an object starts over.
+
     Raises:
-        ValueError: a number below zero, or ``cap`` below ``initial``.
+        ValueError: a negative number, or ``cap`` below ``initial``.
+
+    Example:
+        >>> backoff = WriteBackoff(free=0, initial=2.0)
+        >>> backoff.wrote("uid-1", now=100.0)
+        >>> backoff.wait("uid-1", now=100.0)
+        2.0
     """
 
     def __init__(self, *, free: int = 5, initial: float = 1.0, cap: float = 60.0, calm: float = 120.0) -> None:
@@ -56,12 +68,12 @@ class WriteBackoff:
         self._sweep_at = 1024
 
     def wait(self, uid: str, now: float) -> float:
-        """Seconds until the object may be written; 0 for now."""
+        """Return the seconds until the object may be written; 0: now."""
         known = self._known(uid, now)
         return 0.0 if known is None else max(0.0, known.allowed - now)
 
     def wrote(self, uid: str, now: float) -> None:
-        """The object was written."""
+        """Record a write of the object."""
         known = self._known(uid, now)
         if known is None:
             self._sweep(now)
@@ -72,7 +84,7 @@ class WriteBackoff:
         known.allowed = now + (min(self._initial * 2.0 ** (doublings - 1), self._cap) if doublings > 0 else 0.0)
 
     def forget(self, uid: str) -> None:
-        """The object is gone."""
+        """Forget a deleted object."""
         self._writes.pop(uid, None)
 
     def __len__(self) -> int:
@@ -100,16 +112,22 @@ JSON = Any
 
 
 class BothChanged(Exception):
-    """A list was changed on both sides, and nothing says which items are the same; ``str()`` is its path."""
+    """A list without keys was changed on both sides; ``str()`` is its path."""
 
 
 def three_way(base: JSONObject, mine: JSONObject, theirs: JSONObject, path: str = "") -> JSONObject:
-    """``theirs`` with what ``mine`` changed since ``base``. Of a scalar that both changed mine counts.
+    """Return ``theirs`` with the changes from ``base`` to ``mine``. If both changed a scalar, ``mine`` wins.
 
-    Conditions (lists named so, whose items have a ``type``) are merged item by item; other lists only if one side left them alone.
+    Conditions (lists named so, whose items have a ``type``) are merged item by item; other lists only if one side left them unchanged.
+
+    Args:
+        base: The status that was read.
+        mine: The status to write.
+        theirs: The newest status.
+        path: Path of these trees, for errors.
 
     Raises:
-        BothChanged: of a list that has no keys.
+        BothChanged: both sides changed a list without keys.
     """
     merged: JSONObject = {}
     for name in dict.fromkeys([*theirs, *mine]):
@@ -156,7 +174,18 @@ class StatusError(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class StatusWrite(Generic[R]):
-    """``object`` is the server's state after a write; else the argument. ``again``: seconds after which to try, if held back."""
+    """The result of ``StatusWriter.write``.
+
+    Attributes:
+        object: The server's state after a write; else the argument.
+        did: "updated", "unchanged" or "held back".
+        again: Seconds after which to try again, if the write was held back; else None.
+
+    Example:
+        >>> write = StatusWrite(ConfigMap(), "held back", again=4.0)
+        >>> write.result
+        Result(requeue_after=4.0...)
+    """
 
     object: R
     did: StatusDid
@@ -164,23 +193,17 @@ class StatusWrite(Generic[R]):
 
     @property
     def result(self) -> Result | None:
-        """What a reconcile returns that has nothing else to wait for."""
+        """The result of a reconcile that waits for nothing else."""
         return None if self.again is None else Result(requeue_after=self.again)
 
 
 class StatusWriter:
     """Writes the status of objects that were read, from a cache or a server, and changed in memory.
 
-    ::
-
-        set_condition(foo, "Ready", True, reason="AllUp")
-        foo.status.replicas = 3
-        written = await StatusWriter(self.client).write(foo)
-
     Guarantees
-        Nothing is sent if the status says the same as when the object was read. Else just the difference is, as a merge patch that holds
-        for that very object (its uid); spec and metadata are never written.
-        Where a list is replaced (conditions are one) the patch is bound to the version that was read. On conflict the newest state is
+        Nothing is sent if the status equals that at the time of the read. Else only the difference is sent, as a merge patch that applies
+        to that very object (its uid); spec and metadata are never written.
+        Where a list is replaced (conditions are one) the patch requires the version that was read. On conflict the newest state is
         read and the changes are merged into it: condition by condition, field by field; so other writers' conditions stay. Five times.
         With ``backoff`` an object that is written again and again is held back (``did == "held back"``); return ``written.result``
         then, and the next reconcile writes the state of that time.
@@ -188,11 +211,24 @@ class StatusWriter:
     Not guaranteed
         That every status is written before the next change: describe the state, not the events.
 
+    Args:
+        client: The client of the cluster.
+        field_manager: Field manager of the patches. Empty: the client's.
+        backoff: Holds back frequent writes. None: every difference is written at once.
+
     Raises
         Conflict: others kept writing, or the same list without keys was changed on both sides. NotFound: the object is gone,
         though another one may have its name. StatusError: the kind has no status subresource.
-        IncompleteObject: the object was made here, not read.
+        IncompleteObject: the object was created in memory, not read.
         ValueError: a field of the status is not of its type.
+
+    Example:
+        >>> from kubeloop.controller import set_condition
+        >>> namespace = await client.create(Namespace(metadata=ObjectMeta(generate_name="status-")))
+        >>> set_condition(namespace, "Checked", True, reason="Example")
+        True
+        >>> (await StatusWriter(client).write(namespace)).did
+        'updated'
     """
 
     def __init__(self, client: Client, *, field_manager: str = "", backoff: WriteBackoff | None = None) -> None:
@@ -201,7 +237,7 @@ class StatusWriter:
         self._backoff = backoff
 
     async def write(self, obj: R, *, urgent: bool = False) -> StatusWrite[R]:
-        """Write the status of ``obj`` if it was changed since it was read. ``urgent``: also if it would be held back."""
+        """Write the status of ``obj`` if it was changed since it was read. ``urgent``: even if the back-off would hold it back."""
         base, mine = _statuses(obj)
         if same(base, mine):
             return StatusWrite(obj, "unchanged")

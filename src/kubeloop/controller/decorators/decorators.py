@@ -18,7 +18,7 @@ C = TypeVar("C", bound=Callable[[Any, Any, Any, Any], "Awaitable[None] | None"])
 
 
 class Unknown(enum.Enum):
-    """The old value was too large to be kept: only that it is another now is known."""
+    """Type of ``UNKNOWN``: an old value that was too large to store; only the fact that it changed is known."""
 
     UNKNOWN = "unknown"
 
@@ -61,9 +61,16 @@ def on_create(
 ) -> M | Callable[[M], M]:
     """Call ``method(self, obj)`` once for each object that this controller has never seen, also for older objects.
 
-    ``id``: what the handler is called in the object's record; the method's name unless given. Keep it when you rename the method, or the
-    handler is taken for a new one. ``retries``: after so many failed calls it is given up, as by ``TerminalError``; None never.
-    ``backoff``: seconds before the first retry, doubling up to 300. ``timeout``: seconds for a call (``async`` handlers only).
+    Args:
+        method: The method; None when the decorator has arguments.
+        id: Name of the handler in the object's record. Empty: the method's name. Keep it when you rename the method, or the handler counts
+            as a new one.
+        retries: Number of failed calls after which it is given up, as by ``TerminalError``. None: never.
+        backoff: Seconds before the first retry, doubling up to 300.
+        timeout: Seconds for a call (``async`` methods only). None: no limit.
+
+    Returns:
+        The method, or a decorator for it.
     """
     return _marked(method, Terms("create", id, retries=retries, backoff=backoff, timeout=timeout))
 
@@ -84,7 +91,18 @@ def on_resume(
     backoff: float = 1.0,
     timeout: float | None = None,
 ) -> M | Callable[[M], M]:
-    """Call ``method(self, obj)`` once for each object in each run of the program, before its other handlers. Options as ``on_create``."""
+    """Call ``method(self, obj)`` once for each object in each run of the program, before its other handlers.
+
+    Args:
+        method: As of ``on_create``.
+        id: As of ``on_create``.
+        retries: As of ``on_create``.
+        backoff: As of ``on_create``.
+        timeout: As of ``on_create``.
+
+    Returns:
+        The method, or a decorator for it.
+    """
     return _marked(method, Terms("resume", id, retries=retries, backoff=backoff, timeout=timeout))
 
 
@@ -104,9 +122,20 @@ def on_delete(
     backoff: float = 1.0,
     timeout: float | None = None,
 ) -> M | Callable[[M], M]:
-    """Call ``method(self, obj)`` once when ``obj`` is to be deleted; it is gone when all such handlers have succeeded or been given up.
+    """Call ``method(self, obj)`` once when ``obj`` is being deleted; the object is gone when all such handlers have succeeded or been given
+    up.
 
-    A finalizer (``kubeloop.dev/NAME``) holds it until then; it is added before any other handler is called. Options as ``on_create``.
+    A finalizer (``kubeloop.dev/NAME``) delays the deletion until then; it is added before any other handler is called.
+
+    Args:
+        method: As of ``on_create``.
+        id: As of ``on_create``.
+        retries: As of ``on_create``.
+        backoff: As of ``on_create``.
+        timeout: As of ``on_create``.
+
+    Returns:
+        The method, or a decorator for it.
     """
     return _marked(method, Terms("delete", id, retries=retries, backoff=backoff, timeout=timeout))
 
@@ -119,10 +148,21 @@ def on_change(
     backoff: float = 1.0,
     timeout: float | None = None,
 ) -> Callable[[C], C]:
-    """Call ``method(self, obj, old, new)`` when what stands at ``path`` (``spec.replicas``, wire names) is another than was last handled.
+    """Call ``method(self, obj, old, new)`` when the value at ``path`` differs from the one that was last handled.
 
-    ``old`` and ``new`` are as JSON has them, None where nothing is there; ``old`` is ``UNKNOWN`` if it took more than 1 KiB. Not called for
-    the first value of an object: that is ``on_create``'s. Options as ``on_create``.
+    ``old`` and ``new`` are JSON values, None where there is none; ``old`` is ``UNKNOWN`` if it took more than 1 KiB. The method is not
+    called
+    for the first value of an object: ``on_create`` handles that.
+
+    Args:
+        path: The path, with wire names: ``spec.replicas``.
+        id: As of ``on_create``.
+        retries: As of ``on_create``.
+        backoff: As of ``on_create``.
+        timeout: As of ``on_create``.
+
+    Returns:
+        A decorator for the method.
     """
 
     _check_called("on_change", path, '@on_change("spec.replicas")')
@@ -141,10 +181,20 @@ def every(
     backoff: float = 1.0,
     timeout: float | None = None,
 ) -> Callable[[M], M]:
-    """Call ``method(self, obj)`` every so many seconds for each object, from start to start, while it is there and not being deleted.
+    """Call ``method(self, obj)`` periodically for each object that exists and is not being deleted.
 
-    The first call is ``initial_delay`` seconds after the program has first seen the object, in each run. Calls that would overlap are
-    left out. After an error the next call comes after the back-off, if that is sooner.
+    The period is from start to start. Calls that would overlap are left out. After an error the next call comes after the back-off, if that
+    is sooner.
+
+    Args:
+        seconds: The period.
+        initial_delay: Seconds from the first time that this run of the program sees the object to the first call.
+        id: As of ``on_create``.
+        backoff: As of ``on_create``.
+        timeout: As of ``on_create``.
+
+    Returns:
+        A decorator for the method.
     """
 
     _check_called("every", seconds, "@every(60)")

@@ -12,8 +12,7 @@ from kubeloop.client.options import WriteOptions
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.builder.controller import KeyController
 from kubeloop.controller.controllerutil.finalizers import FinalizerError, add_finalizer, remove_finalizer
-from kubeloop.controller.decorators.handlers import DeclaredHandler, Handlers, handlers_of
-from kubeloop.controller.decorators.invocation import Caller
+from kubeloop.controller.decorators.handlers import Caller, DeclaredHandler, Handlers, handlers_of
 from kubeloop.controller.decorators.progress import (
     FINALIZER,
     RECORD,
@@ -34,40 +33,36 @@ R = TypeVar("R", bound=Resource)
 
 
 class HandlerController(KeyController[R]):
-    """Calls methods when objects are created, changed and deleted, and by timers.
-
-    ::
-
-        class FooController(HandlerController[Foo]):
-            @on_create
-            async def begin(self, foo: Foo) -> None: ...
-
-            @on_change("spec.replicas")
-            async def scale(self, foo: Foo, old: int | None, new: int | None) -> None: ...
-
-            @on_delete
-            async def tidy_up(self, foo: Foo) -> None: ...
-
-            @every(60)
-            async def look(self, foo: Foo) -> None: ...
+    """Calls decorated methods when objects are created, changed and deleted, and by timers.
 
     Guarantees
         One handler at a time for each object: resume, create, change, timers, each in the order in which the class defines them. Each gets
         a copy of the newest state. Handlers of changes wait until those of the creation are done.
-        A handler that fails is called again with back-off, 1 s doubling to 300 s; the others are not called again for its sake, nor held up
-        by it, but the reconcile counts as failed. ``TerminalError`` gives it up until there is something new to handle: logged, and told by
-        an event on the object.
-        What has been handled stands in the object's annotation ``handled.kubeloop.dev/NAME``, so that a change made while no program ran
-        is handled by the next one, and what was handled is not.
+        A handler that fails is called again with back-off, 1 s doubling to 300 s; the others are neither repeated nor delayed by it, but
+        the
+        reconcile counts as failed. ``TerminalError`` stops the retries until there is a new change; it is logged, and written as an event.
+        Handled changes are recorded in the object's annotation ``handled.kubeloop.dev/NAME``, so that a change made while no program ran
+        is handled by the next one, and handled changes are not repeated.
 
     Not guaranteed
-        A call for each change: what changes to and fro between two passes was never seen, and several changes are one, with ``old`` the
+        A call for each change: a change that is reverted before the next reconcile is not seen, and several changes are one, with ``old``
+        the
         value last handled. Exactly one call: a program that dies between a handler's end and the write of the record (one for all handlers
-        of a pass) calls it again; make handlers idempotent. A deletion of an object that had its finalizer removed, or not yet added.
-        Old values beyond 1 KiB, which are kept as digests (``UNKNOWN``). Timers and retries across a restart, which start over.
+        of a reconcile) calls it again; make handlers idempotent. A deletion of an object whose finalizer was removed, or not yet added.
+        Old values beyond 1 KiB, which are stored as digests (``UNKNOWN``). Timers and retries across a restart, which start over.
 
-    Needs permission to patch its kind. To have creation handled again, take the annotation off. A finalizer that an older version of the
+    Needs permission to patch its kind. To have creation handled again, remove the annotation. A finalizer that an older version of the
     program left is removed when the class has no ``on_delete`` any more.
+
+    Example:
+        >>> from kubeloop.controller import every, on_change, on_create
+        >>> class Scaler(HandlerController[Deployment]):
+        ...     @on_create
+        ...     async def begin(self, deployment: Deployment) -> None: ...
+        ...     @on_change("spec.replicas")
+        ...     async def scale(self, deployment: Deployment, old: int | None, new: int | None) -> None: ...
+        ...     @every(60)
+        ...     async def report(self, deployment: Deployment) -> None: ...
     """
 
     _calls_handlers: ClassVar[bool] = True

@@ -27,7 +27,7 @@ _ONE: Final = 1024
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A value that was handled: itself, or a digest of it if it is large."""
+    """A value that was handled, or a digest of it if it is large."""
 
     v: Any = None
     h: str = ""
@@ -109,7 +109,7 @@ class Retry:
 
 @dataclass(slots=True)
 class Memory:
-    """Of one object. ``stale``: what a cache that lags behind may still show for the record, though ``written`` came after it."""
+    """The handling state of one object. ``stale``: a record that a lagging cache may still show, although ``written`` is newer."""
 
     uid: str
     record: HandlerRecord | None = None
@@ -135,7 +135,7 @@ class Memory:
         return known
 
     def take_failure(self) -> tuple[BaseException, str] | None:
-        """What failed since it was last asked for."""
+        """Return the failure since the last call, and clear it."""
         found, self.failure = self.failure, None
         return found
 
@@ -144,13 +144,13 @@ class Memory:
 
 
 class Memories:
-    """Of all objects that are there."""
+    """The handling states of all existing objects."""
 
     def __init__(self) -> None:
         self._by_key: dict[ObjectKey, Memory] = {}
 
     def of(self, key: ObjectKey, uid: str) -> Memory:
-        """An object that was recreated under its name is another object."""
+        """Return the state of an object; an object that was recreated under its name is another object."""
         found = self._by_key.get(key)
         if found is None or found.uid != uid:
             found = self._by_key[key] = Memory(uid)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.client import Client
-from kubeloop.controller.election.config import JITTER, LeaseConfig
 from kubeloop.controller.election.fence import fenced
 from kubeloop.controller.election.lease import (
+    JITTER,
+    LeaseConfig,
     LeaseHeld,
     LeaseLock,
     LeaseObservation,
@@ -59,29 +60,40 @@ class Announcements(Protocol):
 class LeaderElector:
     """One candidate for one Lease.
 
-    ::
-
-        elector = LeaderElector(client, LeaseConfig("my-operator", "ops"))
-        await elector.run(work)          # ``work`` while it leads; cancelled, then LeaseLost, when the lease is lost
-
     Guarantees
         ``is_leader`` becomes False at latest ``renew_deadline`` seconds after the last renewal was *sent*, by the local monotonic clock, in
-        whatever state the event loop is: it is computed when it is asked, from any thread. Others wait ``lease_duration``, which is longer.
-        A lease that was lost is not silently won back: ``renew`` raises ``LeaseLost``, also when the event loop stood still for too long
+        whatever state the event loop is: it is computed at each access, from any thread. Others wait ``lease_duration``, which is longer.
+        A lost lease is not silently won back: ``renew`` raises ``LeaseLost``, also when the event loop was blocked for too long
         and the server has no other leader.
-        No times of other machines are compared with the local clock; steps of the time of day, here or there, change nothing.
+        Times of other machines are never compared with the local clock; changes of the time of day have no effect.
         A request takes at most half of ``renew_deadline``, and none outlives it.
 
     Not guaranteed
         That no other process acts: a lease is no fence. A request that was sent while this process led may be carried out when another one
-        leads; so may work that goes on without asking ``assert_leading`` (client-go says the same of itself). Where that must not happen,
-        write with the resourceVersion that was read (``update`` does), or store ``transitions`` with what you write and refuse lower ones.
-        One leader at a time when clocks run at speeds that differ by more than lease_duration / renew_deadline (1.5), when a machine stands
-        still without its monotonic clock noticing (suspended, a VM frozen) until the next request of this process, or when people delete
+        leads; so may work that continues without a call of ``assert_leading`` (client-go has the same limit). Where that must not happen,
+        write with the resourceVersion that was read (``update`` does), or store ``transitions`` with each write and refuse lower ones.
+        One leader at a time when clocks run at speeds that differ by more than lease_duration / renew_deadline (1.5), when a machine is
+        suspended without its monotonic clock advancing (a frozen VM) until the next request of this process, or when people delete
         or edit the Lease, or candidates share an identity.
 
     Cost
         One small write each ``retry_period`` for the leader, one read for each of the others.
+
+    Args:
+        client: The client of the cluster.
+        config: The Lease, and this candidate.
+        clock: Clock of delays and deadlines. None: the client's.
+        on_new_leader: Called once per observed change with the identity of the leader, this process included; with "" when the lease was
+            released and has no new holder yet.
+        announcements: Records "became leader" and "stopped leading", such as an ``EventRecorder``. None: no records.
+        rng: Source of jitter. None: a new ``random.Random``.
+
+    Example:
+        >>> async def work() -> None:
+        ...     print("leading")
+        >>> elector = LeaderElector(client, LeaseConfig("my-operator", client.namespace))
+        >>> await elector.run(work)  # cancels work and raises LeaseLost when the lease is lost
+        leading
     """
 
     def __init__(
@@ -94,8 +106,6 @@ class LeaderElector:
         announcements: Announcements | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """``on_new_leader`` is called once per observed change with the identity of who leads, this one too; "" when the lease was given
-        back and no other candidate has it yet."""
         self.config = config
         #: Renewals that needed a read first, as client-go counts them.
         self.slow_renewals = 0
@@ -139,11 +149,11 @@ class LeaderElector:
 
     @property
     def log_fields(self) -> dict[str, str]:
-        """For ``log_context``: which lease and which term of it a record is from, so that logs of two leaders can be told apart."""
+        """Fields for ``log_context``: the lease and its term, so that logs of two leaders can be told apart."""
         return {"lease": str(self.config), "lease_transitions": str(self.transitions)}
 
     def assert_leading(self) -> None:
-        """For work that only a leader may do, right before it does it.
+        """Check leadership right before work that only a leader may do.
 
         Raises:
             LeaseLost: this process does not lead, or has not renewed in time.
@@ -174,18 +184,18 @@ class LeaderElector:
     def metrics(self, registry: CollectorRegistry | None = None) -> Callable[[], None]:
         """Show client-go's ``leader_election_master_status{name}`` and ``leader_election_slowpath_total{name}``, until the returned
         function is called. ``registry`` None is prometheus_client's default one."""
-        from kubeloop.controller.election.metrics import show
+        from kubeloop.controller.metrics import show_elector
 
-        return show(self, registry)
+        return show_elector(self, registry)
 
     async def acquire(self) -> None:
-        """Return when this process leads. Errors of the server are logged and tried again, for as long as it takes."""
+        """Return when this process leads. Errors of the server are logged and retried without a time limit."""
         log.info("standing for election: %s as %s", self.config, self.config.identity)
         while not await self._win():
             await self._clock.sleep(self.config.retry_period * (1 + JITTER * self._rng.random()))
 
     async def renew(self) -> NoReturn:
-        """Renew until the lease is lost. Cancel it to stop; then ``release``, once what the lease protects has ended.
+        """Renew until the lease is lost. To stop, cancel it, and call ``release`` when the protected work has ended.
 
         Raises:
             LeaseLost: this process leads no longer, or has not been able to renew within ``renew_deadline``.
@@ -202,7 +212,7 @@ class LeaderElector:
             raise
 
     async def release(self) -> bool:
-        """Give the lease back if this process holds it at the server, also if a cancelled request acquired it.
+        """Release the Lease if this process holds it, also if a cancelled request acquired it. Return whether it was released.
 
         Returns True if other candidates need not wait now.
 
@@ -279,7 +289,7 @@ class LeaderElector:
         return True
 
     async def _attempt(self, until: float) -> bool:
-        """One try to get or keep the lease. Whether it was written.
+        """Try once to get or renew the lease. Return whether the Lease was written.
 
         Raises:
             LeaseLost: this process led, and the server says that its term is over.

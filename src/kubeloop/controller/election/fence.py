@@ -24,7 +24,7 @@ class _Fence(Hook):
 
 
 def guard(client: Client) -> Callable[[], None]:
-    """Check writes through ``client`` from now on. Returns a function that ends the checks."""
+    """Check writes through ``client`` from now on. Return a function that ends the checks."""
     return client.transport.add_hook(_Fence())
 
 
@@ -42,7 +42,7 @@ def checked(check: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def fenced(check: Callable[[], None], clients: Iterable[Client]) -> Iterator[None]:
-    """Both, for the time of the block."""
+    """Guard ``clients`` and apply ``check`` to their writes within the block."""
     with ExitStack() as stack:
         for client in clients:
             stack.callback(guard(client))

@@ -1,27 +1,118 @@
-"""The Lease of an election: its record, the rules for writing it, the lock that reads and writes it, and its candidates."""
+"""The Lease of an election: which one, the candidate and its three times; its record, and what a candidate does with what it read."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+import math
+import re
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from kubeloop.api.coordination.v1 import Lease, LeaseSpec
 from kubeloop.api.coordination.v1beta1 import LeaseCandidate as CandidateObject
 from kubeloop.api.coordination.v1beta1 import LeaseCandidateSpec
 from kubeloop.client import Client
-from kubeloop.controller.election.config import LeaseConfig
-from kubeloop.meta import AlreadyExists, Conflict, KubeloopError, NotFound, ObjectMeta, UnknownKind, Unstructured
+from kubeloop.meta import AlreadyExists, ConfigError, Conflict, KubeloopError, NotFound, ObjectMeta, UnknownKind, Unstructured
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
+
+#: Waits between tries are stretched by up to this part of themselves while somebody else leads (client-go's JitterFactor).
+JITTER = 1.2
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+def unique_identity() -> str:
+    """Return a name that no other candidate has, nor a later run of this program: the host's (a pod's) name and a random part."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseConfig:
+    """The Lease of an election, and one candidate for it. Times are in seconds; the defaults are client-go's.
+
+    Args:
+        name: Name of the Lease.
+        namespace: Its namespace.
+        identity: Must differ between candidates, or all that share it lead at the same time. Default: ``unique_identity()``.
+        lease_duration: Seconds without a renewal after which another candidate takes over; whole seconds.
+        renew_deadline: Seconds without a successful renewal after which the leader stops, by its own clock. The difference to
+            ``lease_duration`` covers clocks of different speed, and is the time that work has to end before another leader begins.
+        retry_period: Seconds between renewals, and between the tries of other candidates (times 1 to 2.2 for those).
+        release_on_stop: Release the Lease on a graceful stop, so that the next leader need not wait.
+        labels: Labels of the Lease.
+        coordinated: The server chooses among LeaseCandidates; see ``LeaseCandidate``.
+
+    Raises:
+        ConfigError: these times do not exclude two leaders, or a name is invalid (behaviour I120).
+
+    Example:
+        >>> config = LeaseConfig("my-operator", "ops", lease_duration=30, renew_deadline=20)
+        >>> str(config), config.request_timeout
+        ('ops/my-operator', 10.0)
+    """
+
+    name: str
+    namespace: str
+    identity: str = field(default_factory=unique_identity)
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    release_on_stop: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
+    coordinated: bool = False
+
+    def __post_init__(self) -> None:
+        where = f'leader election "{self.namespace}/{self.name}"'
+        if not _SUBDOMAIN.fullmatch(self.name) or len(self.name) > 253:
+            raise ConfigError(f"{where}: name must be the name of a Lease (lower case letters, digits, '-' and '.'), not {self.name!r}")
+        if not _LABEL.fullmatch(self.namespace) or len(self.namespace) > 63:
+            raise ConfigError(f"{where}: namespace must be the name of a namespace, not {self.namespace!r}")
+        if not self.identity:
+            raise ConfigError(f"{where}: identity must not be empty; leave it out for one of the host's name and a random part")
+        for name in ("lease_duration", "renew_deadline", "retry_period"):
+            if not math.isfinite(getattr(self, name)):
+                raise ConfigError(f"{where}: {name} must be a number of seconds, not {getattr(self, name)}")
+        if self.lease_duration < 1 or self.lease_duration != int(self.lease_duration):
+            raise ConfigError(f"{where}: lease_duration must be whole seconds, at least 1, not {self.lease_duration}")
+        lease, renew, retry = self.lease_duration, self.renew_deadline, self.retry_period
+        if renew <= 0 or retry <= 0:
+            raise ConfigError(f"{where}: renew_deadline and retry_period must be above 0, not {renew} and {retry}")
+        if lease <= renew:
+            raise ConfigError(
+                f"{where}: lease_duration ({lease:g} s) must be longer than renew_deadline ({renew:g} s), "
+                "or a leader would still lead when another takes over"
+            )
+        if renew <= JITTER * retry:
+            raise ConfigError(
+                f"{where}: renew_deadline ({renew:g} s) must be longer than {JITTER} times retry_period ({retry:g} s), "
+                "or one lost request would cost the leadership"
+            )
+
+    @property
+    def request_timeout(self) -> float:
+        """Seconds for one request: half of the renew deadline, so that a hanging request leaves time for another (controller-runtime's)."""
+        return self.renew_deadline / 2
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """The leader, and the beginning of its term. An empty ``holder``: no leader, take the lease at once.
+    """The content of a Lease: its holder and term. An empty ``holder`` means that the lease is free.
 
-    ``acquired`` and ``renewed`` are the holder's time of day: for people, and to see that something changed; never compared with a clock
-    here. ``duration`` in seconds. ``preferred``, ``strategy``: of coordinated election.
+    ``acquired`` and ``renewed`` are times of the holder's machine: for people, and to detect changes; they are never compared with a local
+    clock. ``duration`` is in seconds. ``preferred`` and ``strategy`` belong to coordinated election.
+
+    Example:
+        >>> record = LeaseRecord(holder="replica-1", duration=15, transitions=3)
+        >>> LeaseRecord.of(record.spec()).holder
+        'replica-1'
     """
 
     holder: str = ""
@@ -34,7 +125,7 @@ class LeaseRecord:
 
     @classmethod
     def of(cls, spec: LeaseSpec) -> LeaseRecord:
-        """What a server's spec says; missing fields are empty (behaviour I129)."""
+        """Return the record in a Lease's spec; missing fields are empty (behaviour I129)."""
         return cls(
             spec.holder_identity or "",
             spec.lease_duration_seconds or 0,
@@ -71,7 +162,7 @@ class LeaseObservation:
     at: float
 
     def next(self, record: LeaseRecord, now: float) -> LeaseObservation:
-        """After a read. A record that is as before does not become younger by being read again (behaviour I123)."""
+        """Return the observation after another read. An unchanged record keeps its time (behaviour I123)."""
         return self if record == self.record else LeaseObservation(record, now)
 
     def alive(self, now: float) -> bool:
@@ -82,7 +173,7 @@ class LeaseObservation:
 
 @dataclass(frozen=True, slots=True)
 class LeaseWrite:
-    """Write this record. ``renewal``: we hold the lease already."""
+    """The record to write. ``renewal``: this candidate holds the lease already."""
 
     record: LeaseRecord
     renewal: bool
@@ -90,7 +181,7 @@ class LeaseWrite:
 
 @dataclass(frozen=True, slots=True)
 class LeaseHeld:
-    """``holder`` leads and has not been seen to expire."""
+    """Another candidate holds the lease."""
 
     holder: str
 
@@ -118,7 +209,18 @@ def released(record: LeaseRecord, wall: datetime) -> LeaseRecord:
 
 
 def after_read(seen: LeaseObservation, identity: str, duration: int, now: float, wall: datetime) -> LeaseWrite | LeaseHeld:
-    """What to do about the record that was read. ``now`` is from before the read: late is safe here, early is not."""
+    """Return what a candidate does after it has read the Lease.
+
+    Args:
+        seen: The record, and when it last changed.
+        identity: The candidate.
+        duration: Lease duration in seconds.
+        now: Monotonic time before the read: an expiry that is found too late is safe, one that is found too early is not.
+        wall: Time of day, for the record.
+
+    Returns:
+        The record to write, or that another candidate holds the lease.
+    """
     record = seen.record
     if record.holder == identity:
         return LeaseWrite(renewed(record, duration, wall), renewal=True)
@@ -130,8 +232,20 @@ def after_read(seen: LeaseObservation, identity: str, duration: int, now: float,
 def after_coordinated_read(
     seen: LeaseObservation, identity: str, duration: int, now: float, wall: datetime
 ) -> LeaseWrite | LeaseHeld | LeaseRefused:
-    """As ``after_read`` where the server chooses the holder: only what it gave us may be renewed, and only until it prefers another
-    (behaviour I130)."""
+    """Return what a candidate does after it has read the Lease, if the server chooses the holder.
+
+    A holder renews only a lease that the server assigned to it, and only until the server prefers another candidate (behaviour I130).
+
+    Args:
+        seen: As of ``after_read``.
+        identity: As of ``after_read``.
+        duration: As of ``after_read``.
+        now: As of ``after_read``.
+        wall: As of ``after_read``.
+
+    Returns:
+        As ``after_read``; or that the server prefers another candidate.
+    """
     record = seen.record
     if record.holder != identity:
         return LeaseHeld(record.holder) if record.holder else LeaseRefused("the server has not chosen a holder yet")
@@ -143,7 +257,7 @@ def after_coordinated_read(
 
 
 class LeaseLock:
-    """One Lease. Each write is bound to the version last seen here: it is refused if anybody wrote in between.
+    """Reads and writes one Lease. Each write requires the version that was last read or written here.
 
     Annotations, labels of others and unknown fields of the Lease survive.
     """
@@ -154,7 +268,7 @@ class LeaseLock:
         self.lease: Lease | None = None
 
     async def read(self) -> LeaseRecord:
-        """What the server has now.
+        """Return the server's record.
 
         Raises:
             NotFound: there is no such Lease.
@@ -172,7 +286,7 @@ class LeaseLock:
         self.lease = await self._client.create(Lease(metadata=metadata, spec=record.spec()))
 
     async def update(self, record: LeaseRecord) -> None:
-        """Write over the version last seen.
+        """Replace the record, if the Lease has the version last seen.
 
         Raises:
             Conflict: somebody wrote in between. NotFound: the Lease was deleted.
@@ -203,14 +317,30 @@ _ASKED = Unstructured.of("coordination.k8s.io/v1beta1", "LeaseCandidate")
 
 
 class LeaseCandidate:
-    """Stands for the Lease of ``config``, with these versions of the program; of several, ``OldestEmulationVersion`` takes the oldest.
+    """Announces this process as a candidate of a coordinated election, in which the server chooses the leader by version.
 
     Guarantees
-        A question of the server (``spec.pingTime`` later than ``spec.renewTime``) is answered by renewing at the next look, within
-        ``look`` seconds. Without questions it renews every five minutes.
+        A ping of the server (``spec.pingTime`` later than ``spec.renewTime``) is answered by a renewal within ``look`` seconds. Without
+        pings
+        it renews every five minutes.
 
-    Run it beside an elector with ``LeaseConfig(..., coordinated=True)``, until cancelled. The object stays, as client-go's does: the server
-    deletes candidates that no longer renew.
+    Run it beside an elector with ``LeaseConfig(..., coordinated=True)``, until it is cancelled. The object stays, as client-go's does: the
+    server deletes candidates that are not renewed.
+
+    Args:
+        client: The client of the cluster.
+        config: The Lease of the election.
+        binary_version: Version of the program.
+        emulation_version: Version that the program emulates. Empty: ``binary_version``.
+        strategy: How the server chooses; ``OldestEmulationVersion`` prefers the oldest version.
+        look: Seconds between two checks for pings.
+        clock: Clock of the delays. None: the client's.
+
+    Example:
+        >>> config = LeaseConfig("my-operator", client.namespace, coordinated=True)
+        >>> candidate = asyncio.create_task(LeaseCandidate(client, config, binary_version="1.4.0").run())
+        >>> candidate.cancel()
+        True
     """
 
     def __init__(

@@ -65,7 +65,7 @@ COMBINED = "(combined from similar events): "
 
 @dataclass(frozen=True, slots=True)
 class EventWrite:
-    """What to tell the server. ``exists``: it was written before, so it is patched, and created only if it is gone (behaviour J135)."""
+    """An event to write. ``exists``: it was written before, so it is patched, and created only if it is gone (behaviour J135)."""
 
     namespace: str
     name: str
@@ -77,7 +77,7 @@ class EventWrite:
 
 
 class CorrelationResult(NamedTuple):
-    """What becomes of an occurrence. ``spam``: it was dropped. Neither written nor dropped: it was only counted."""
+    """The result of correlation. ``spam``: the occurrence was dropped. Neither written nor dropped: it was only counted."""
 
     writes: tuple[EventWrite, ...] = ()
     spam: bool = False
@@ -87,7 +87,7 @@ class Correlator(Protocol):
     """The memory of one sink. Called by one task only."""
 
     def observe(self, occurrence: Occurrence) -> CorrelationResult:
-        """What this occurrence makes of all that came before it."""
+        """Return the result of an occurrence, given the earlier ones."""
 
     def due(self) -> list[EventWrite]:
         """Return the writes that are due although no event was added."""
@@ -96,11 +96,11 @@ class Correlator(Protocol):
         """Seconds until ``due`` may have something; None when nothing waits."""
 
     def rest(self) -> list[EventWrite]:
-        """What was counted and not written yet; the recorder ends."""
+        """Return the counted but unwritten events, when the recorder ends."""
 
 
 def by_object(occurrence: Occurrence) -> Hashable:
-    """What the spam filter counts together: events of one type about one object."""
+    """Return the group of the spam filter: events of one type about one object."""
     return (*occurrence.subject.identity, occurrence.type)
 
 
@@ -115,14 +115,24 @@ def combined_message(occurrence: Occurrence) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EventLimits:
-    """How much one recorder says in core/v1 events; the defaults are client-go's.
+    """Limits of one recorder for events of core/v1; the defaults are client-go's.
 
-    ``burst`` events about one object at once, then one in ``refill`` seconds. Of ``similar`` different messages within ``interval``
-    seconds of each other the last one, and what follows, becomes one combined event. ``capacity`` objects and events are remembered.
-    ``spam_key`` and ``similar_key`` group events for counting, ``message`` makes the text of a combined event.
+    Args:
+        burst: Events about one object at once.
+        refill: Seconds after which one more is allowed.
+        similar: Different messages within ``interval``, from which on similar events become one combined event.
+        interval: Seconds between similar events.
+        capacity: Objects and events that are remembered.
+        spam_key: Groups events for ``burst``. Default: by object.
+        similar_key: Groups events for ``similar``. Default: by object and reason.
+        message: Returns the text of a combined event.
 
     Raises:
-        ValueError: a figure of 0 or below.
+        ValueError: a number of 0 or below.
+
+    Example:
+        >>> EventLimits(burst=5, refill=60).similar
+        10
     """
 
     burst: int = 25
@@ -170,7 +180,7 @@ class SimilarEvents:
         self._groups: LruDict[Hashable, _Similar] = LruDict(limits.capacity)
 
     def combine(self, occurrence: Occurrence) -> tuple[Occurrence, Hashable]:
-        """The occurrence to go on with, and what makes it the same one again."""
+        """Return the occurrence to write, combined if there are similar ones, and its key."""
         limits, now = self._limits, self._clock.now()
         key = limits.similar_key(occurrence)
         group = self._groups.get(key)

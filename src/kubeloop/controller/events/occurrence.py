@@ -24,7 +24,12 @@ _SEQUENCE = itertools.count()
 
 
 class EventSubject(NamedTuple):
-    """An object that an event is about, or that has to do with it. ``field_path`` is a part of it: ``spec.containers{nginx}``."""
+    """An object that an event is about, or a related object. ``field_path`` is a part of it: ``spec.containers{nginx}``.
+
+    Example:
+        >>> EventSubject("v1", "Pod", "shop", "web-0", uid="7c9e", field_path="spec.containers{nginx}").name
+        'web-0'
+    """
 
     api_version: str
     kind: str
@@ -36,12 +41,19 @@ class EventSubject(NamedTuple):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What makes it this object, whatever its version and the part of it."""
+        """The identity of the object, without its version and field path."""
         return self[:5]
 
 
 class Occurrence(NamedTuple):
-    """Something that happened at ``time``. ``action`` is what the controller did or tried to do because of it."""
+    """One occurrence to report at a ``time``. ``action`` is what the controller did or tried to do because of it.
+
+    Example:
+        >>> subject = EventSubject("v1", "Pod", "shop", "web-0", uid="7c9e")
+        >>> occurrence = Occurrence(subject, "Warning", "BackOff", "restarting failed container", datetime(2026, 1, 2))
+        >>> occurrence.reason
+        'BackOff'
+    """
 
     subject: EventSubject
     type: str
@@ -67,8 +79,19 @@ def occurrence_of(
 ) -> Occurrence:
     """Return an occurrence that a server accepts: long texts are cut.
 
+    Args:
+        obj: The object that the event is about.
+        type: "Normal" or "Warning".
+        reason: A CamelCase word for machines.
+        message: A sentence or an error for people.
+        at: Time of the occurrence.
+        action: What was done or tried; a CamelCase word.
+        related: Another object.
+        field_path: The part of ``obj``, such as ``spec.containers{nginx}``.
+        annotations: Annotations of the event.
+
     Raises:
-        ValueError: it cannot be an event: another type than Normal and Warning, no reason, or an object without kind or name.
+        ValueError: another type than Normal and Warning, no reason, or an object without kind or name.
     """
     if type not in ("Normal", "Warning"):
         raise ValueError(f'the type of an event is "Normal" or "Warning", not {type!r}')
@@ -88,7 +111,7 @@ def occurrence_of(
 
 
 def subject_of(obj: Resource) -> EventSubject:
-    """The reference to ``obj``.
+    """Return the reference to ``obj``.
 
     Raises:
         ValueError: it has no kind or no name, so that the event could not be found.
@@ -100,14 +123,14 @@ def subject_of(obj: Resource) -> EventSubject:
 
 
 def cut(text: str, limit: int) -> str:
-    """``text`` in at most ``limit`` bytes, without half a character at its end."""
+    """Return ``text`` in at most ``limit`` bytes of UTF-8, without a partial character."""
     encoded = text.encode("utf-8", "replace")
     # Decoded again even if short enough: a lone surrogate, as from a file's name, is nothing that could be sent.
     return encoded[:limit].decode("utf-8", "ignore")
 
 
 def event_name(subject: str) -> str:
-    """A new name for an event about an object of that name; any unique one if that would make no valid name (too long, or ``system:x``)."""
+    """Return a new name for an event about an object; a random one if the object's name is no prefix (too long, or ``system:x``)."""
     number = (time.time_ns() + next(_SEQUENCE)) & 0xFFFFFFFFFFFFFFFF
     name = f"{subject}.{number:x}"
     return str(uuid.uuid4()) if dns1123_subdomain(name) else name

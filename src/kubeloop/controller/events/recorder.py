@@ -32,22 +32,37 @@ FLUSH = 2.0
 
 
 class EventRecorder:
-    """Writes events on behalf of ``component``, as core/v1 unless ``sinks`` says otherwise (``[SeriesEvents()]``: events.k8s.io/v1).
+    """Writes events of a component about objects, as ``kubectl describe`` shows them.
 
     Guarantees
         ``event`` returns at once, raises nothing, and may be called from any thread. Events are sent in the order in which they were
-        recorded, for each sink by one task. The same event again does not become another one: its count or series says how often.
-        Memory is bounded: 1000 waiting, 4096 remembered.
+        recorded, by one task for each sink. A repeated event is not created again: its count or series grows.
+        Memory is bounded: 1000 waiting events, 4096 remembered ones.
 
     Not guaranteed
         That an event arrives. These are dropped: events that the server refuses, or does not answer in 12 tries 10 s apart, more than
-        1000 waiting, too many about one object (core/v1), and what cannot be an event. See ``dropped``, ``counts`` and ``metrics``.
+        1000 waiting, too many about one object (core/v1), and invalid events. See ``dropped``, ``counts`` and ``metrics``.
 
-    An async context manager: leaving it sends waiting events for up to ``flush`` seconds. Events that are recorded before it is
+    It is an async context manager: leaving it sends waiting events for up to ``flush`` seconds. Events that are recorded before it is
     entered are sent then.
 
+    Args:
+        client: The client of the cluster.
+        component: Name of the reporting component. A sink's API limits its length and characters.
+        sinks: APIs to write to. Empty: core/v1; ``[SeriesEvents()]``: events.k8s.io/v1.
+        clock: Clock of times and delays. None: the client's.
+        flush: Seconds for which leaving the context waits for unsent events.
+        rng: Source of jitter. None: a new ``random.Random``.
+
     Raises:
-        ValueError: a component that a sink's API would not take.
+        ValueError: a component that a sink's API would refuse.
+
+    Example:
+        >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+        >>> async with EventRecorder(client, "my-operator") as events:
+        ...     events.warning(settings, "Incomplete", "the key url is missing")
+        >>> events.sent
+        1
     """
 
     def __init__(
@@ -103,7 +118,17 @@ class EventRecorder:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Something worth knowing happened to ``obj``."""
+        """Record an event of type Normal.
+
+        Args:
+            obj: As of ``event``.
+            reason: As of ``event``.
+            message: As of ``event``.
+            action: As of ``event``.
+            related: As of ``event``.
+            field_path: As of ``event``.
+            annotations: As of ``event``.
+        """
         self.event(obj, "Normal", reason, message, action=action, related=related, field_path=field_path, annotations=annotations)
 
     def warning(
@@ -117,7 +142,17 @@ class EventRecorder:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Something went wrong with ``obj`` that a person may have to put right."""
+        """Record an event of type Warning, for problems that a person may have to solve.
+
+        Args:
+            obj: As of ``event``.
+            reason: As of ``event``.
+            message: As of ``event``.
+            action: As of ``event``.
+            related: As of ``event``.
+            field_path: As of ``event``.
+            annotations: As of ``event``.
+        """
         self.event(obj, "Warning", reason, message, action=action, related=related, field_path=field_path, annotations=annotations)
 
     def event(
@@ -132,11 +167,17 @@ class EventRecorder:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Record an event.
+        """Record an event. Everyone with access to events can read the message: put no secrets in it.
 
-        ``reason`` is a CamelCase word for machines (cut at 128 bytes), ``message`` a sentence or an error for people (cut at 1024).
-        ``action`` is what was done or tried, a word too; ``related`` another object that it has to do with; ``field_path`` the part of
-        ``obj`` that it is about. Everyone with access to events can read the message: put no secrets in it.
+        Args:
+            obj: The object that the event is about.
+            type: "Normal" or "Warning".
+            reason: A CamelCase word for machines (cut at 128 bytes).
+            message: A sentence or an error for people (cut at 1024 bytes).
+            action: What was done or tried; a CamelCase word.
+            related: Another object that the event concerns.
+            field_path: The part of ``obj`` that it is about, such as ``spec.containers{nginx}``.
+            annotations: Annotations of the event.
         """
         try:
             occurrence = occurrence_of(
@@ -166,7 +207,7 @@ class EventRecorder:
 
     @property
     def dropped(self) -> int:
-        """Occurrences and writes that were given up, of all sinks."""
+        """Number of dropped occurrences and writes, of all sinks."""
         return sum(sum(counts.dropped.values()) for _, counts in self.counts)
 
     @property
@@ -176,13 +217,13 @@ class EventRecorder:
 
     @property
     def counts(self) -> Sequence[tuple[str, EventCounts]]:
-        """What was done, by API; "" for what could not become an event of any."""
+        """Counts by API; "" has the occurrences that no API could accept."""
         return [("", self._invalid), *((api, sender.counts) for api, sender in self._senders)]
 
     def metrics(self, registry: CollectorRegistry | None = None) -> None:
         """Show the counts in a Prometheus registry (None: prometheus_client's default one); they stay there after the end."""
-        from kubeloop.controller.events.metrics import metrics_of
+        from kubeloop.controller.metrics import event_metrics
 
-        collector = metrics_of(registry)
+        collector = event_metrics(registry)
         collector.add(self)
         self._endings.append(lambda: collector.remove(self))

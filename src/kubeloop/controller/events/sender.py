@@ -27,8 +27,9 @@ DropReason = Literal["invalid", "full", "spam", "refused", "unanswered", "failed
 
 
 class EventCounts:
-    """Since the start. ``recorded`` is what was asked for, ``sent`` requests that succeeded, ``counted`` occurrences that only raised a
-    number kept here until it is written."""
+    """Counts since the start: ``recorded`` occurrences, ``sent`` requests that succeeded, ``counted`` occurrences that only raised a count
+    that is written later.
+    """
 
     def __init__(self) -> None:
         self.sent = 0
@@ -72,11 +73,19 @@ _AFTER_DEFECT = 1.0
 
 
 class EventSender:
-    """Sends the occurrences that are put into it, in that order.
+    """Sends occurrences in the order in which they were put.
 
     Guarantees
-        ``put`` returns at once and may be called from any thread; what does not fit is dropped and counted. Nothing that a server or a
-        function of the caller's does ends the task. ``close`` leaves no task behind.
+        ``put`` returns at once and may be called from any thread; occurrences beyond the limit are dropped and counted. No error of the
+        server
+        or of the caller's functions ends the task. ``close`` leaves no task behind.
+
+    Args:
+        name: Name of the component, for logs.
+        correlator: Combines repeated occurrences.
+        writer: Writes events.
+        clock: Clock of delays.
+        rng: Source of jitter.
     """
 
     def __init__(self, name: str, correlator: Correlator, writer: EventWriter, *, clock: Clock, rng: random.Random) -> None:
@@ -99,7 +108,7 @@ class EventSender:
         return len(self._waiting)
 
     def start(self) -> None:
-        """Send from now on, what waits already too."""
+        """Start sending, waiting occurrences too."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._task = asyncio.create_task(self._run(), name=self._name)
         self._wake.set()
@@ -120,7 +129,7 @@ class EventSender:
             log.debug("the event loop has ended; events are no longer sent")
 
     async def close(self, flush: float) -> None:
-        """Send what waits, each once and for up to ``flush`` seconds, and end."""
+        """Send each waiting occurrence once, for up to ``flush`` seconds in all, and stop."""
         self._closing = True
         task, self._task = self._task, None
         if task is None:

@@ -18,7 +18,7 @@ MapHead = Callable[[Head], Iterable[ObjectKey] | Awaitable[Iterable[ObjectKey]]]
 
 
 class MappingError(KubeloopError):
-    """A mapping gave something else than keys; the text names the controller, the watched kind and the way out."""
+    """A mapping returned something other than keys; the text names the controller, the watched kind and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,13 @@ class MapTarget:
 
 
 class MapFunc(ABC):
-    """A mapping that wants to know what it maps to. ``paths`` are read into the heads that it gets."""
+    """Mapping that depends on the reconciled kind. ``paths`` are read into the heads of the watched kind.
+
+    Example:
+        >>> class ToFirstOwner(MapFunc):
+        ...     def bind(self, target: MapTarget) -> MapHead:
+        ...         return lambda head: [ObjectKey("", head.namespace, owner.name) for owner in head.owner_references[:1]]
+    """
 
     paths: tuple[str, ...] = ()
 
@@ -44,7 +50,7 @@ class MapFunc(ABC):
 
 
 def to_same_name(head: Head) -> list[ObjectKey]:
-    """The object of the same namespace and name."""
+    """Mapping to the object of the same namespace and name."""
     return [ObjectKey("", head.namespace, head.name)]
 
 
@@ -73,9 +79,14 @@ def to_controller(owner: type[Resource], *, namespaced: bool = True) -> Callable
 
 @dataclass(frozen=True, slots=True)
 class to_label(MapFunc):  # noqa: N801  # used as its sisters, which are functions
-    """The object whose name is the value of a label of the changed one; none without the label.
+    """Mapping to the object whose name is the value of a label of the changed object; none without the label.
 
-    It is in the same namespace, or in that which the label ``namespace_label`` names.
+    It is in the same namespace, or in the one that the label ``namespace_label`` names.
+
+    Example:
+        >>> from kubeloop.controller import Controller, Watch
+        >>> class Scaler(Controller[Deployment], watches=[Watch(Pod, to=to_label("app"))]):
+        ...     async def reconcile(self, deployment: Deployment) -> None: ...
     """
 
     label: str
@@ -93,9 +104,14 @@ class to_label(MapFunc):  # noqa: N801  # used as its sisters, which are functio
 
 
 class to_field(MapFunc):  # noqa: N801  # used as its sisters, which are functions
-    """The objects whose names stand at a path of the changed one (``spec.targetRef.name``; with ``[*]`` several).
+    """Mapping to the objects whose names stand at a path of the changed object (``spec.targetRef.name``; with ``[*]`` several).
 
-    They are in the same namespace, or in that which stands at ``namespace_path``.
+    They are in the same namespace, or in the namespace at ``namespace_path``.
+
+    Example:
+        >>> from kubeloop.controller import Controller, Watch
+        >>> class Scaler(Controller[Deployment], watches=[Watch(ConfigMap, to=to_field("data.deployment"))]):
+        ...     async def reconcile(self, deployment: Deployment) -> None: ...
     """
 
     def __init__(self, path: str, namespace_path: str = "") -> None:
@@ -116,11 +132,15 @@ class to_field(MapFunc):  # noqa: N801  # used as its sisters, which are functio
 
 
 class to_index(MapFunc):  # noqa: N801  # used as its sisters, which are functions
-    """The objects that refer to the changed one: those with its name in an index of the controller's own kind.
+    """Mapping to the objects that refer to the changed object: those with its name in an index of the controller's own kind.
 
-    ``class FooController(Controller[Foo], indexes={Foo: {"secret": "spec.secretName"}}, watches=[Watch(Secret, to=to_index("secret"))])``
+    For a namespaced kind only objects in the namespace of the changed object count, unless that has none or ``anywhere`` is set.
 
-    Of a namespaced kind only objects in the changed one's namespace are meant, unless that has none or ``anywhere`` is set.
+    Example:
+        >>> from kubeloop.controller import Controller, Watch
+        >>> indexes = {Pod: {"claim": "spec.volumes[*].secret.secretName"}}
+        >>> class Checker(Controller[Pod], indexes=indexes, watches=[Watch(Secret, to=to_index("claim"))]):
+        ...     async def reconcile(self, pod: Pod) -> None: ...
     """
 
     def __init__(self, index: str, *, anywhere: bool = False) -> None:

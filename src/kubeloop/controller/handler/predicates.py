@@ -13,9 +13,15 @@ from kubeloop.meta import Selector, parse_label_selector
 
 
 class Predicate:
-    """``predicate(event)`` says whether to reconcile. Combine with ``&``, ``|`` and ``~``.
+    """Decides whether an event leads to a reconcile. Predicates combine with ``&``, ``|`` and ``~``.
 
-    ``paths`` are read into each head of the watched kind, so that ``event.head.value(path)`` costs nothing.
+    Args:
+        test: Returns whether to reconcile for an event.
+        paths: Read into each head of the watched kind, so that ``event.head.value(path)`` decodes nothing.
+
+    Example:
+        >>> named = Predicate(lambda event: event.head.name.startswith("web-"))
+        >>> changed_web = named & (generation_changed | labels_changed)
     """
 
     __slots__ = ("_test", "paths")
@@ -54,7 +60,7 @@ def _on_update(differs: Callable[[Head, Head], bool], paths: tuple[str, ...] = (
 
 
 def path_changed(path: str) -> Predicate:
-    """Updates that changed what stands at ``path`` (wire names: ``spec.nodeName``, ``metadata.annotations``)."""
+    """Predicate for updates that changed the value at ``path`` (wire names: ``spec.nodeName``, ``metadata.annotations``)."""
     return _on_update(lambda old, new: bool(old.value(path) != new.value(path)), (path,))
 
 

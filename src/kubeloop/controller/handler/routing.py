@@ -21,7 +21,7 @@ from kubeloop.workqueue import LOW_PRIORITY
 from kubeloop.workqueue.base import Delays
 
 if TYPE_CHECKING:
-    from kubeloop.controller.sharding.ownership import Ownership
+    from kubeloop.controller.sharding.membership import Ownership
 
 
 def priority_of(event: Event[Any]) -> int:

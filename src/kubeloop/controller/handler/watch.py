@@ -18,18 +18,26 @@ R = TypeVar("R", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class Watch(Generic[R]):
-    """Reconcile what ``to`` names whenever an object of ``kind`` changes and all ``predicates`` agree.
+    """Reconciles the keys that ``to`` returns whenever an object of ``kind`` changes and all ``predicates`` agree.
 
-    ``to`` is called with the new state and, for an update, with the old one too (so that what an object no longer refers to is
-    reconciled as well); keys named twice are reconciled once (behaviour R218). It is one of
+    ``to`` is called with the new state and, for an update, with the old one too (so that an object that is no longer referred to is
+    reconciled as well); repeated keys are reconciled once (behaviour R218). It is one of
 
     - a mapping: ``to_owner(Foo)``, ``to_label("example.com/foo")``, ``to_field("spec.fooName")``, ``to_index("secret")``, ``to_same_name``;
-    - a function of a ``Head``, plain or async: an async one holds back the later events of that kind, and nothing else;
-    - the name of a method of the controller, for functions that want its listers or its client.
+    - a function of a ``Head``, plain or async: an async function delays the later events of that kind only;
+    - the name of a method of the controller, for functions that use its listers or its client.
 
-    ``paths`` (wire names) are read into the heads that it gets:
-    ``Watch(Pod, to=lambda pod: [ObjectKey("", "", pod.value("spec.nodeName"))], paths=["spec.nodeName"])``.
-    ``metadata_only``: nothing but metadata is asked of the server; ``metadata_lister(kind)`` reads it.
+    Args:
+        kind: The watched kind.
+        to: The mapping to keys.
+        predicates: Changes that count; all must agree.
+        paths: Paths (wire names) to read into the heads that ``to`` gets.
+        metadata_only: Request only metadata; ``metadata_lister(kind)`` reads it.
+
+    Example:
+        >>> to_node = Watch(Pod, to=lambda pod: [ObjectKey("", "", pod.value("spec.nodeName"))], paths=("spec.nodeName",))
+        >>> class Drainer(Controller[Node], watches=[to_node]):
+        ...     async def reconcile(self, node: Node) -> None: ...
     """
 
     kind: type[R]
@@ -41,10 +49,14 @@ class Watch(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Owns(Generic[R]):
-    """A kind that the controller creates: its owner is reconciled when it changes. ``owns=[Deployment]`` is short for it.
+    """A kind that the controller creates: its changes reconcile the owner. ``owns=[Deployment]`` is short for ``Owns(Deployment)``.
 
     The owner is the controller reference; with ``every_owner``, each owner reference of the kind counts.
     ``predicates``, ``metadata_only``: as for ``Watch``.
+
+    Example:
+        >>> class Scaler(Controller[ConfigMap], owns=[Owns(Pod, metadata_only=True)]):
+        ...     async def reconcile(self, config_map: ConfigMap) -> None: ...
     """
 
     kind: type[R]
@@ -57,16 +69,29 @@ T = TypeVar("T")
 
 
 class SourceError(KubeloopError):
-    """A source of a controller is broken permanently, or gave something that names no object; the text names both and the fix."""
+    """A source of a controller failed permanently, or returned an item without an object's name; the text names both and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel(Generic[T]):
-    """Reconcile what comes out of ``source``: keys, objects, heads or events; or anything, if ``to`` says which keys it stands for.
+    """Source of reconciles outside of the cluster: keys, objects, heads or events, or other items that ``to`` maps to keys.
 
-    ``source`` is an ``asyncio.Queue``, an async iterator, or a function that opens one. The function is called again, with growing
-    pauses, when what it opened breaks; an iterator that breaks ends the controller, since what it had to tell is lost.
-    A source that ends is not opened again. Items that come before the controller runs wait in its queue; predicates do not apply.
+    Items that arrive before the controller runs wait in its queue; predicates do not apply.
+
+    Args:
+        source: An ``asyncio.Queue``, an async iterator, or a function that opens one. A function is called again, with growing delays, when
+            what it opened fails; an iterator that fails ends the controller, since its items are lost. A source that ends is not opened
+            again.
+        to: Maps an item to keys. None: items are keys, objects, heads or events.
+        priority: Priority of the reconciles.
+        name: Name in logs.
+
+    Example:
+        >>> from kubeloop.controller import KeyController
+        >>> ticks: asyncio.Queue[ObjectKey] = asyncio.Queue()
+        >>> class Refresher(KeyController[ConfigMap], sources=[Channel(ticks, name="ticks")]):
+        ...     async def reconcile(self, key: ObjectKey) -> None:
+        ...         print("refresh", key.name)
     """
 
     source: asyncio.Queue[T] | AsyncIterable[T] | Callable[[], AsyncIterable[T]]
@@ -98,7 +123,7 @@ class Channel(Generic[T]):
             yield item
 
     def keys(self, item: T) -> list[ObjectKey]:
-        """What an item stands for.
+        """Return the keys of an item.
 
         Raises:
             SourceError: it is nothing that names an object, and there is no ``to``; or ``to`` gives something else than keys.

@@ -33,11 +33,11 @@ _MOST = 4096
 
 
 class EndpointAccess(Protocol):
-    """Who may ask."""
+    """Decides who may read an endpoint."""
 
     @property
     def authorities(self) -> bytes:
-        """PEM: who may have signed clients' certificates. Empty: certificates are not asked for."""
+        """PEM of the authorities that sign clients' certificates. Empty: clients need no certificate."""
 
     async def admit(self, request: Request) -> Answer | None:
         """None: it may. Else the refusal."""

@@ -20,7 +20,7 @@ Work: TypeAlias = Callable[[], Awaitable[object]] | Callable[[RunnableContext], 
 
 
 class NotRunnableError(KubeloopError, TypeError):
-    """What was given to a manager is nothing that it can run; the text says what can be."""
+    """A manager cannot run this object; the text lists what it can run."""
 
 
 class StoppedRunnable(Protocol):
@@ -31,16 +31,26 @@ class StoppedRunnable(Protocol):
 
 
 class Background:
-    """Runs ``work`` once all caches are synced, until it returns or the manager stops.
+    """Runs a function or object once all caches are synced, until it returns or the manager stops.
 
     Guarantees
-        A stop cancels ``work``, which has the manager's grace to tidy up; what it raises then, but for the cancellation, is an error.
-        An error stops the manager, which raises it. A return ends nothing but ``work``.
+        A stop cancels it, and it has the manager's grace to clean up; an exception other than the cancellation is then an error.
+        An error stops the manager, which raises it. A return ends nothing else.
 
-    ``name``: in logs; default the function's or class's own. ``needs_leader``: run it in one replica only, the leader.
+    Args:
+        work: An async function of no argument or of a ``RunnableContext``, or an object with such a method ``run``.
+        name: Name in logs. Empty: the function's or class's own.
+        needs_leader: Run it in one replica only, the leader.
 
     Raises:
-        NotRunnableError: ``work`` is no async function of no argument or one, and has no such ``run``.
+        NotRunnableError: ``work`` is no such function or object.
+
+    Example:
+        >>> async def report() -> None:
+        ...     print("caches are synced")
+        >>> async with Manager(client, [Background(report, name="report")]):
+        ...     await asyncio.sleep(0.2)
+        caches are synced
     """
 
     warm_up = False
@@ -65,14 +75,14 @@ class Background:
 
     @property
     def stats(self) -> RunnerStats:
-        """It has no queue and no reconciles."""
+        """Empty statistics: it has no queue and no reconciles."""
         return RunnerStats(self.name, 0, QueueStats(0, 0, 0, 0, 0), ReconcileCounts())
 
     async def connect(self, surroundings: RunnableContext) -> None:
         self._surroundings = surroundings
 
     async def synced(self, timeout: float) -> None:
-        """It waits for nothing."""
+        """Return at once: it waits for no cache."""
 
     async def run(self) -> None:
         if self._stopping:
@@ -94,7 +104,7 @@ class Background:
             self._task.cancel()
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing: it has no resources."""
 
     async def _work(self) -> object:
         given = (self._surroundings,) if self._arguments else ()

@@ -21,7 +21,14 @@ Manageable: TypeAlias = "ControllerBase[Any] | Runnable | Work | StoppedRunnable
 
 @dataclass(frozen=True, slots=True)
 class OnCluster:
-    """``runnable`` runs against the cluster of that name: its client and informers are that cluster's."""
+    """Runs a controller against one further cluster of a manager, with its client and informers.
+
+    Example:
+        >>> class Printer(Controller[ConfigMap]):
+        ...     async def reconcile(self, config_map: ConfigMap) -> None: ...
+        >>> from kubeloop import Manager
+        >>> manager = Manager(client, [OnCluster(client.cluster, Printer())])
+    """
 
     cluster: str
     runnable: Manageable
@@ -29,9 +36,15 @@ class OnCluster:
 
 @dataclass(frozen=True, slots=True)
 class OnEachCluster:
-    """``make`` is called with the name of each cluster, also of clusters that are added later; the result runs against that cluster.
+    """Runs a controller against each cluster of a manager: ``make`` is called with the name of each, also of clusters that are added later.
 
-    Its name gets the cluster's: ``foo@west``. Keys carry the cluster: ``ObjectKey.cluster``.
+    The controller's name gets the cluster's: ``foo@west``. Keys carry the cluster: ``ObjectKey.cluster``.
+
+    Example:
+        >>> class Printer(Controller[ConfigMap]):
+        ...     async def reconcile(self, config_map: ConfigMap) -> None: ...
+        >>> from kubeloop import Manager
+        >>> manager = Manager(client, [OnEachCluster(lambda cluster: Printer())])
     """
 
     make: Callable[[str], Manageable]

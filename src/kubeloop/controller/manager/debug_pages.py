@@ -54,7 +54,7 @@ def memory_text() -> str:
 
 
 def trace(argument: str) -> str | None:
-    """Begin (``on``) or end (``off``) tracing; what was done, None for another word."""
+    """Start (``on``) or stop (``off``) tracing of memory. Return a message; None for another word."""
     if argument == "on":
         tracemalloc.start()
         return "allocations are traced\n"
@@ -122,11 +122,11 @@ _MOST_FUNCTIONS = 60
 
 
 class ProfileBusyError(Exception):
-    """Another profile is being taken; there can be one at a time."""
+    """Another profile is running; only one can run at a time."""
 
 
 class Profiler:
-    """Measures processor time of the thread, so that waiting costs nothing; everything that the loop runs meanwhile is in it."""
+    """Profiles the processor time of the event loop's thread, with everything that the loop runs meanwhile."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -157,14 +157,14 @@ class Profiler:
 
 
 def profile_text(profile: cProfile.Profile) -> str:
-    """The dearest functions first, by their own time and that of what they call."""
+    """Return a profile as text: the most expensive functions first, by their own time and by the time with their calls."""
     text = io.StringIO()
     pstats.Stats(profile, stream=text).sort_stats("cumulative").print_stats(_MOST_FUNCTIONS)
     return text.getvalue()
 
 
 def profile_dump(profile: cProfile.Profile) -> bytes:
-    """For ``pstats``, snakeviz and the like: what ``Profile.dump_stats`` writes."""
+    """Return a profile in the format of ``Profile.dump_stats``, for ``pstats`` and snakeviz."""
     profile.create_stats()
     return marshal.dumps(profile.stats)
 

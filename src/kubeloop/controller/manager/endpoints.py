@@ -2,19 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from kubeloop.controller.manager.probes import Check
-from kubeloop.meta import ConfigError
+from kubeloop.meta import ConfigError, KubeloopError
+from kubeloop.serving.answer import Answer
+from kubeloop.serving.request import Request
+from kubeloop.timing import Clock, SystemClock, TimeLimit
+from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from kubeloop.controller.manager.access import EndpointAccess
     from kubeloop.controller.webhooks.tls import CertificateSource
+
+# Probes: /healthz and /readyz as Kubernetes' own servers answer them: named checks, ?verbose, ?exclude=NAME, /healthz/NAME.
+#
+# Source: Kubernetes API health endpoints; controller-runtime pkg/healthz.
+
+
+log = logger_with_context("kubeloop.controller.manager")
+
+Check: TypeAlias = Callable[[], Awaitable[None] | None]
+"""A check raises if it fails; a plain function, or an async one."""
+
+#: Seconds after which an async check has failed.
+PATIENCE = 10.0
+
+
+class Unhealthy(KubeloopError):
+    """The failure of a check, in its own words."""
+
+
+class HealthProbe:
+    """One probe endpoint and its checks.
+
+    Guarantees
+        A request for one check, and the log, get the failure in words; the public summary withholds it.
+        A check that hangs has failed after ``PATIENCE`` seconds, and holds up no other.
+    """
+
+    def __init__(self, name: str, clock: Clock | None = None) -> None:
+        self._clock: Clock = clock or SystemClock()
+        self.name = name
+        self._checks: dict[str, Check] = {}
+
+    def add(self, name: str, check: Check) -> None:
+        """Ask ``check`` from now on.
+
+        Raises:
+            ValueError: there is one of that name, or the name cannot stand in a path.
+        """
+        if not name or "/" in name or name in self._checks:
+            why = "is there already" if name in self._checks else "cannot stand in a path"
+            raise ValueError(f'/{self.name}: a check named "{name}" {why}; give it another name')
+        self._checks[name] = check
+
+    async def answer(self, request: Request) -> Answer | None:
+        """None where the path is not of this probe."""
+        path = request.path.rstrip("/")
+        if path == f"/{self.name}":
+            return await self._summary(request)
+        if path.startswith(f"/{self.name}/"):
+            return await self._one(path.removeprefix(f"/{self.name}/"))
+        return None
+
+    async def failures(self) -> dict[str, str]:
+        """Return the failures, by name of check."""
+        names = list(self._checks)
+        failures = await asyncio.gather(*(self._ask(name) for name in names))
+        return {name: why for name, why in zip(names, failures, strict=True) if why}
+
+    async def _summary(self, request: Request) -> Answer:
+        excluded = set(request.query.get("exclude", []))
+        names = [name for name in self._checks if name not in excluded]
+        failures = dict(zip(names, await asyncio.gather(*(self._ask(name) for name in names)), strict=True))
+        failed = {name: why for name, why in failures.items() if why}
+        if failed:
+            log.warning("%s check failed: %s", self.name, "; ".join(f"{name}: {why}" for name, why in failed.items()))
+        elif "verbose" not in request.query:
+            return _text("ok")
+        lines = []
+        for name in self._checks or ("ping",):
+            if name in excluded:
+                lines.append(f"[+]{name} excluded: ok")
+            elif name in failed:
+                lines.append(f"[-]{name} failed: reason withheld")
+            else:
+                lines.append(f"[+]{name} ok")
+        if unknown := sorted(excluded - set(self._checks)):
+            quoted = ", ".join(f'"{name}"' for name in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+        lines.append(f"{self.name} check {'failed' if failed else 'passed'}\n")
+        return _text("\n".join(lines), 500 if failed else 200)
+
+    async def _one(self, name: str) -> Answer:
+        if name == "ping" and not self._checks:
+            return _text("ok")
+        if name not in self._checks:
+            known = ", ".join(self._checks)
+            return _text(f'404 page not found: no check "{name}"; there are: {known}\n', 404)
+        why = await self._ask(name)
+        return _text(f"internal server error: {why}\n", 500) if why else _text("ok")
+
+    async def _ask(self, name: str) -> str:
+        """Return the failure; empty if there is none."""
+        try:
+            async with TimeLimit(self._clock, PATIENCE):
+                asked = self._checks[name]()
+                if inspect.isawaitable(asked):
+                    await asked
+        except KubeloopError as error:
+            return str(error)
+        except TimeoutError:
+            return f"no answer within {PATIENCE:g} s"
+        except Exception as error:  # noqa: BLE001 - whatever a check raises says that it failed
+            return str(error) or type(error).__name__
+        return ""
+
+
+def _text(body: str, status: int = 200) -> Answer:
+    return Answer(status, body=body.encode(), content_type="text/plain; charset=utf-8", headers=[("X-Content-Type-Options", "nosniff")])
+
 
 # Addresses to listen on, as ``host:port``; a host left out is every interface.
 
@@ -51,17 +165,30 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """Addresses (``host:port``, ``:port`` is every interface), each served only if it is given.
+    """HTTP endpoints of a manager: probes, metrics and debug pages. An endpoint is served only if its address is given.
 
-    ``health``: /healthz and /readyz, plain and open to all, as the kubelet wants them.
-    ``metrics``: /metrics in Prometheus' text. ``debug``: /debug/, see docs/manager.md.
-    ``healthz``, ``readyz``: checks of the program's own, by name, beside those of the manager.
-    ``registry``: whose metrics are shown too; None: prometheus_client's default one.
-    ``certificate``: serve metrics and debug over TLS. ``access``: who may see them; None: everybody.
-    ``debug_beyond_loopback``: let ``debug`` listen where other machines reach it. It shows object names and stacks: set ``access`` too.
+    Args:
+        health: Address (``host:port``; ``:port`` is every interface) of /healthz and /readyz, plain and open to all, as the kubelet
+            expects.
+        metrics: Address of /metrics in Prometheus' text format.
+        debug: Address of /debug/, see docs/manager.md.
+        healthz: Name -> check of the program, in addition to the manager's.
+        readyz: Name -> check of the program, in addition to the manager's.
+        registry: Registry whose metrics are shown too. None: prometheus_client's default one.
+        certificate: Serve metrics and debug over TLS. None: plain HTTP.
+        access: Who may see metrics and debug. None: everyone.
+        debug_beyond_loopback: Let other machines reach ``debug``. It shows object names and stacks: set ``access`` too.
 
     Raises:
-        ConfigError: an address that is none; debug beyond loopback without leave; credentials that would pass in clear. Names the option.
+        ConfigError: an invalid address; ``debug`` beyond loopback without ``debug_beyond_loopback``; credentials without TLS. The text
+            names
+            the option.
+
+    Example:
+        >>> endpoints = Endpoints(health="127.0.0.1:0")
+        >>> async with Manager(client, endpoints=endpoints) as manager:
+        ...     print(manager.urls["health"])
+        http://127.0.0.1:...
     """
 
     health: str = ""
@@ -89,7 +216,7 @@ class Endpoints:
             )
 
     def address(self, option: str) -> Address | None:
-        """Of ``health``, ``metrics`` or ``debug``; None where it is not wanted."""
+        """Return the address of ``health``, ``metrics`` or ``debug``; None if it is not served."""
         text: str = getattr(self, option)
         return Address.parse(text, option) if text else None
 

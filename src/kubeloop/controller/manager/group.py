@@ -1,10 +1,14 @@
-"""Group: runnables that start together and stop together, within the rest of the manager's grace."""
+"""Groups of runnables that start together and stop together within the manager's grace, and the signals that stop a program."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +17,61 @@ from kubeloop.controller.errors import ManagerError
 from kubeloop.controller.manager.clusters import ManagedCluster
 from kubeloop.controller.runner.runnable import Runnable
 from kubeloop.controller.runner.runner import Runner
+from kubeloop.meta import KubeloopError
 from kubeloop.meta.repr import counted
-from kubeloop.tasks import wait_within
+from kubeloop.meta.signals import on_signal
+from kubeloop.tasks import end_tasks, wait_within
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context
 
 log = logger_with_context("kubeloop.controller.manager")
+
+
+async def unless_stopped(work: Coroutine[object, object, None], over: asyncio.Event) -> bool:
+    """Run ``work`` until ``over`` is set, which cancels it. Return whether it completed; its error is raised."""
+    doing, stopped = asyncio.ensure_future(work), asyncio.ensure_future(over.wait())
+    try:
+        await asyncio.wait((doing, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            doing.result()
+            return True
+        return False
+    finally:
+        await end_tasks(doing, stopped, logger=log)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None], *, enabled: bool = True) -> Iterator[None]:
+    """Within the block the first SIGINT or SIGTERM calls ``stop``; the second ends the process at once, with status 128 + its number.
+
+    The handlers that were there before come back at the end. Outside of the main thread, where Python allows none, nothing changes.
+    """
+    seen = False
+
+    def received(number: signal.Signals) -> None:
+        nonlocal seen
+        if seen:
+            sys.stderr.write(f"{number.name} again: exit at once\n")
+            sys.stderr.flush()
+            os._exit(128 + number)
+        seen = True
+        log.warning("%s: stopping; once more to exit at once", number.name)
+        stop()
+
+    undo: list[Callable[[], None]] = []
+    try:
+        undo.extend(on_signal(number, partial(received, number)) for number in (SIGNALS if enabled else ()))
+    except (ValueError, RuntimeError) as error:
+        log.debug("signals are not handled here: %s", error)
+    try:
+        yield
+    finally:
+        for bring_back in undo:
+            bring_back()
+
 
 #: Seconds that something may take to end when it is cancelled, before the log says so.
 PATIENCE = 5.0
@@ -28,7 +81,7 @@ _NAMES_WIDTH = 24
 
 @dataclass(slots=True, eq=False)
 class GroupEntry:
-    """One runnable, its cluster, and how far it has come."""
+    """One runnable with its cluster and its state."""
 
     runnable: Runnable
     cluster: ManagedCluster
@@ -41,7 +94,7 @@ class GroupEntry:
 
 
 def append_all(entries: list[GroupEntry], *made: tuple[Runnable, ManagedCluster]) -> list[GroupEntry]:
-    """Append what was made, all of it or nothing. Returns what was appended.
+    """Append all of these runnables, or none. Return the new entries.
 
     Raises:
         ManagerError: a name is taken.
@@ -57,11 +110,47 @@ def append_all(entries: list[GroupEntry], *made: tuple[Runnable, ManagedCluster]
 
 
 async def connect(entries: Iterable[GroupEntry]) -> None:
-    """Connect each to what its cluster has for it, one after the other."""
+    """Connect each runnable to its cluster, one after the other."""
     for entry in entries:
         with log_context(cluster=entry.cluster.name):
             await entry.runnable.connect(entry.cluster.surroundings)
         entry.connected = True
+
+
+async def wait_synced(
+    clusters: Iterable[ManagedCluster], entries: Iterable[GroupEntry], explained: Iterable[GroupEntry], clock: Clock, timeout: float
+) -> None:
+    """Return when the caches of all clusters are synced, and each runnable says that it is.
+
+    Args:
+        clusters: The clusters.
+        entries: The runnables to wait for.
+        explained: Runnables that add advice to the error of a cache, such as missing permissions.
+        clock: Clock of the time limit.
+        timeout: Seconds for all of them together.
+
+    Raises:
+        DeadlineError: not in time; the text names what has not synced. Errors of ``Informers.wait_synced``: at once.
+    """
+    deadline = clock.now() + timeout
+    for cluster in clusters:
+        try:
+            await cluster.informers.wait_synced(timeout=max(deadline - clock.now(), 0.0))
+        except KubeloopError as error:
+            for entry in explained:
+                if isinstance(entry.runnable, Runner):
+                    entry.runnable.explain(error)
+            raise
+    for entry in entries:
+        await entry.runnable.synced(max(deadline - clock.now(), 0.0))
+
+
+def failure_of(entry: GroupEntry, *, stopping: bool) -> BaseException | None:
+    """Return the error with which the task of a runnable ended; None: it returned, or was cancelled by a stop."""
+    assert entry.task is not None
+    if not entry.task.cancelled():
+        return entry.task.exception()
+    return None if stopping else ManagerError(f'controller "{entry.runnable.name}" ended: something that it waited for was cancelled')
 
 
 def log_start(log: logging.Logger, entries: Sequence[GroupEntry]) -> None:
@@ -77,7 +166,7 @@ def log_start(log: logging.Logger, entries: Sequence[GroupEntry]) -> None:
 
 
 class Group:
-    """Some of a manager's runnables. ``ended`` is called with each whose ``run`` is over, before anybody who waits for it.
+    """Runnables that start and stop together. ``ended`` is called with each whose ``run`` has ended, before any task that waits for it.
 
     Guarantees
         All of them run under the context variables of the time when the group began, a leader's fence among them, whichever task adds
@@ -128,7 +217,7 @@ class Group:
         return late
 
     async def cancel(self) -> None:
-        """End all at once. What does not end when it is cancelled is named in the log, and waited for all the same."""
+        """Cancel all at once. Runnables that do not end are logged, and waited for without a limit."""
         self.cancel_soon()
         tasks = {entry.task: entry.runnable.name for entry in self._entries if entry.task is not None}
         if not tasks:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from kubeloop.controller.events import EventRecorder
 from kubeloop.controller.manager.clusters import ManagedCluster
-from kubeloop.controller.manager.endpoints import Address, Endpoints
-from kubeloop.controller.manager.probes import HealthProbe, Unhealthy
+from kubeloop.controller.manager.endpoints import Address, Endpoints, HealthProbe, Unhealthy
 from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 from kubeloop.meta import ConfigError
@@ -37,7 +36,7 @@ LIMIT = 10.0
 
 
 class LoopLag:
-    """Measures, once a second, how much later than asked for a timer goes off. ``async with`` it.
+    """Measures once a second how late a timer fires, which shows how busy the event loop is.
 
     ``last`` and ``longest`` in seconds. ``tasks`` runs the measurements.
     """
@@ -78,10 +77,18 @@ Route: TypeAlias = Callable[[Request], Awaitable[Answer | None]]
 
 
 class HttpEndpoint:
-    """Serves ``routes`` at ``address`` while its block lasts; ``option`` is what messages call it. ``url`` once it has begun.
+    """Serves HTTP routes at one address within ``async with``. ``url`` is its address then.
+
+    Args:
+        option: Name of the option, for messages.
+        address: The address.
+        routes: The routes.
+        clock: Clock of time limits.
+        certificate: Serve over TLS. None: plain HTTP.
+        access: Who may read. None: everyone.
 
     Raises:
-        ConfigError: from the block's begin: the address is taken or not ours, the certificate cannot be used, a package is missing.
+        ConfigError: when entered: the address is in use or belongs to another machine, the certificate is not usable, a package is missing.
     """
 
     def __init__(
@@ -176,12 +183,19 @@ class ObservedManager(Protocol):
 
 
 class EndpointServers:
-    """Serves while its block lasts. ``urls`` by option (health, metrics, debug) then."""
+    """Serves the endpoints of a manager within ``async with``. ``urls`` has their addresses by option (health, metrics, debug) then.
+
+    Args:
+        subject: The manager.
+        endpoints: The configured addresses.
+        figures: Times and results of reconciles.
+        clock: Clock of time limits.
+        parts: Other parts of the manager; background tasks of those that have an attribute ``tasks`` are shown too.
+    """
 
     def __init__(
         self, subject: ObservedManager, endpoints: Endpoints, figures: ReconcileFigures, clock: Clock, parts: Sequence[object] = ()
     ) -> None:
-        """``parts``: what runs beside the runnables; the ``tasks`` of both, where they have such, are shown too."""
         self.urls: dict[str, str] = {}
         self._subject = subject
         self._endpoints = endpoints

@@ -1,29 +1,40 @@
-"""Leadership: a manager's part in an election: stands, leads while it renews, and gives the lease back when all else has ended."""
+"""A manager's place among replicas: it takes part in a leader election, or shares keys with the others."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kubeloop.client import Client
-from kubeloop.controller.election.config import LeaseConfig
 from kubeloop.controller.election.elector import LeaderElector, LeaseLost
 from kubeloop.controller.election.fence import checked, guard
+from kubeloop.controller.election.lease import LeaseConfig
+from kubeloop.controller.errors import ManagerError
 from kubeloop.controller.events import EventRecorder
 from kubeloop.tasks import close_all, finish, wait_all
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context
+
+if TYPE_CHECKING:
+    from kubeloop.controller.sharding import ShardConfig, ShardMember
+
 
 #: Seconds at most for "stopped leading" to reach the server.
 _FLUSH = 1.0
 
 
 class Leadership:
-    """One term at most: a process that has lost the lease ends, and stands again as a new process.
+    """One term of leadership at most: a process that has lost the lease ends, and becomes a candidate again as a new process.
 
-    ``lead`` is awaited once this process leads; records logged from there on carry ``lease_transitions``. ``lost`` is called in the moment
-    in which the lease is lost, ``failed`` when ``lead`` raised.
+    Args:
+        client: Client of the cluster that holds the Lease.
+        config: The Lease, and this candidate.
+        clock: Clock of renewals.
+        lead: Awaited once this process leads; log records of its tasks carry ``lease_transitions``.
+        lost: Called as soon as the lease is lost.
+        failed: Called if ``lead`` raised.
     """
 
     def __init__(
@@ -39,32 +50,32 @@ class Leadership:
         self._events = EventRecorder(client, config.identity, clock=clock, flush=_FLUSH)
         self.elector = LeaderElector(client, config, clock=clock, announcements=self._events)
         self.lost = False
-        self._told_of_loss = False
+        self._loss_reported = False
         self._lead = lead
-        self._told = lost
+        self._on_lost = lost
         self._failed = failed
         self._guards: list[Callable[[], None]] = []
         self._standing: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
 
     def cover(self, client: Client) -> None:
-        """No write of a leader's work through ``client`` is sent any more once this process leads no longer, also after a standstill."""
+        """Guard ``client``: once this process does not lead any more, writes of a leader's work are not sent, also after a standstill."""
         self._guards.append(guard(client))
 
     async def begin(self) -> None:
-        """Stand for election from now on; ``cover`` the clients that work is done through before."""
+        """Become a candidate. Call ``cover`` for the clients of the work before."""
         await self._events.__aenter__()
         self._standing = asyncio.create_task(self._stand(), name=f"election-{self.elector.config.name}")
         self._standing.add_done_callback(self._stood)
 
     async def withdraw(self) -> None:
-        """Stand no longer, and begin nothing more; a lease that is held is still renewed."""
+        """Stop being a candidate, and start no work; a lease that is held is still renewed."""
         if self._standing is not None:
             self._standing.cancel()
             await wait_all(self._standing)
 
     async def release(self, *, give_back: bool = True) -> None:
-        """Stop renewing; give it back if all that it protects has ended (``give_back``), unless it is configured otherwise.
+        """Stop renewing, and release the Lease if all protected work has ended (``give_back``), unless ``release_on_stop`` is off.
 
         What has not ended, threads, finds its writes refused for ever once the lease has passed.
         """
@@ -87,8 +98,8 @@ class Leadership:
         await self._events.__aexit__(None, None, None)
 
     def repeats(self, error: BaseException) -> bool:
-        """Whether it says again that the lease is lost, as all do whose writes are refused for it. The first time it does not."""
-        again, self._told_of_loss = self._told_of_loss, self._told_of_loss or isinstance(error, LeaseLost)
+        """Return whether the error repeats that the lease is lost, as all refused writes report. The first report is no repetition."""
+        again, self._loss_reported = self._loss_reported, self._loss_reported or isinstance(error, LeaseLost)
         return again and isinstance(error, LeaseLost)
 
     async def _stand(self) -> None:
@@ -113,4 +124,23 @@ class Leadership:
             self.lost = True
             if self._standing is not None:
                 self._standing.cancel()
-            self._told(error)
+            self._on_lost(error)
+
+
+def shard_member(client: Client, sharding: ShardConfig, election: LeaseConfig | None, clock: Clock) -> ShardMember:
+    """Return the member of a group of replicas that a manager becomes.
+
+    Args:
+        client: Client of the cluster that holds the group's leases.
+        sharding: The group and this replica's part in it.
+        election: Must be None.
+        clock: Clock of renewals.
+
+    Raises:
+        ManagerError: leader election is configured, too.
+    """
+    if election is not None:
+        raise ManagerError("leader_election lets one replica work and sharding lets all of them: give one of the two")
+    from kubeloop.controller.sharding.member import ShardMember
+
+    return ShardMember(client, sharding, clock=clock)

@@ -56,7 +56,7 @@ _FORMATTERS: Final = {"json": JsonFormatter, "text": TextFormatter}
 
 
 class LogOutput:
-    """What a program's root logger writes. ``level`` and ``style`` (json, text) can be changed at any time; ``close`` puts back what was.
+    """Configures the root logger. ``level`` and ``style`` (json, text) can be changed at any time; ``close`` restores the former handlers.
 
     Nothing is written twice: handlers that the root logger had are set aside.
     """

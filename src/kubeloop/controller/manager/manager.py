@@ -19,20 +19,27 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kubeloop.cache import Informers, InformerStopped
 from kubeloop.client import Client
-from kubeloop.client.mapping import ALL_NAMESPACES
+from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.controller.errors import ErrorCollector, GraceExceeded, ManagerError
 from kubeloop.controller.manager.background import Background
 from kubeloop.controller.manager.clusters import ClusterSet, Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
-from kubeloop.controller.manager.group import Group, GroupEntry, append_all, connect, log_start
+from kubeloop.controller.manager.group import (
+    Group,
+    GroupEntry,
+    append_all,
+    connect,
+    failure_of,
+    log_start,
+    stop_on_signals,
+    unless_stopped,
+    wait_synced,
+)
 from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
-from kubeloop.controller.manager.sharing import shard_member
-from kubeloop.controller.manager.signals import stop_on_signals, unless_stopped
 from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
-from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta import KubeloopError
-from kubeloop.meta.tracebacks import shortened
+from kubeloop.meta.failure_log import shortened
 from kubeloop.tasks import close_all
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
@@ -45,7 +52,7 @@ if TYPE_CHECKING:
     from kubeloop.controller.manager.leadership import Leadership
     from kubeloop.controller.manager.settings import ManagerSettings, SettingsFile
     from kubeloop.controller.manager.settings.reloader import SettingsReloader
-    from kubeloop.controller.sharding import ShardConfig
+    from kubeloop.controller.sharding import ShardConfig, ShardMember
 
 __all__ = ["GraceExceeded", "Manager", "ManagerError"]
 
@@ -55,34 +62,44 @@ log = logger_with_context("kubeloop.controller.manager")
 class Manager:
     """Runs controllers against one cluster, or several.
 
-    ::
-
-        await Manager(client, [FooController()]).run()                 # a program: until SIGINT or SIGTERM
-
-        async with Manager(client, [FooController()]) as manager:      # a test: while the block runs
-            ...
-
     Guarantees
         No reconcile starts before every informer is synced and has shown its initial objects to every handler.
-        With ``leader_election``, what needs the leader (controllers, unless they say otherwise) runs only while this process holds the
-        lease. When the lease is lost it is cancelled at once, without grace, and ``run`` raises ``LeaseLost``. Records that it logs
-        carry ``lease_transitions``, the number of its term. On a stop the lease is given back when all of it has ended.
-        When it has stopped, nothing of it runs any more: no task, no thread that could start another reconcile, no connection of a watch.
+        With ``leader_election``, runnables that need the leader (controllers by default) run only while this process holds the lease. When
+        the lease is lost they are cancelled at once, without grace, and ``run`` raises ``LeaseLost``. Their log records carry
+        ``lease_transitions``, the number of the term. On a stop the lease is released when all of them have ended.
+        After it has stopped, nothing of it runs: no task, no thread that could start another reconcile, no connection of a watch.
         If a runnable fails permanently (not a reconcile: reconciles are retried), everything stops and ``run`` raises that error.
 
-    ``controllers``: also async functions and objects (``Background``), and ``OnCluster`` or ``OnEachCluster``.
-    ``clusters``: clients of further clusters. ``servers``: entered first and left last, such as webhooks' servers.
-    ``endpoints``: addresses for probes, metrics and debug pages. ``settings``: what a deployment says instead, also while it runs: a file
-    (YAML, TOML) with the environment, or settings read already; where they say something, they win.
-    ``namespace``: the one that controllers of all clusters see; ``scope`` says more.
-    ``sharding``: instead of one leader, several replicas at a time share the keys of all controllers (``ShardConfig``).
-    ``rate_cap``: how many reconciles a second all controllers together begin; None: as many as they can.
-    ``sync_timeout`` seconds to sync. ``grace`` seconds for what runs to end on stop, then it is cancelled; None or less than 0 waits for
-    ever, 0 does not wait; events are sent for as long at most. The clients stay open; they are the caller's.
+    Args:
+        client: The client of the first cluster. Clients stay open.
+        controllers: Controllers, async functions, objects (``Background``), ``OnCluster`` and ``OnEachCluster``.
+        informers: Informers of the first cluster. None: the manager makes them.
+        clusters: Clients of further clusters.
+        servers: Context managers that are entered first and left last, such as webhook servers.
+        leader_election: Run in one of several replicas. None: run at once.
+        sharding: Replicas share the keys of all controllers, instead of electing a leader.
+        endpoints: Addresses of probes, metrics and debug pages.
+        settings: A file (YAML, TOML) with the environment, or loaded settings. They override the arguments, and a file is read again
+            when it changes.
+        namespace: Namespace of all caches.
+        scope: Cached objects by namespace, selector and kind, instead of ``namespace``.
+        sync_timeout: Seconds in which caches must sync.
+        grace: Seconds that running work has to end on a stop; then it is cancelled. None or less than 0: no limit; 0: cancel at once.
+            Events are sent for as long at most.
+        rate_cap: Reconciles per second of all controllers together. None: no limit.
+        clock: Clock of all delays.
 
     Raises:
         DeadlineError: not synced in time; the text names informers and reasons. Forbidden, Unauthorized, UntrustedCertificate: at once.
-        GraceExceeded: from ``stop`` and ``run``, something had to be cancelled.
+        GraceExceeded: from ``stop`` and ``run``; work had to be cancelled.
+        ManagerError: arguments that exclude each other.
+
+    Example:
+        >>> class Printer(Controller[ConfigMap]):
+        ...     async def reconcile(self, config_map: ConfigMap) -> None: ...
+        >>> async with Manager(client, [Printer()]) as manager:  # in a program: await manager.run()
+        ...     print(manager.phase)
+        running
     """
 
     def __init__(
@@ -122,7 +139,11 @@ class Manager:
             rate_cap = self._governor.cap or rate_cap
         self._elected = leader_election is not None
         self._advised: set[tuple[str, str]] = set()
-        self._shards = shard_member(client, sharding, leader_election, self._clock)
+        self._shards: ShardMember | None = None
+        if sharding is not None:
+            from kubeloop.controller.manager.leadership import shard_member
+
+            self._shards = shard_member(client, sharding, leader_election, self._clock)
         #: Seconds; None is for ever.
         self.grace = grace if grace is None or grace >= 0 else None
         self._sync_timeout = sync_timeout
@@ -166,16 +187,14 @@ class Manager:
         try:
             await self.stop()
         except Exception:
-            # What went wrong in the block is what the caller must see; the manager's own error is its context.
             if error is None:
                 raise
-            log.exception("the manager failed, too")
+            log.exception("the manager failed, too")  # The caller sees the error of the block.
 
     async def run(self, *, signals: bool = True) -> None:
         """Start, and run until ``request_stop``, a signal, a cancellation or a failure; then stop.
 
-        ``signals``: SIGINT and SIGTERM stop it gracefully, also while it waits for a sync; a second one ends the process at once. (In the
-        main thread only.)
+        ``signals``: SIGINT and SIGTERM stop it gracefully (main thread only); a second one ends the process at once.
         """
         try:
             with stop_on_signals(self.request_stop, enabled=signals):
@@ -191,7 +210,7 @@ class Manager:
         await self._over.wait()
 
     async def wait_leading(self) -> None:
-        """Return when what needs the leader has begun: without leader election, when the manager has started."""
+        """Return when work that needs the leader has begun; without leader election, when the manager has started."""
         await self._leading.wait()
 
     def request_stop(self) -> None:
@@ -199,9 +218,9 @@ class Manager:
         self._over.set()
 
     async def start(self) -> None:
-        """Return when everything is synced and reconciles have begun; or, stopped, when ``request_stop`` was called meanwhile.
+        """Return when everything is synced and reconciles have begun, or with leader election when this replica is a candidate.
 
-        With leader election it returns when this replica stands for election; see ``wait_leading``.
+        If ``request_stop`` is called meanwhile, it returns stopped.
 
         Raises:
             ManagerError: it was started before. A manager lives once.
@@ -254,7 +273,7 @@ class Manager:
             raise
 
     async def remove_cluster(self, name: str) -> None:
-        """Stop what runs on that cluster, within the grace, and forget it. Its client stays open.
+        """Stop the runnables of that cluster, within the grace, and remove it. Its client stays open.
 
         Raises:
             ManagerError: there is no such cluster, or it is the first one, whose leases and events are the manager's.
@@ -296,7 +315,7 @@ class Manager:
 
     @property
     def is_leader(self) -> bool:
-        """Whether what needs the leader may run here now; without leader election always."""
+        """Whether work that needs the leader may run here now; without leader election always."""
         return self._leadership is None or self._leadership.elector.is_leader
 
     @property
@@ -306,27 +325,27 @@ class Manager:
 
     @property
     def elector(self) -> LeaderElector | None:
-        """The candidate that this process is; None without leader election."""
+        """The elector of this process; None without leader election."""
         return self._leadership.elector if self._leadership is not None else None
 
     @property
     def urls(self) -> Mapping[str, str]:
-        """Where it serves while it runs, by option of ``Endpoints``: health, metrics, debug."""
+        """URLs of the endpoints while it runs, by option of ``Endpoints``: health, metrics, debug."""
         return dict(self._observed.urls) if self._observed is not None else {}
 
     @property
     def runnables(self) -> Sequence[Runnable]:
-        """Everything that it runs, or will run."""
+        """All runnables, running or not."""
         return [entry.runnable for entry in self._entries]
 
     @property
     def clusters(self) -> Mapping[str, ManagedCluster]:
-        """By name, the manager's own first."""
+        """The clusters by name, the manager's own first."""
         return self._clusters.by_name
 
     @property
     def stats(self) -> Sequence[RunnerStats]:
-        """A moment of each controller, in the order in which they were given."""
+        """State of each controller at this moment, in the order of the arguments."""
         return [entry.runnable.stats for entry in self._entries if not isinstance(entry.runnable, Background)]
 
     def _surround(self, client: Client, informers: Informers) -> RunnableContext:
@@ -435,18 +454,7 @@ class Manager:
         return [one for one in entries if not one.runnable.needs_leader and one.task is None]
 
     async def _sync(self, entries: Iterable[GroupEntry]) -> None:
-        """The caches of all clusters, and then what each of these waits for itself."""
-        deadline = self._clock.now() + self._sync_timeout
-        for cluster in self._clusters:
-            try:
-                await cluster.informers.wait_synced(timeout=max(deadline - self._clock.now(), 0.0))
-            except KubeloopError as error:
-                for entry in self._entries:
-                    if isinstance(entry.runnable, Runner):
-                        entry.runnable.explain(error)
-                raise
-        for entry in entries:
-            await entry.runnable.synced(max(deadline - self._clock.now(), 0.0))
+        await wait_synced(self._clusters, entries, self._entries, self._clock, self._sync_timeout)
 
     def _launch(self, group: Group, entries: Sequence[GroupEntry]) -> None:
         if entries:
@@ -454,16 +462,9 @@ class Manager:
         group.launch(entries)
 
     def _ended(self, entry: GroupEntry) -> None:
-        task, name = entry.task, entry.runnable.name
-        assert task is not None
-        if task.cancelled():
-            if self._phase != "running" or self._over.is_set():
-                return
-            error: BaseException | None = ManagerError(f'controller "{name}" ended: something that it waited for was cancelled')
-        else:
-            error = task.exception()
+        error = failure_of(entry, stopping=self._phase != "running" or self._over.is_set())
         if error is not None:
-            log.error("controller %s failed: %s", name, error)
+            log.error("controller %s failed: %s", entry.runnable.name, error)
             self._failed(error)
 
     async def _tear_down(self, grace: float | None) -> None:

@@ -29,7 +29,7 @@ class ControllerMetrics(Collector):
         self._lag = lag
 
     def describe(self) -> Iterable[Metric]:
-        """The metrics without a value: what the registry checks for duplicates when this is registered."""
+        """Return the metrics without values, with which the registry checks for duplicates."""
         return _families([], self._figures, 0.0)
 
     def collect(self) -> Iterable[Metric]:
@@ -65,7 +65,7 @@ class TaskMetrics(Collector):
 
 
 class Merged(CollectorRegistry):
-    """What several registries show, each metric once, as one exposition must have it. For scrapes only."""
+    """Metrics of several registries, each metric once, as one exposition requires. For scrapes only."""
 
     def __init__(self, *registries: CollectorRegistry) -> None:
         super().__init__(auto_describe=False)

@@ -23,7 +23,7 @@ class _Figures:
 
 
 class ReconcileFigures:
-    """Is given to controllers as ``RunnableContext.observe``."""
+    """Counts results and times of reconciles by controller; controllers get it as ``RunnableContext.observe``."""
 
     def __init__(self) -> None:
         self._figures: dict[str, _Figures] = {}

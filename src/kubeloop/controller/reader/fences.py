@@ -29,7 +29,7 @@ from kubeloop.meta import (
     kind_info,
     parse_label_selector,
 )
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.transport import logger_with_context
 
 log = logger_with_context("kubeloop.controller.reader")
@@ -53,30 +53,35 @@ class _Listing:
 
 
 class StaleReadGuard:
-    """What to wait for before a key is reconciled again.
+    """Delays the next reconcile of a key until the caches show the writes of its last one.
 
     Guarantees
         After a reconcile that ended with a lost connection, a server's error or a timeout, the next one of its key sees all that the server
         had in the key's namespace by then (for a cluster-scoped key: anywhere), of the kinds that the controller reconciles or owns.
-        After ``take_over`` the next reconcile of each key sees all that the server had by then, of the same kinds: what other replicas
-        wrote as long as the keys were theirs.
+        After ``take_over`` the next reconcile of each key sees all that the server had by then, of the same kinds: the writes of other
+        replicas that had the keys before.
         With caches that do not show own writes (``Informers(read_your_writes=False)``), the next reconcile of a key sees the answered
         writes of the last one, of all kinds that the controller reads. (Not of kinds that are selected by fields.)
 
     Not guaranteed
-        Anything about a lost write whose error the reconcile caught and kept to itself, or that the server carries out later still. That a
-        deletion is seen: its event brings the key back anyway.
+        Anything about a lost write whose error the reconcile caught, or that the server carries out later. That a deletion is seen: its
+        event adds the key again anyway.
 
     Cost
-        Nothing while all is well. After a doubtful end, a list of metadata for each of these kinds; one list does for all keys of a
-        namespace whose doubt is older than it. After ``take_over`` one such list of everything, for all keys.
+        Nothing without errors. After an uncertain end, a list of metadata for each of these kinds; one list serves all keys of a
+        namespace that became uncertain before it. After ``take_over`` one such list of everything, for all keys.
+
+    Args:
+        client: Lists the metadata.
+        written: Informers of the kinds that reconciles may have written.
+        informers: Informers of all kinds that the controller reads.
+        namespaced: Keys have namespaces.
+        overlaid: Caches show answered writes by themselves.
     """
 
     def __init__(
         self, client: Client, written: Sequence[Informer[Any]], informers: Sequence[Informer[Any]], *, namespaced: bool, overlaid: bool
     ) -> None:
-        """``written``: of the kinds that reconciles may have written. ``namespaced``: the scope of keys. ``overlaid``: whether caches show
-        answered writes by themselves."""
         self._client = client
         self._checked = tuple(dict.fromkeys(written))
         self._namespaced = namespaced
@@ -105,16 +110,16 @@ class StaleReadGuard:
         return key in self._doubts or key in self._written or self._taken_over > self._resolved
 
     def doubt(self, key: ObjectKey, error: BaseException) -> None:
-        """A reconcile ended with this error: what it wrote may or may not have been carried out."""
+        """Record that a reconcile ended with this error, so that its last writes may or may not have been carried out."""
         if _unanswered(error):
             self._doubts[key] = next(self._numbers)
 
     def take_over(self) -> None:
-        """Keys were another replica's until now: what it wrote, and has ended or can write no more, may not have been heard of here."""
+        """Record that keys belonged to another replica until now, whose last writes the caches may not show yet."""
         self._taken_over = next(self._numbers)
 
     async def passed(self, key: ObjectKey) -> bool:
-        """True when the cache shows it; False if ``give_up`` came before that.
+        """Wait until the caches show the writes of a key. Return True; False if ``give_up`` was called before.
 
         Raises:
             DeadlineError: not in time; the text names the stale cache. KubeloopError: the server does not answer lists.
@@ -155,7 +160,7 @@ class StaleReadGuard:
                 del self._doubts[key]
 
     def forget(self, key: ObjectKey) -> None:
-        """The object is gone."""
+        """Forget a deleted object."""
         self._doubts.pop(key, None)
         self._written.pop(key, None)
 

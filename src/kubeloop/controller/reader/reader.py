@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar, cast
 
 from kubeloop.cache import Head, Informer, Lister, OutsideScope
 from kubeloop.cache.lister.query import selector_of
-from kubeloop.client.mapping import ALL_NAMESPACES
+from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.meta import ObjectKey, PartialObject, Resource, Selector, names, parse_field_selector, parse_label_selector
@@ -30,10 +30,15 @@ class InformerSelection(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class KindScope:
-    """The scope of one kind. None is as for all kinds; ``ALL_NAMESPACES``, and ``""`` for a selector, override that.
+    """The objects of one kind that a manager caches. None is the setting of the ``CacheScope``; ``ALL_NAMESPACES`` and the selector ``""``
+    override it.
 
     Raises:
         ValueError: as ``CacheScope``.
+
+    Example:
+        >>> KindScope(namespaces="kube-system", label_selector="").namespaces
+        'kube-system'
     """
 
     namespaces: str | Sequence[str] | None = None
@@ -46,15 +51,21 @@ class KindScope:
 
 @dataclass(frozen=True, slots=True)
 class CacheScope:
-    """What the informers of a manager keep. ``namespaces`` do not concern cluster-scoped kinds, selectors do.
+    """The objects that the informers of a manager cache. Namespaces apply to namespaced kinds, selectors to all kinds.
 
-    ::
-
-        kinds = {Secret: KindScope(label_selector="team=web"), Node: KindScope(label_selector="pool=gpu")}
-        CacheScope(namespaces=["shop", "bank"], kinds=kinds)
+    Args:
+        namespaces: One namespace, several, or ``ALL_NAMESPACES``.
+        label_selector: Cache only matching objects. None: all.
+        field_selector: Cache only matching objects. None: all.
+        kinds: Kind -> its own scope, which overrides the others.
 
     Raises:
-        ValueError: a name that can be no namespace, or a selector that cannot be read; says which.
+        ValueError: an invalid name of a namespace, or a selector that cannot be read; the text names it.
+
+    Example:
+        >>> nodes = KindScope(label_selector="pool=gpu")
+        >>> scope = CacheScope(namespaces=["shop", "bank"], kinds={Node: nodes})
+        >>> manager = Manager(client, scope=scope)
     """
 
     namespaces: str | Sequence[str] = ALL_NAMESPACES
@@ -66,7 +77,7 @@ class CacheScope:
         _check("CacheScope", self.namespaces, self.label_selector, self.field_selector)
 
     def select(self, kind: type[Resource], *, namespaced: bool) -> InformerSelection:
-        """What an informer of ``kind`` is to be asked for: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
+        """Return the arguments of an informer of ``kind``: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
         own = self.kinds.get(kind, KindScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces) if namespaced else ()
         return InformerSelection(
@@ -76,7 +87,7 @@ class CacheScope:
         )
 
     def covers(self, kind: type[Resource], namespace: str) -> bool:
-        """Whether objects of a namespaced kind in this namespace can be in the cache; ``ALL_NAMESPACES`` asks for all."""
+        """Return whether objects of a namespaced kind in this namespace can be cached; ``ALL_NAMESPACES`` means all of them."""
         own = self.kinds.get(kind, KindScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces)
         return not namespaces or namespace in namespaces
@@ -129,31 +140,40 @@ Where = Mapping[str, str | int | bool | None]
 
 
 class CacheReader:
-    """Fresh objects, the caller's own, from memory; own writes are seen at once.
+    """Reads the caches of one controller. Results are new objects that belong to the caller; own writes are visible at once.
 
     Guarantees (behaviours S223-S226)
-        What the cache does not hold is an error that says how to have it held: a kind that was not declared, the whole of a kind of which
-        only metadata is kept, a namespace or a selection outside of that which the manager's ``scope`` has the informer keep.
+        A read of objects that the cache does not hold raises an error that says how to cache them: an undeclared kind, whole objects of a
+        kind of which only metadata is cached, a namespace or selection outside of the manager's ``scope``.
         Several fields are ANDed, for cluster-scoped kinds too.
 
     Not guaranteed
-        That ``list`` without a selector gives all that the cluster has: it gives all that is kept. For the newest state ask ``client``.
+        That ``list`` without a selector returns all objects of the cluster: it returns all that are cached. ``client`` reads the newest
+        state.
+
+    Args:
+        owner: Name of the controller's class, for messages.
+        informers: Informer by kind.
+
+    Example:
+        >>> class Labeler(Controller[ConfigMap], reads=[Secret]):
+        ...     async def reconcile(self, config_map: ConfigMap) -> None:
+        ...         secret = self.cached.get(Secret, config_map.metadata.name, config_map.metadata.namespace)
     """
 
     __slots__ = ("_informers", "_owner")
 
     def __init__(self, owner: str, informers: Mapping[type[Resource], Informer[Any]]) -> None:
-        """``owner``: the controller's class, for messages."""
         self._owner = owner
         self._informers = dict(informers)
 
     @property
     def kinds(self) -> builtins.list[type[Resource]]:
-        """What can be read, in full or its metadata."""
+        """The readable kinds, whole or as metadata."""
         return builtins.list(self._informers)
 
     def get(self, kind: type[R], name: str, namespace: str | None = None) -> R | None:
-        """One object; None if it is not in the cache, and so, as far as is known, not in the cluster.
+        """Return one object; None if it is not in the cache.
 
         Raises:
             DeclarationError, OutsideScope: the cache does not hold such objects. DecodeError: it does not fit its type.
@@ -167,11 +187,17 @@ class CacheReader:
     def list(
         self, kind: type[R], namespace: str | None = None, *, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[R]:
-        """All objects of the cache that match. ``fields``: values by path; the paths must be indexed or read (``indexes=``, ``paths=``).
+        """Return all cached objects that match.
+
+        Args:
+            kind: Class of the objects.
+            namespace: One namespace. None: all that are cached.
+            label_selector: Only matching objects.
+            where: Values by path; the paths must be indexed or read (``indexes=``, ``paths=``). Or a predicate of the head.
 
         Raises:
-            DeclarationError: the kind is not held, or only its metadata. UnreadPath: a path is not read.
-            OutsideScope: a namespace that is not held, or a selection that is more than what the cache selects.
+            DeclarationError: the kind is not cached, or only its metadata. UnreadPath: a path is not read.
+            OutsideScope: a namespace or selection that is not cached.
         """
         self._check(kind, label_selector, where)
         return self.lister(kind).list(namespace, label_selector, where)
@@ -179,12 +205,19 @@ class CacheReader:
     def heads(
         self, kind: type[Resource], namespace: str | None = None, *, label_selector: Labels | None = None, where: Where | None = None
     ) -> builtins.list[Head]:
-        """As ``list``, decoding nothing; also of kinds of which only metadata is kept."""
+        """Return the heads of all cached objects that match, without decoding; also of kinds of which only metadata is cached.
+
+        Args:
+            kind: As of ``list``.
+            namespace: As of ``list``.
+            label_selector: As of ``list``.
+            where: As of ``list``.
+        """
         self._check(kind, label_selector, where)
         return self._held(kind).lister.heads(namespace, label_selector, where)
 
     def lister(self, kind: type[R]) -> Lister[R]:
-        """All that the informer of a kind can answer, as it is: its selection is not looked at.
+        """Return the lister of a kind's informer, whose selection it does not check.
 
         Raises:
             DeclarationError: the kind is not held, or only its metadata.
@@ -192,7 +225,7 @@ class CacheReader:
         return self.informer(kind).lister
 
     def metadata_lister(self, kind: type[Resource]) -> Lister[PartialObject]:
-        """The lister of a kind of which only metadata is kept.
+        """Return the lister of a kind of which only metadata is cached.
 
         Raises:
             DeclarationError: it is not held, or in full.
@@ -204,7 +237,7 @@ class CacheReader:
         return cast("Lister[PartialObject]", informer.lister)
 
     def informer(self, kind: type[R]) -> Informer[R]:
-        """The informer of a kind that is kept in full.
+        """Return the informer of a kind that is cached as a whole.
 
         Raises:
             DeclarationError: as ``lister``.

@@ -11,11 +11,28 @@ from kubeloop.workqueue import QueueStats
 
 @dataclass(slots=True)
 class ReconcileCounts:
-    """Since the start. ``errors`` includes terminal errors, timeouts and panics; ``seconds`` is wall-clock time spent in reconciles.
+    """Counts of a controller's reconciles since the start.
 
-    ``successes``, ``requeues_asked`` (with back-off) and ``requeues_after`` are the outcomes without an error; ``requeues`` counts all keys
-    that were put back, errors included. ``panics`` are programming errors (see ``is_panic``). ``hanging``: reconciles that go on now
-    although their time has passed.
+    Attributes:
+        active: Reconciles that run now.
+        reconciles: All that ended.
+        successes: Ended without an error and without a requeue.
+        requeues_asked: Ended with ``Result(requeue=True)``.
+        requeues_after: Ended with ``Result(requeue_after=...)``.
+        errors: Ended with an error, terminal errors, timeouts and panics included.
+        terminal_errors: Ended with ``TerminalError``.
+        timeouts: Exceeded their time limit.
+        panics: Ended with a programming error (``is_panic``).
+        hanging: Reconciles that still run although their time limit has passed.
+        requeues: Keys that were added again, after errors too.
+        seconds: Wall-clock time of all reconciles together.
+        last_key: Key of the last reconcile.
+        last_error: Text of the last error.
+        last_error_key: Key of the last error.
+
+    Example:
+        >>> ReconcileCounts(reconciles=3, successes=2, errors=1).errors
+        1
     """
 
     active: int = 0
@@ -55,7 +72,16 @@ def is_panic(error: BaseException) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RunnerStats:
-    """A moment of one controller, for a live view. ``last_change`` is the event that last led to a key: ``Deployment shop/web updated``."""
+    """State of one controller at one moment. ``last_change`` is the event that last added a key: ``Deployment shop/web updated``.
+
+    Example:
+        >>> from kubeloop import Manager
+        >>> class Printer(Controller[ConfigMap]):
+        ...     async def reconcile(self, config_map: ConfigMap) -> None: ...
+        >>> manager = Manager(client, [Printer()])
+        >>> [(stats.name, stats.workers) for stats in manager.stats]
+        [('configmap', 1)]
+    """
 
     name: str
     workers: int
@@ -66,7 +92,7 @@ class RunnerStats:
 
 @runtime_checkable
 class Runnable(Protocol):
-    """What a manager runs."""
+    """Protocol of the objects that a manager runs."""
 
     @property
     def name(self) -> str: ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kubeloop.cache import Lister, Registration
 from kubeloop.controller.builder.context import ControllerContext, RunnableContext
 from kubeloop.controller.builder.controller import Controller, ControllerBase, KeyController
-from kubeloop.controller.builder.declaration import Declaration, checked_sources
+from kubeloop.controller.builder.declaration import Declaration, checked_sources, contained_limiter, contained_tenants
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.events import FLUSH, EventRecorder
 from kubeloop.controller.handler.routing import Debouncer, Enqueuer, KeyQueue, OwnedKeys
@@ -19,7 +19,6 @@ from kubeloop.controller.reader.fences import StaleReadGuard
 from kubeloop.controller.reader.reader import CacheReader
 from kubeloop.controller.result import Result, TerminalError
 from kubeloop.controller.runner.runnable import ReconcileCounts, RunnerStats
-from kubeloop.controller.runner.safe_limiter import contained_limiter, contained_tenants
 from kubeloop.controller.runner.watches import PAUSED, ChannelReader, Watches
 from kubeloop.controller.runner.workers import Workers
 from kubeloop.controller.threads import ThreadExecutor
@@ -29,7 +28,7 @@ from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats
 
 if TYPE_CHECKING:
-    from kubeloop.controller.sharding.ownership import Ownership
+    from kubeloop.controller.sharding.membership import Ownership
 
 log = logger_with_context("kubeloop.controller.runner")
 
@@ -98,12 +97,12 @@ class Runner(Generic[R]):
 
     @property
     def queue(self) -> PriorityQueue[ObjectKey] | None:
-        """What waits; None before it is connected."""
+        """The queue of keys; None before it is connected."""
         return self._queue
 
     @property
     def events(self) -> EventRecorder | None:
-        """What records its events; None before it is connected."""
+        """The event recorder; None before it is connected."""
         return self._recorder
 
     @property
@@ -180,7 +179,7 @@ class Runner(Generic[R]):
             self._take_over(self._ownership.owns)
 
     def explain(self, error: BaseException) -> None:
-        """Note on an error with which a start ended what this controller has to do with it: class, kind, verbs, way out."""
+        """Add to an error of the start how it concerns this controller: class, kind, verbs and fix."""
         self._wiring.explain(error)
 
     async def run(self) -> None:

@@ -28,7 +28,7 @@ PAUSED = "true"
 
 
 class Watches:
-    """For one controller: which informers, and what their events lead to."""
+    """The informers of one controller, and the handlers that enqueue keys for their events."""
 
     def __init__(self, declared: Declaration, owner: object) -> None:
         """``owner``: the controller object, for watches that name a method, and for messages."""
@@ -62,12 +62,12 @@ class Watches:
 
     @property
     def namespaced(self) -> bool:
-        """The scope of the main kind; known once informers were asked for."""
+        """Whether the main kind has namespaces; known once the informers exist."""
         return self._scopes[self._declared.kind]
 
     @property
     def written(self) -> list[Informer[Any]]:
-        """The informers of what reconciles write: the main kind and the owned ones."""
+        """The informers of the kinds that reconciles write: the main kind and the owned ones."""
         return [self._informers[kind] for kind in dict.fromkeys([self._declared.kind, *(owned.kind for owned in self._declared.owns)])]
 
     def handlers(self, enqueuer: Enqueuer, cluster: str) -> dict[Informer[Any], Callable[[Event[Any]], object]]:
@@ -90,7 +90,7 @@ class Watches:
         return {self._informers[kind]: handler_of(of_kind, enqueuer, cluster) for kind, of_kind in routes.items()}
 
     def explain(self, error: BaseException) -> None:
-        """Note on an error of the start what this controller wants of each kind that has not synced, and what a person can do."""
+        """Add to an error of the start the unsynced kinds of this controller, and advice."""
         for kind, informer in self._informers.items():
             failure = informer.failure
             if informer.synced or failure is None:
@@ -174,7 +174,14 @@ async def is_namespaced(kind: type[Resource], surroundings: RunnableContext, own
 
 
 class ChannelReader:
-    """One task for each channel, from ``start`` to ``close``. ``Channel`` says how a broken channel is handled."""
+    """Reads the channels of a controller: one task for each, from ``start`` to ``close``. ``Channel`` says how a failed source is handled.
+
+    Args:
+        owner: Name of the controller's class, for messages.
+        channels: The channels.
+        enqueue: Called with each key, a delay in seconds and a priority.
+        clock: Clock of the delays before a source is opened again.
+    """
 
     def __init__(
         self, owner: str, channels: Sequence[Channel[Any]], enqueue: Callable[[ObjectKey, float, int], None], clock: Clock

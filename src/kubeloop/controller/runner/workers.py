@@ -38,7 +38,7 @@ log = logger_with_context("kubeloop.controller.runner")
 
 
 class ReconcileTimer:
-    """One reconcile under way."""
+    """Time and state of one running reconcile."""
 
     __slots__ = ("began", "hangs", "key", "look")
 
@@ -51,9 +51,18 @@ class ReconcileTimer:
 
 
 class SlowReconcileMonitor:
-    """Guarantees
-    A reconcile that has not ended a second after its ``timeout`` is named in the log, with its class and what to do; its key stays
-    taken, and ``substitute`` is called once for it. One without a time limit is named after a minute.
+    """Logs reconciles that exceed their time limit.
+
+    Guarantees
+        A reconcile that has not ended a second after its ``timeout`` is logged with its class and advice; its key stays
+        in work, and ``substitute`` is called once for it. A reconcile without a time limit is logged after a minute.
+
+    Args:
+        clock: Clock of the limits.
+        counts: Counts of the controller; ``hanging`` changes.
+        owner: Name of the controller's class, for messages.
+        timeout: Seconds. None: no limit.
+        substitute: Starts another worker.
     """
 
     def __init__(self, clock: Clock, counts: ReconcileCounts, owner: str, timeout: float | None, substitute: Callable[[], None]) -> None:
@@ -136,14 +145,30 @@ class Workers(Generic[K]):
     """Runs ``reconcile`` for keys of ``queue``, ``count`` at a time and never two at once for one key.
 
     Guarantees
-        An error, whatever its type, costs a log line that names the key, and a retry with growing delay until the key succeeds.
-        A worker never dies of a reconcile, be it that it raises ``SystemExit``; ``KeyboardInterrupt`` alone goes through.
-        ``stop`` lets running reconciles end and starts no other. A reconcile keeps its key until it has ended, however long that takes;
+        An error, whatever its type, is logged with the key, and the key is retried with growing delay until it succeeds.
+        No error of a reconcile ends a worker, not even ``SystemExit``; only ``KeyboardInterrupt`` passes.
+        ``stop`` lets running reconciles end and starts no other. A reconcile occupies its key until it has ended, however long that takes;
         a reconcile that exceeds its time limit, or runs very long, is logged (see ``SlowReconcileMonitor``) and delays no other key.
         Log records of a reconcile carry cluster, controller, key and ``reconcile``, a unique id.
 
-    ``timeout`` seconds after its start a reconcile is cancelled, which counts as an error; None never does so. (A reconcile that runs in a
-    thread cannot be cancelled; its key is retried only after it has ended.) ``owner`` is the controller's class, for messages.
+    A reconcile in a thread cannot be cancelled; its key is retried only after it has ended.
+
+    Args:
+        name: Name of the controller, for logs.
+        reconcile: Called with each key.
+        queue: The keys.
+        count: Number of workers.
+        cluster: Name of the cluster, for logs.
+        clock: Clock of time limits. None: the system's monotonic clock.
+        timeout: Seconds after which a reconcile is cancelled, which counts as an error. None: no limit.
+        gate: Pauses the workers. None: they never pause.
+        observe: Called with each result and its duration.
+        failed: Called with each error, before its key is added again.
+        owner: Name of the controller's class, for messages.
+        advised: Permissions that were explained already (``FailureLog``).
+
+    Raises:
+        ValueError: ``count`` is below 1.
     """
 
     def __init__(
@@ -162,7 +187,6 @@ class Workers(Generic[K]):
         owner: str = "",
         advised: set[tuple[str, str]] | None = None,
     ) -> None:
-        """``failed`` is called with each error, before its key is put back. ``advised``: see ``FailureLog``."""
         if count < 1:
             raise ValueError(f"controller {name} needs at least 1 worker, not {count}")
         self.counts = ReconcileCounts()

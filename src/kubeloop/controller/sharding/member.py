@@ -19,9 +19,7 @@ from kubeloop.client import Client
 from kubeloop.client.options import DeleteOptions
 from kubeloop.controller.election.elector import LeaseLost
 from kubeloop.controller.election.fence import checked, guard
-from kubeloop.controller.sharding.config import GROUP_LABEL, ShardConfig
-from kubeloop.controller.sharding.membership import PROTOCOL, SLOTS, DeclaredMember, Membership, slot_of
-from kubeloop.controller.sharding.ownership import Gained
+from kubeloop.controller.sharding.membership import GROUP_LABEL, PROTOCOL, SLOTS, DeclaredMember, Gained, Membership, ShardConfig, slot_of
 from kubeloop.meta import Conflict, KubeloopError, NotFound, ObjectKey, ObjectMeta
 from kubeloop.meta.repr import counted
 from kubeloop.tasks import SupervisedTask, Supervisor
@@ -45,7 +43,7 @@ class GroupLeases:
         self._found: dict[str, Lease] = {}
 
     async def write(self, view: frozenset[str], *, given_back: bool = False) -> Lease:
-        """Renew our lease and declare ``view``. If somebody wrote or deleted it, it is read or made again, once. Gives it as stored.
+        """Renew the own Lease with ``view``, and return it as stored. On a conflict it is read, or created again, once.
 
         Raises:
             KubeloopError: the write failed, or its outcome is unknown.
@@ -67,7 +65,7 @@ class GroupLeases:
         return self._mine
 
     async def list(self) -> dict[str, DeclaredMember]:
-        """What every member of the group declares, by identity, from the newest state (no resourceVersion: the API's "most recent")."""
+        """Return the declaration of each member of the group, by identity, from the newest state."""
         leases = await self._client.list(Lease, namespace=self._config.namespace, label_selector={GROUP_LABEL: self._config.group})
         self._found = {_member_of(lease): lease for lease in leases}
         return {member: declared_by(lease) for member, lease in self._found.items()}
@@ -109,7 +107,7 @@ def _member_of(lease: Lease) -> str:
 
 
 def declared_by(lease: Lease) -> DeclaredMember:
-    """What a lease says. What cannot be understood may claim anything."""
+    """Return the member that a Lease declares. A Lease that cannot be read may claim any slot."""
     annotations = lease.metadata.annotations
     view: frozenset[str] | None = None
     if annotations.get(PROTOCOL_ANNOTATION) == PROTOCOL:
@@ -135,20 +133,26 @@ _KEPT = 4
 
 
 class ShardMember:
-    """Takes part in a group from ``start`` to ``leave``.
+    """Takes part in a group of replicas from ``start`` to ``leave``. A ``Manager`` with ``sharding`` does this itself.
 
     Guarantees
         Of all replicas of the group at most one reconciles a key at any time, within the assumptions of the protocol (membership.py).
-        A key moves when the reconciles of its slot (one of 1024) have ended where it was, or when the lease of that replica has expired.
+        A key moves when the reconciles of its slot (one of 1024) have ended in its old replica, or when the lease of that replica has
+        expired.
         While no member comes or goes each key has a replica: about four retry periods after a member came or left, a lease duration and two
         retry periods after one died.
 
     Not guaranteed
-        That an object's *deletion* is reconciled if it falls into a hand-over: use finalizers. Even spread of few keys.
+        That an object's *deletion* is reconciled if it happens during a hand-over: use finalizers. Even spread of few keys.
         That a reconcile in a thread ends when this replica can no longer be sure of its keys.
 
     Cost
         One write and one list of the group's leases each ``retry_period``, for each member.
+
+    Example:
+        >>> member = ShardMember(client, ShardConfig("my-operator", client.namespace))
+        >>> member.start()
+        >>> await member.leave()
     """
 
     def __init__(self, client: Client, config: ShardConfig, *, clock: Clock | None = None) -> None:
@@ -194,7 +198,7 @@ class ShardMember:
         self._task = self.tasks.start(self._run, name=f"shard-{self.config.group}")
 
     async def leave(self, *, give_back: bool = True) -> None:
-        """Begin no reconcile more, and tell the others when the last has ended; if one does not end, they wait for the lease to expire.
+        """Start no reconcile any more, and release the Lease when the last has ended; if one does not end, the Lease expires.
 
         Call it when the controllers have stopped. ``give_back`` False: something of theirs goes on all the same, a thread, and has its
         writes refused once the lease has passed. Never raises for what the server says.

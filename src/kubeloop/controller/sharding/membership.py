@@ -28,10 +28,98 @@ of the two (a thread does not); a list is read from the newest state; identities
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Protocol, TypeVar
+
+from kubeloop.controller.election.lease import LeaseConfig, unique_identity
+from kubeloop.meta import ConfigError, ObjectKey
+
+_GROUP = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+
+
+def by_object(key: ObjectKey) -> str:
+    """Each object by itself: the most even spread."""
+    # Without the cluster: replicas may know it by different names.
+    return f"{key.namespace}/{key.name}"
+
+
+def by_namespace(key: ObjectKey) -> str:
+    """All objects of a namespace in one replica; for controllers that must not meet themselves there."""
+    return key.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class ShardConfig:
+    """A group of replicas that share keys, and this replica's part in it. Times are in seconds, as in ``LeaseConfig``.
+
+    Args:
+        group: Name of the group; the same for all replicas of a program, and unique in ``namespace``. Each replica has a Lease there with
+            the
+            label ``shards.kubeloop.dev/group``, named after group and identity.
+        namespace: Namespace of the leases.
+        identity: Must differ between replicas. Default: ``unique_identity()``.
+        lease_duration: As of ``LeaseConfig``.
+        renew_deadline: As of ``LeaseConfig``.
+        retry_period: As of ``LeaseConfig``.
+        by: Returns the text that decides which replica gets a key; the same function in all replicas. With ``by_namespace`` the objects of
+            one namespace stay together.
+
+    Raises:
+        ConfigError: as ``LeaseConfig``, or a group that cannot be a label and the beginning of a name.
+
+    Example:
+        >>> from kubeloop import Manager
+        >>> manager = Manager(client, sharding=ShardConfig("my-operator", client.namespace, by=by_namespace))
+    """
+
+    group: str
+    namespace: str
+    identity: str = field(default_factory=unique_identity)
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    by: Callable[[ObjectKey], str] = by_object
+
+    def __post_init__(self) -> None:
+        if not _GROUP.fullmatch(self.group):
+            raise ConfigError(f"sharding: group must be 1 to 40 lower case letters, digits and '-', not {self.group!r}")
+        self.lease()
+
+    def lease(self) -> LeaseConfig:
+        """This replica's own Lease; also the check of the times."""
+        # A name that any identity gives, however long it is or whatever it holds.
+        name = f"{self.group}-{blake2b(self.identity.encode(), digest_size=8).hexdigest()}"
+        times = (self.lease_duration, self.renew_deadline, self.retry_period)
+        return LeaseConfig(name, self.namespace, self.identity, *times, labels={GROUP_LABEL: self.group})
+
+
+#: The label by which the leases of a group are found.
+GROUP_LABEL = "shards.kubeloop.dev/group"
+
+
+T = TypeVar("T")
+
+Gained = Callable[[Callable[[ObjectKey], bool]], None]
+"""Called with a predicate of gained keys; enqueues the existing ones."""
+
+
+class Ownership(Protocol):
+    """Decides which keys of one controller belong to this replica. For the event loop's thread."""
+
+    def owns(self, key: ObjectKey) -> bool:
+        """Return whether ``key`` belongs to this replica now. The result may change at any time."""
+
+    def guarded(self, reconcile: Callable[[ObjectKey], Awaitable[T]]) -> Callable[[ObjectKey], Awaitable[T | None]]:
+        """``reconcile`` for owned keys only: for others nothing is done, and None is the answer. While it runs the key stays here; if this
+        replica can no longer be sure of its keys, it is cancelled, and None is the answer: the next owner of the key reconciles again."""
+
+    def on_gained(self, callback: Gained) -> Callable[[], None]:
+        """Call ``callback`` whenever keys are gained, since their earlier events were filtered out. Return a function that ends that."""
+
 
 # Which replica a key belongs to: keys fall into slots, slots belong to members by rendezvous hashing.
 #
@@ -50,7 +138,7 @@ EVERY_SLOT = (1 << SLOTS) - 1
 
 
 def slot_of(text: str) -> int:
-    """The slot of a key, given as text. Stable over processes and versions of Python."""
+    """Return the slot of a key's text. Stable over processes and versions of Python."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") % SLOTS
 
 
@@ -101,7 +189,7 @@ class _Peer:
 
 
 class Membership:
-    """One member's part. The caller does, over and over: ``to_write``, the write, ``written`` or ``unknown``, the list, ``listed``.
+    """The protocol of one member. The caller repeats: ``to_write``, the write, ``written`` or ``unknown``, the list, ``listed``.
 
     ``me`` is its identity, ``renew_deadline`` in seconds. Times are of one monotonic clock.
     """
@@ -134,7 +222,7 @@ class Membership:
         return True
 
     def end(self, slot: int) -> bool:
-        """One has ended. Whether that was what a hand-over waited for."""
+        """Record the end of a reconcile. Return whether a hand-over waited for it."""
         given_back = self._busy[slot] - 1
         if given_back:
             self._busy[slot] = given_back
@@ -163,7 +251,7 @@ class Membership:
         self._sent = None
 
     def listed(self, started: float, now: float, members: Mapping[str, DeclaredMember]) -> int:
-        """What a list says that was begun (``started``) after ``written``; ended ``now``. Returns the slots that were gained, as bits."""
+        """Process a list that was started after ``written``, and ended ``now``. Return the gained slots as bits."""
         sent, self._sent = self._sent, None
         mine = members.get(self.me)
         for name, declared in members.items():
@@ -204,7 +292,7 @@ class Membership:
 
     @property
     def held_back(self) -> bool:
-        """Whether a wanted view waits for reconciles to end."""
+        """Whether a new view waits for reconciles to end."""
         return self._held_back
 
     @property
@@ -214,7 +302,7 @@ class Membership:
 
     @property
     def granted(self) -> int:
-        """The slots that are had, as bits, if ``valid_until`` is still to come."""
+        """The owned slots as bits, until ``valid_until``."""
         return self._granted
 
     @property

@@ -5,8 +5,11 @@ Source: admission.k8s.io/v1 AdmissionResponse; behaviour of controller-runtime's
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Callable, Mapping
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -14,7 +17,6 @@ import msgspec
 
 from kubeloop.codec import decode, encode
 from kubeloop.controller.threads import ThreadExecutor
-from kubeloop.controller.webhooks.containment import Failed, Inside, contained
 from kubeloop.controller.webhooks.declared import AdmissionHook, HookCall
 from kubeloop.controller.webhooks.request import (
     ADMISSION,
@@ -26,17 +28,86 @@ from kubeloop.controller.webhooks.request import (
     read_review,
     status_of,
 )
-from kubeloop.merge.json_diff import json_diff
+from kubeloop.merge.json_patch import json_diff
 from kubeloop.meta import ApiError, DecodeError, Resource
+from kubeloop.meta.failure_log import user_traceback
 from kubeloop.meta.kinds import GroupKind
 from kubeloop.meta.resource import kind_info, source_of
 from kubeloop.meta.status import Status
+from kubeloop.transport import log_context, logger_with_context
 from kubeloop.types import JSONObject
+
+log = logger_with_context("kubeloop.controller.webhooks")
+
+
+class Failed(Exception):
+    """A hook failed; ``status`` is the answer to the writer. ``panic``: it raised an unexpected error."""
+
+    def __init__(self, status: Status, *, panic: bool = False) -> None:
+        super().__init__(status.message)
+        self.status = status
+        self.panic = panic
+
+
+class Inside(Exception):
+    """An error in a part of the work; ``part`` names the part, unless it is empty."""
+
+    def __init__(self, part: str, error: BaseException) -> None:
+        super().__init__(part)
+        self.part = part
+        self.error = error
+
+
+async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: float, **about: str) -> Any:
+    """Return the result of ``work``, with its errors contained.
+
+    Guarantees
+        ``Denied`` and ``ApiError`` come through. Every other error is logged with its traceback and a trace id, and told as a 500 that
+        names hook, class and trace id; its own text may hold what the writer must not see. Only the caller's own cancellation ends it.
+
+    Raises:
+        Failed: it raised, or took longer than ``seconds`` (504). Denied, ApiError: as raised.
+    """
+    trace = secrets.token_hex(8)
+    with log_context(webhook=name, trace=trace, **about):
+        deadline = asyncio.timeout(seconds)
+        try:
+            async with deadline:
+                return await work()
+        except (Denied, ApiError):
+            raise
+        except DecodeError as error:
+            log.log(logging.WARNING, "webhook %s: %s (trace %s)", name, error, trace)
+            raise Failed(Status(message=f'webhook "{name}": {error}', reason="BadRequest", code=400)) from None
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise _panicked(name, error, trace) from None
+            log.log(logging.ERROR, "webhook %s did not answer within %g s (trace %s)", name, seconds, trace)
+            message = f'webhook "{name}" did not answer within {seconds:g} s (trace {trace})'
+            raise Failed(Status(message=message, reason="Timeout", code=504)) from None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise _panicked(name, error, trace) from None
+        except Inside as inside:
+            raise _panicked(f"{name}: {inside.part}" if inside.part else name, inside.error, trace) from None
+        except (KeyboardInterrupt, GeneratorExit):  # a person's, and the loop's: neither is the program's answer
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a program raises: without an answer, failurePolicy Ignore lets the write through
+            raise _panicked(name, error, trace) from None
+
+
+def _panicked(name: str, error: BaseException, trace: str) -> Failed:
+    shown = user_traceback(log, error)
+    log.log(logging.ERROR, "webhook %s raised %s (trace %s)", name, type(error).__name__, trace, exc_info=shown)
+    message = f'webhook "{name}" failed: {type(error).__name__} (trace {trace})'
+    return Failed(Status(message=message, reason="InternalError", code=500), panic=True)
 
 
 @dataclass(slots=True)
 class HookVerdict:
-    """What a hook decided. ``patch`` is empty where nothing changed; ``panic``: the hook raised what it should not."""
+    """The decision of a hook. ``patch`` is empty if it changed nothing; ``panic``: it raised an unexpected error."""
 
     allowed: bool
     status: Status | None = None
@@ -48,7 +119,12 @@ class HookVerdict:
 
 @dataclass(slots=True)
 class Answered:
-    """A review with its answer, as bytes; and what metrics count."""
+    """An AdmissionReview with its response, as bytes, and the HTTP status for metrics. ``panic``: the hook raised an unexpected error.
+
+    Example:
+        >>> Answered(body=b"{}", code=200).panic
+        False
+    """
 
     body: bytes
     code: int
@@ -56,7 +132,7 @@ class Answered:
 
 
 async def answer_admission(hook: AdmissionHook, body: bytes, seconds: float) -> Answered:
-    """The review that answers the one in ``body``, of the same version, with its uid.
+    """Return the AdmissionReview that answers the one in ``body``, of the same version and uid.
 
     Raises:
         ReviewMalformed: ``body`` is no review, so that there is no uid to answer to.
@@ -78,7 +154,7 @@ async def answer_admission(hook: AdmissionHook, body: bytes, seconds: float) -> 
 
 
 async def decide(hook: AdmissionHook, raw: RawRequest, seconds: float) -> HookVerdict:
-    """What ``hook`` says, within ``seconds``. Never raises for what a hook does."""
+    """Return the decision of ``hook``, within ``seconds``. It never raises for errors of the hook."""
     request = raw.typed()
     about = {"operation": raw.operation, "object": f"{raw.namespace}/{raw.name}" if raw.namespace else raw.name}
     patch: list[JSONObject] = []

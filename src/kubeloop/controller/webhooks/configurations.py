@@ -31,7 +31,12 @@ W = TypeVar("W", MutatingWebhook, ValidatingWebhook)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The Service in front of the webhook server; certificates must be for ``NAME.NAMESPACE.svc``."""
+    """The Service in front of the webhook server. Its certificate must be for ``NAME.NAMESPACE.svc``.
+
+    Example:
+        >>> Service("ops", "foo-webhooks").dns_names
+        ('foo-webhooks.ops.svc', ...)
+    """
 
     namespace: str
     name: str
@@ -39,17 +44,21 @@ class Service:
 
     @property
     def dns_names(self) -> tuple[str, ...]:
-        """What API servers call it, that first, and what else it is called in the cluster."""
+        """The names that API servers use, first, and the other names in the cluster."""
         full = f"{self.name}.{self.namespace}"
         return (f"{full}.svc", full, f"{full}.svc.cluster.local", self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """Where a webhook server outside of the cluster is: ``https://HOST:PORT``, without a path.
+    """Address of a webhook server outside of the cluster: ``https://HOST:PORT``, without a path.
 
     Raises:
-        ConfigError: no https, or a path.
+        ConfigError: the address is not https, or has a path.
+
+    Example:
+        >>> Url("https://webhooks.example.com:9443").base
+        'https://webhooks.example.com:9443'
     """
 
     base: str
@@ -63,7 +72,14 @@ Place: TypeAlias = Service | Url
 
 
 def configurations(hooks: Sequence[AdmissionHook], name: str, place: Place, ca: bytes) -> list[Configuration]:
-    """As ``Webhooks.configurations``."""
+    """Return the webhook configurations for hooks, as ``Webhooks.configurations`` does.
+
+    Args:
+        hooks: The hooks.
+        name: Name of the configurations.
+        place: Address of the webhook server for API servers.
+        ca: CA bundle, PEM. Empty: none.
+    """
     found: list[Configuration] = []
     mutating = [_mutating(hook, place, ca) for hook in hooks if hook.mutating]
     validating = [_filled(ValidatingWebhook(), hook, place, ca) for hook in hooks if not hook.mutating]
@@ -75,7 +91,7 @@ def configurations(hooks: Sequence[AdmissionHook], name: str, place: Place, ca: 
 
 
 def conversion(place: Place, ca: bytes) -> JSONObject:
-    """``spec.conversion`` that has this server asked."""
+    """Return ``spec.conversion`` that names this server."""
     client: JSONObject = {"caBundle": base64.b64encode(ca).decode()} if ca else {}
     if isinstance(place, Service):
         client["service"] = {"namespace": place.namespace, "name": place.name, "port": place.port, "path": CONVERT_PATH}

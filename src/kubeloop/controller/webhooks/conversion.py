@@ -13,8 +13,7 @@ import msgspec
 
 from kubeloop.codec import decode, encode
 from kubeloop.controller.errors import DeclarationError
-from kubeloop.controller.webhooks.admission import Answered
-from kubeloop.controller.webhooks.containment import Failed, Inside, contained
+from kubeloop.controller.webhooks.admission import Answered, Failed, Inside, contained
 from kubeloop.controller.webhooks.request import Denied, ReviewMalformed, checked_version
 from kubeloop.meta import ApiError, DecodeError, KubeloopError, ObjectMeta, Resource, Unstructured
 from kubeloop.meta.kinds import GroupKind, GroupVersion
@@ -29,7 +28,7 @@ from kubeloop.types import JSONObject
 
 @dataclass(frozen=True, slots=True)
 class VersionConverter:
-    """One function, from a version of a kind to another."""
+    """A function that converts one version of a kind to another."""
 
     source: type[Resource]
     target: type[Resource]
@@ -99,7 +98,7 @@ class Converters:
         return found
 
     def check(self) -> None:
-        """Raises DeclarationError: a version of a kind cannot be reached from another; says which converter is missing."""
+        """Raise DeclarationError if a version of a kind cannot be reached from another; the text names the missing converter."""
         for kind, versions in self.kinds().items():
             for old in versions:
                 for new in versions:
@@ -215,7 +214,7 @@ _REVIEWS = msgspec.json.Decoder(_Review)
 
 
 async def answer_conversion(converters: Converters, body: bytes, seconds: float) -> Answered:
-    """The review that answers the one in ``body``, of the same version, with its uid; the objects in the order in which they came.
+    """Return the ConversionReview that answers the one in ``body``, of the same version and uid, with the objects in their order.
 
     Raises:
         ReviewMalformed: ``body`` is no review.

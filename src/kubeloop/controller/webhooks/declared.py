@@ -19,13 +19,17 @@ from kubeloop.meta.type_checks import described, described_word
 
 
 class HookOptions(TypedDict, total=False):
-    """What the configuration says of a webhook; the API's defaults where nothing is given, except for ``side_effects``.
+    """Options of an admission webhook, as in its configuration; defaults are the API's, except for ``side_effects`` ("None").
 
-    ``operations``: CREATE and UPDATE unless told. ``subresource``: ``status``, ``scale``, ``exec``; the object itself unless told.
-    ``name``: a DNS name of at least three parts, unique in the program. ``path``: where it is served; must begin with a slash.
-    ``failure_policy``: what becomes of the write when the webhook cannot be reached. ``side_effects``: "NoneOnDryRun" if the hook does
-    anything but answer, and then it must look at ``request.dry_run``. ``timeout_seconds``: 1 to 30. ``match_conditions``: name to CEL
-    expression. ``reinvocation_policy`` is for mutating hooks.
+    ``operations``: default CREATE and UPDATE. ``subresource``: ``status``, ``scale``, ``exec``; default: the object itself.
+    ``name``: a DNS name of at least three parts, unique in the program. ``path``: the URL's path; must begin with a slash.
+    ``failure_policy``: "Fail" or "Ignore" lets the write fail or pass when the webhook cannot be reached. ``side_effects``: "NoneOnDryRun"
+    if
+    the hook does anything but answer, and then it must check ``request.dry_run``. ``timeout_seconds``: 1 to 30. ``match_conditions``: name
+    -> CEL expression. ``reinvocation_policy`` is for mutating hooks.
+
+    Example:
+        >>> options: HookOptions = {"operations": ["UPDATE"], "failure_policy": "Ignore", "timeout_seconds": 5}
     """
 
     operations: Sequence[Operation]
@@ -45,7 +49,16 @@ class HookOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionHook:
-    """One admission webhook. ``calls`` has the function for each operation; ``body`` is the class of what it is given."""
+    """The declaration of one admission webhook. ``calls`` has the function for each operation; ``body`` is the class of its object.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import Webhooks
+        >>> hooks = Webhooks()
+        >>> @hooks.validating(ConfigMap)
+        ... def check(config_map: ConfigMap) -> None: ...
+        >>> hooks.hook(check).operations
+        ('CREATE', 'UPDATE')
+    """
 
     name: str
     path: str
@@ -72,7 +85,7 @@ class AdmissionHook:
 
 @dataclass(frozen=True, slots=True)
 class HookCall:
-    """A hook's function. ``with_request``: it takes the request after the object. ``plain``: it is no coroutine function."""
+    """A hook's function. ``with_request``: its second argument is the request. ``plain``: it is not a coroutine function."""
 
     function: Callable[..., Any]
     with_request: bool
@@ -86,10 +99,17 @@ _METHODS: Final[Mapping[Operation, str]] = {"CREATE": "create", "UPDATE": "updat
 
 
 def declare(kind: type[Resource], body: type[Resource] | None, target: Any, options: HookOptions, *, mutating: bool) -> AdmissionHook:
-    """Return the hook that a decorator declares on ``target`` (a function, or a class with a method for each operation).
+    """Return the hook that a decorator declares.
+
+    Args:
+        kind: The kind of the writes.
+        body: Class of the object, if it differs from ``kind`` (subresources). None: ``kind``.
+        target: A function, or a class with a method for each operation.
+        options: Options of the decorator.
+        mutating: The hook may change the object.
 
     Raises:
-        DeclarationError: it cannot work; names the hook and the way out.
+        DeclarationError: the declaration is invalid; the text names the hook and the fix.
     """
     label = getattr(target, "__qualname__", type(target).__name__)
     argument: Any = kind

@@ -75,36 +75,34 @@ class Converting(Generic[R, S]):
 
 
 class Webhooks:
-    """A program's hooks.
-
-    ::
-
-        hooks = Webhooks()
-
-        @hooks.mutating(Foo)
-        def defaults(foo: Foo) -> None:
-            foo.spec.size = foo.spec.size or 1
-
-        @hooks.validating(Foo, operations=["CREATE", "UPDATE", "DELETE"])
-        async def check(foo: Foo, request: AdmissionRequest[Foo]) -> Warnings | None:
-            if foo.spec.size > 9:
-                raise Denied("at most 9", field="spec.size", value=foo.spec.size)
+    """The webhooks of a program. Decorators declare them.
 
     A hook is an ``async def``, or a plain function, which runs in a thread; or a class with a method for each operation
     (``@hooks.validating(Foo).methods``). It gets its own copy of the object (for DELETE the deleted one), and the
     request if it has a parameter for it.
 
     Guarantees
-        A mutating hook's patch names only what it changed of the typed object: fields that the class does not know are never touched.
-        No change is no patch. An exception of a hook refuses one write, and never ends the server: ``Denied`` and ``ApiError`` are sent as
-        they are; anything else is a 500 that names hook, class and trace id, with the traceback in the log only.
+        The patch of a mutating hook names only changed fields of the typed object: fields that the class does not know are never touched.
+        No change is no patch. An exception of a hook denies one write, and never ends the server: ``Denied`` and ``ApiError`` are sent as
+        they are; any other one is a 500 that names hook, class and trace id, with the traceback in the log only.
 
     Not guaranteed
-        That a plain function ends when its time is over: its answer comes too late, but the thread goes on.
+        That a plain function ends when its time is over: its answer comes too late, but the thread continues.
         That a hook is called once for a write: servers repeat calls, and mutating hooks may be called again.
 
     Raises
-        DeclarationError: from the decorators: a signature, kind, name or option that cannot work.
+        DeclarationError: from the decorators: an invalid signature, kind, name or option.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import Denied
+        >>> hooks = Webhooks()
+        >>> @hooks.validating(ConfigMap)
+        ... def check(config_map: ConfigMap) -> None:
+        ...     if len(config_map.data) > 1:
+        ...         raise Denied("at most one key", field="data")
+        >>> review = await hooks.review(check, ConfigMap(metadata=ObjectMeta(name="settings"), data={"a": "1", "b": "2"}))
+        >>> review.allowed, review.message
+        (False, 'ConfigMap "settings" is invalid: data: Invalid value: at most one key')
     """
 
     def __init__(self) -> None:
@@ -117,7 +115,7 @@ class Webhooks:
     @overload
     def validating(self, kind: type[Resource], *, body: type[S], **options: Unpack[HookOptions]) -> Validating[S]: ...
     def validating(self, kind: type[Resource], *, body: type[Resource] | None = None, **options: Unpack[HookOptions]) -> Any:
-        """Declare a hook that is asked before ``kind`` is written; see ``HookOptions``.
+        """Declare a hook that API servers call before ``kind`` is written; see ``HookOptions``.
 
         ``body``: the class of what the request carries, where a subresource carries something else (scale, exec, eviction).
         """
@@ -160,7 +158,7 @@ class Webhooks:
         raise LookupError(f"{described_word(which)} is no hook here; there are: {known}")
 
     def check(self) -> None:
-        """What only shows when all is declared. ``WebhookServer`` calls it.
+        """Check the complete set of declarations. ``WebhookServer`` calls it.
 
         Raises:
             DeclarationError: no hook at all, or a version that no converter leads to.
@@ -171,11 +169,11 @@ class Webhooks:
 
     @property
     def paths(self) -> Sequence[str]:
-        """What ``answer`` answers."""
+        """The paths of all hooks."""
         return [*self._hooks, *([CONVERT_PATH] if self._converters else [])]
 
     async def answer(self, path: str, body: bytes, *, timeout: float = DEFAULT_TIMEOUT) -> Answered:
-        """The review that answers the one in ``body``; what a hook does wrong is a refusal in it. ``timeout`` in seconds.
+        """Return the review that answers the one in ``body``; an error of the hook becomes a denial in it. ``timeout`` in seconds.
 
         Raises:
             LookupError: nothing is served at ``path``. ReviewMalformed: ``body`` is no review.
@@ -200,10 +198,21 @@ class Webhooks:
         options: dict[str, Any] | None = None,
         timeout: float | None = None,
     ) -> Reviewed[R]:
-        """Ask one hook as an API server would, without a server: for tests. Goes through a whole review, as bytes.
+        """Call one hook as an API server would, without a server; for tests. The whole review is encoded and decoded.
 
-        ``operation``: the first that the hook is declared for. ``obj``: the written object, for DELETE the deleted one; ``old``: the stored
-        object before an UPDATE, ``obj`` as it was read unless given. Neither is changed.
+        Args:
+            which: The hook's function, or its name.
+            obj: The written object; for DELETE the deleted one. It is not changed.
+            operation: None: the first that the hook is declared for.
+            old: The stored object before an UPDATE. None: ``obj`` as it was read.
+            user: The writer. None: an administrator.
+            dry_run: Nothing is stored.
+            subresource: None: that of the hook.
+            options: Options of the write as a JSON tree.
+            timeout: Seconds for the hook. None: its own.
+
+        Returns:
+            The decision of the hook, with the object that would be stored.
 
         Raises:
             LookupError: ``which`` is no hook here.
@@ -215,7 +224,7 @@ class Webhooks:
         return reviewed(obj, chosen, answered.body)
 
     def convert(self, obj: Resource, target: type[S]) -> S:
-        """``obj`` as another version, by the declared converters; what they raise comes through.
+        """Return ``obj`` in another version, by the declared converters, whose errors are raised.
 
         Raises:
             DecodeError: nothing converts it to that version.
@@ -223,7 +232,7 @@ class Webhooks:
         return decode(target, self._converters.convert(encode(obj), target.api_version), checked=True)
 
     def configurations(self, name: str, place: Place, *, ca: bytes = b"") -> list[Configuration]:
-        """What tells an API server of the admission hooks: at most one MutatingWebhookConfiguration and one ValidatingWebhookConfiguration.
+        """Return the configurations of the admission hooks: at most one MutatingWebhookConfiguration and one validating one.
 
         ``ca``: PEM of the authorities that the serving certificate may be signed by; empty if something else fills it in.
         """
@@ -232,7 +241,8 @@ class Webhooks:
         return configurations(self.hooks, name, place, ca)
 
     def definitions(self, place: Place) -> dict[str, Callable[[bytes], dict[str, Any]]]:
-        """For each kind with converters the name of its CustomResourceDefinition, and what gives ``spec.conversion`` for a CA bundle.
+        """Return for each kind with converters the name of its CustomResourceDefinition, and a function from a CA bundle to
+        ``spec.conversion``.
 
         Raises:
             DeclarationError: no class of a kind names the plural that the definition is named by.

@@ -37,7 +37,12 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Inject:
-    """Names of objects that somebody else applies (Helm, kustomize), and whose CA bundles are filled in here."""
+    """Names of webhook configurations and definitions that others apply (Helm, kustomize). The server fills in their CA bundles.
+
+    Example:
+        >>> Inject(validating=["foo-webhooks"], definitions=["foos.example.com"]).mutating
+        ()
+    """
 
     validating: Sequence[str] = ()
     mutating: Sequence[str] = ()
@@ -60,11 +65,20 @@ class Inject:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Apply configurations of the name ``name`` for all hooks, and the conversion of all kinds that have converters, at start.
+    """Applies configurations for all hooks, and the conversion of all kinds that have converters, when the server starts.
 
-    ``place``: where API servers find the webhook server; None: at its own address, as a test on the same machine wants it.
-    ``temporary``: the end of the server deletes the configurations and restores the conversion of the kinds; after a crash the next start
-    with the same name does so. None: if ``place`` is None, as that address ends with the server.
+    Args:
+        name: Name of the configurations.
+        place: Address of the webhook server for API servers, a ``Service`` or ``Url``. None: the server's own address, for a test on the
+            same
+            machine.
+        temporary: Delete the configurations and restore the conversion of the kinds at the end; after a crash the next start
+            with the same name does so. None: temporary if ``place`` is None, as that address ends with the server.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import Service
+        >>> Register("foo", Service("ops", "foo-webhooks")).is_temporary
+        False
     """
 
     name: str
@@ -78,7 +92,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationTarget:
-    """One object: how it is patched, and the configuration that is applied when it is missing (None: wait for it)."""
+    """One object to patch, and the configuration to apply if it is missing (None: wait for it)."""
 
     kind: type[Unstructured]
     name: str
@@ -90,17 +104,23 @@ class RegistrationTarget:
 
 
 def injected(inject: Inject) -> list[RegistrationTarget]:
-    """What ``Inject`` names."""
+    """Return the objects that ``Inject`` names."""
     found = [RegistrationTarget(_kind("validating"), name, bundle_patch) for name in inject.validating]
     found += [RegistrationTarget(_kind("mutating"), name, bundle_patch) for name in inject.mutating]
     return found + [RegistrationTarget(_kind("definitions"), name, definition_bundle_patch) for name in inject.definitions]
 
 
 def registered(hooks: Webhooks, name: str, place: Place, *, temporary: bool = False) -> list[RegistrationTarget]:
-    """Return what ``Register`` applies; with marks of a session if it is ``temporary``.
+    """Return what ``Register`` applies.
+
+    Args:
+        hooks: The hooks.
+        name: Name of the configurations.
+        place: Address of the webhook server for API servers.
+        temporary: Mark the objects with the session of this process, which removes them at its end.
 
     Raises:
-        DeclarationError: the plural of a kind with converters is unknown, which its definition is named by.
+        DeclarationError: the plural of a kind with converters is unknown; the name of its definition contains it.
     """
     found = []
     for which, mutating in (("mutating", True), ("validating", False)):
@@ -134,14 +154,18 @@ def _conversion(conversion: Callable[[bytes], JSONObject], session: str) -> Call
 
 
 class Registrar:
-    """Brings targets to a bundle.
+    """Applies webhook configurations and keeps their CA bundles equal to the server's.
 
     Guarantees
-        Configurations are applied at start, or ``apply`` raises; a missing definition is patched when it comes.
+        Configurations are applied at start, or ``apply`` raises; a missing definition is patched when it is created.
         A bundle that another program changes, or a configuration that it removes, is restored; if repeated, every ten seconds.
         Nothing is written where nothing differs.
 
-    An empty bundle injects nothing: what verifies the certificate is known to the API server already, or filled in by somebody else.
+    Args:
+        client: The client of the cluster.
+        clock: Clock of delays.
+        targets: The configurations and definitions.
+        bundle: The CA bundle, PEM. Empty: none is written; API servers trust the certificate by other means.
     """
 
     def __init__(self, client: Client, clock: Clock, targets: Sequence[RegistrationTarget], bundle: bytes) -> None:
@@ -159,7 +183,7 @@ class Registrar:
         self._mark(*range(len(self._targets)))
 
     async def apply(self) -> None:
-        """Apply and patch all, once; a definition that is not there is passed over.
+        """Apply and patch all targets once; missing definitions are skipped.
 
         Raises:
             ApiError, TransportError: as the requests.

@@ -23,12 +23,17 @@ VERSIONS: Final = ("v1", "v1beta1")
 
 
 class ReviewMalformed(KubeloopError):
-    """What was sent is no review, so that nothing can be answered in its form."""
+    """The request body is not a review, so that no review can answer it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionUser:
-    """Who writes, as the API server authenticated them."""
+    """The user of a write, as the API server authenticated it.
+
+    Example:
+        >>> AdmissionUser("alice", groups=("developers",)).username
+        'alice'
+    """
 
     username: str = ""
     uid: str = ""
@@ -38,12 +43,34 @@ class AdmissionUser:
 
 @dataclass(slots=True)
 class AdmissionRequest(Generic[R]):
-    """One write, before it is stored.
+    """One write before it is stored, as an admission webhook gets it.
 
-    ``object`` is the state to store, None for DELETE; ``old`` the stored state, for UPDATE and DELETE. Both are the hook's own, typed
-    as it was declared. ``kind`` and ``resource`` are what the hook was declared for; the ``asked_`` ones are those of the request, which
-    differ where the server converted it. ``name`` is empty while the server has still to generate it. With ``dry_run`` nothing is
-    stored: have no side effect. ``options`` are those of the write (CreateOptions and others) as a tree.
+    Attributes:
+        uid: Identifies the request.
+        operation: CREATE, UPDATE, DELETE or CONNECT.
+        kind: The kind that the hook was declared for.
+        resource: The resource that the hook was declared for.
+        subresource: The subresource; empty for the object itself.
+        asked_kind: The kind of the client's request; it differs from ``kind`` where the server converted the object.
+        asked_resource: The resource of the client's request.
+        asked_subresource: The subresource of the client's request.
+        name: Name of the object; empty while the server has still to generate it.
+        namespace: Its namespace; empty for cluster-scoped kinds.
+        user: The writer.
+        object: The state to store, typed as the hook declares, for this hook alone; None for DELETE.
+        old: The stored state, for UPDATE and DELETE, for this hook alone.
+        dry_run: Nothing is stored: have no side effect.
+        options: Options of the write (CreateOptions and others) as a JSON tree.
+        warnings: Warnings for the writer; ``warn`` adds one.
+        audit_annotations: Annotations of the audit event; ``audit`` adds one.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import Webhooks
+        >>> hooks = Webhooks()
+        >>> @hooks.validating(ConfigMap, operations=["DELETE"])
+        ... def protect(config_map: ConfigMap, request: AdmissionRequest[ConfigMap]) -> None:
+        ...     if request.user.username != "admin":
+        ...         raise Denied("only admin deletes ConfigMaps")
     """
 
     uid: str
@@ -69,7 +96,7 @@ class AdmissionRequest(Generic[R]):
         self.warnings.append(text)
 
     def audit(self, key: str, value: str) -> None:
-        """Have the API server's audit log say ``WEBHOOK/key: value``. ``key`` is a name without a slash."""
+        """Add ``WEBHOOK/key: value`` to the API server's audit event. ``key`` is a name without a slash."""
         self.audit_annotations[key] = value
 
 
@@ -169,10 +196,16 @@ def read_review(body: bytes) -> tuple[str, RawRequest]:
 
 
 def checked_version(api_version: str, kind: str, group: str, expected: str) -> str:
-    """The version of a review of that group and kind.
+    """Return the version of a review.
+
+    Args:
+        api_version: ``apiVersion`` of the document.
+        kind: ``kind`` of the document.
+        group: The expected group.
+        expected: The expected kind.
 
     Raises:
-        ReviewMalformed: it is something else.
+        ReviewMalformed: the document has another group or kind.
     """
     given, _, version = api_version.rpartition("/")
     if kind != expected or given != group or version not in VERSIONS:
@@ -185,14 +218,20 @@ def has_object(raw: msgspec.Raw) -> bool:
 
 
 class Denied(KubeloopError):
-    """Raised by a hook: the write is refused, and its author reads ``message``.
+    """Raised by a hook to deny a write. Its author reads ``message``.
 
-    ``field`` (``spec.replicas``) makes it an Invalid answer (422) that names the field as a cause, as built-in validation does; ``value``
-    is what was met there. ``errors`` instead of both: several fields at once, made by ``kubeloop.meta.field_error``. Else the answer is
-    Forbidden (403), unless ``code`` and ``reason`` say something else.
+    Args:
+        message: The reason, for people.
+        field: A field (``spec.replicas``): the response is Invalid (422) and names the field as a cause, as built-in validation does.
+            Empty:
+            the response is Forbidden (403).
+        value: The value of that field.
+        errors: Several fields at once, made by ``kubeloop.meta.field_error``, instead of ``field`` and ``value``.
+        code: HTTP status. 0: 422 or 403.
+        reason: Reason of the Status. Empty: that of ``code``.
 
     Raises:
-        ValueError: neither ``message`` nor ``errors``; ``code`` is no error's (400 to 599).
+        ValueError: neither ``message`` nor ``errors``; or ``code`` is not from 400 to 599.
     """
 
     def __init__(
@@ -217,7 +256,7 @@ class Denied(KubeloopError):
         self.reason = reason
 
     def status(self, kind: GroupKind, name: str) -> Status:
-        """The Status that a client is to see, about an object of that kind and name.
+        """Return the Status for the client, about an object of that kind and name.
 
         Source: k8s.io/apimachinery pkg/api/errors NewInvalid and NewForbidden.
         """
@@ -233,9 +272,13 @@ class Denied(KubeloopError):
 
 
 class Warnings(Sequence[str]):
-    """Returned by a validating hook: the write is allowed, and its author is warned (kubectl prints it).
+    """Result of a validating hook that allows the write and warns its author (kubectl prints the texts).
 
-    ``return Warnings("spec.size is deprecated, use spec.count")``. Keep them short: servers cut off long ones.
+    Keep the texts short: servers truncate long ones.
+
+    Example:
+        >>> list(Warnings("spec.size is deprecated, use spec.count"))
+        ['spec.size is deprecated, use spec.count']
     """
 
     def __init__(self, *texts: str) -> None:
@@ -252,7 +295,7 @@ class Warnings(Sequence[str]):
 
 
 def status_of(error: Denied | ApiError, kind: GroupKind, name: str) -> Status:
-    """What a hook raised on purpose, as a Status; what an API server had answered to the hook passes through as it is."""
+    """Return the Status of an error that a hook raised on purpose; the Status of an API server's error is passed on."""
     if isinstance(error, Denied):
         return error.status(kind, name)
     given, kind_of = error.status, type(error)

@@ -23,7 +23,18 @@ R = TypeVar("R", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class Reviewed(Generic[R]):
-    """What a hook answered. ``object`` is what would be stored, the patch applied; None if it was refused or deleted."""
+    """The answer of a hook. ``object`` is the state to store, with the patch applied; None if the write was denied or is a deletion.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import Webhooks
+        >>> hooks = Webhooks()
+        >>> @hooks.mutating(ConfigMap)
+        ... def defaults(config_map: ConfigMap) -> None:
+        ...     config_map.data = {"mode": "fast"}
+        >>> reviewed = await hooks.review(defaults, ConfigMap(metadata=ObjectMeta(name="settings", namespace="shop")))
+        >>> reviewed.allowed, reviewed.object.data
+        (True, {'mode': 'fast'})
+    """
 
     allowed: bool
     object: R | None
@@ -55,7 +66,18 @@ def review_of(
     subresource: str | None,
     options: JSONObject,
 ) -> bytes:
-    """An AdmissionReview v1 as kube-apiserver sends it."""
+    """Return an AdmissionReview v1 as kube-apiserver sends it.
+
+    Args:
+        hook: The hook to call.
+        obj: The written object; for DELETE the deleted one.
+        operation: The operation.
+        old: The stored object before an UPDATE.
+        user: The writer.
+        dry_run: Nothing is stored.
+        subresource: The subresource. None: that of the hook.
+        options: Options of the write as a JSON tree.
+    """
     kind, resource = kind_info(hook.body).gvk._asdict(), hook.gvr._asdict()
     below = hook.subresource if subresource is None else subresource
     before: bytes | None = None
@@ -97,7 +119,7 @@ class _Review(msgspec.Struct):
 
 
 def reviewed(obj: R, operation: Operation, body: bytes) -> Reviewed[R]:
-    """What the answered review in ``body`` means for ``obj``."""
+    """Return the decision in the answered review ``body``, applied to ``obj``."""
     response = msgspec.json.decode(body, type=_Review).response
     patch: list[JSONObject] = msgspec.json.decode(base64.b64decode(response.patch)) if response.patch else []
     stored: R | None = None

@@ -41,11 +41,17 @@ _FIRST: Final = 1.0
 _MOST: Final = 10.0
 
 
-async def waited_for(description: str, attempt: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> T:
-    """What ``attempt`` returns, tried again while the API server cannot be reached or is busy (429, 5xx); each time is logged.
+async def retry_until_available(description: str, attempt: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> T:
+    """Return the result of ``attempt``, which is repeated and logged while the API server cannot be reached or is busy (429, 5xx).
+
+    Args:
+        description: The attempt, for logs.
+        attempt: Sends the requests.
+        clock: Clock of the delays.
+        seconds: Time limit.
 
     Raises:
-        KubeloopError: what it raised last, after ``seconds``; at once what does not pass, such as a refusal.
+        KubeloopError: the last error, after ``seconds``; at once an error that will not pass, such as Forbidden.
     """
     end = clock.now() + seconds
     backoff = Backoff(_FIRST, cap=_MOST, clock=clock)
@@ -89,7 +95,15 @@ class Observer(Protocol):
 
     def begun(self, path: str) -> None: ...
 
-    def ended(self, path: str, code: int, seconds: float, *, panic: bool) -> None: ...
+    def ended(self, path: str, code: int, seconds: float, *, panic: bool) -> None:
+        """Record a response.
+
+        Args:
+            path: Path of the webhook.
+            code: HTTP status.
+            seconds: Duration.
+            panic: The hook raised an unexpected error.
+        """
 
 
 class Endpoint:
@@ -158,31 +172,40 @@ _END_TIMEOUT = 5.0
 
 
 class WebhookServer:
-    """Serves ``hooks`` within ``async with``.
-
-    ::
-
-        service = Service(namespace="ops", name="foo-webhooks")
-        certificates = ManagedCertificates("foo-webhooks", "ops", service.dns_names)
-        server = WebhookServer(hooks, certificates, client=client, host="0.0.0.0", register=Register("foo", service))
-        await Manager(client, [FooController()], servers=[server]).run()
+    """Serves admission and conversion webhooks within ``async with``.
 
     Guarantees
-        An API server that is not there yet is waited for, ``start_timeout`` seconds; the log says so.
+        It waits up to ``start_timeout`` seconds for an API server that is not reachable yet, and logs that.
         It answers before API servers know of it, and in a manager's ``servers`` before any cache starts: an informer of a kind that is
         converted here can list (behaviour S219). It needs no leader: every replica answers.
-        A new certificate serves connections that begin from then on; none is broken off. What goes wrong with certificates or
-        registration after the start is logged and tried again, while the hooks go on answering.
-        At the end answers under way are finished, for two seconds. A temporary registration (``Register``) is taken back before.
+        A new certificate applies to new connections; open ones continue. Failures of certificates or registration after the start are
+        logged and retried, while the hooks continue to answer.
+        At the end open requests are finished, for up to two seconds. A temporary registration (``Register``) is removed before.
 
-    ``client``: needed to register, to inject and for ``ManagedCertificates``; it stays open. ``host``: loopback unless told, as a pod
-    must be. ``port`` 0 is any that is free. ``register``: apply configurations; ``inject``: fill the CA bundle in where others apply them.
-    ``client_authorities`` (PEM): API servers must show a certificate signed by one of these. ``registry`` of metrics: None is
-    prometheus_client's default one.
+    Args:
+        hooks: The hooks.
+        certificates: Source of the certificate: ``CertificateFiles`` or ``ManagedCertificates``.
+        client: Required to register, to inject and for ``ManagedCertificates``; it stays open.
+        host: Address to listen on; in a pod ``0.0.0.0``.
+        port: Port to listen on. 0: any free port.
+        register: Apply configurations. None: others apply them.
+        inject: Fill in the CA bundles of configurations that others apply.
+        client_authorities: PEM; API servers must present a certificate signed by one of these. Empty: any client.
+        registry: Registry of the metrics. None: prometheus_client's default one.
+        start_timeout: Seconds to wait for the API server.
+        clock: Clock of delays. None: the system's monotonic clock.
 
     Raises:
-        DeclarationError: no hook, or a version that nothing converts to. ConfigError: the address is taken; no usable certificate; an
-            option lacks another. ApiError, TransportError: certificates or configurations could not be read or applied.
+        DeclarationError: no hook, or a version without a converter. ConfigError: the address is in use; no usable certificate; an
+            option requires another. ApiError, TransportError: certificates or configurations could not be read or applied.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import ManagedCertificates, Register, Service
+        >>> hooks = Webhooks()
+        >>> service = Service("ops", "foo-webhooks")
+        >>> certificates = ManagedCertificates("foo-webhooks", "ops", service.dns_names)
+        >>> server = WebhookServer(hooks, certificates, client=client, host="0.0.0.0", register=Register("foo", service))
+        >>> manager = Manager(client, servers=[server])
     """
 
     def __init__(
@@ -244,7 +267,7 @@ class WebhookServer:
         return self._serving
 
     def check(self) -> None:
-        """For readiness: returns while it answers.
+        """Readiness check: raises unless the server answers.
 
         Raises:
             ConfigError: it was not started, or has ended. KubeloopError: its certificate or registration is no longer kept up.
@@ -261,14 +284,14 @@ class WebhookServer:
         return self._listener
 
     async def _start(self) -> None:
-        from kubeloop.controller.webhooks.metrics import metrics_of
+        from kubeloop.controller.metrics import webhook_metrics
 
         if self._listener is not None:
             raise ConfigError("the webhook server was started already")
         self._hooks.check()
         self._serving = await self._patiently("the webhook certificates", lambda: self._certificates.open(self._client, self._clock))
         self._context = server_tls(self._serving, self._client_authorities)
-        endpoint = Endpoint(self._hooks, metrics_of(self._registry), self._clock.now)
+        endpoint = Endpoint(self._hooks, webhook_metrics(self._registry), self._clock.now)
         listener = Listener(endpoint, self._context, host=self._host, port=self._port)
         await listener.bind()
         self._listener = listener
@@ -294,7 +317,7 @@ class WebhookServer:
         self.tasks.start(self._registrar.keep, name="webhook-registration")
 
     async def _patiently(self, description: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        return await waited_for(description, attempt, self._clock, self._start_timeout)
+        return await retry_until_available(description, attempt, self._clock, self._start_timeout)
 
     def _changed(self, serving: Serving) -> None:
         assert self._context is not None

@@ -10,7 +10,7 @@ import json
 from typing import Any, Final
 
 from kubeloop.client import Client
-from kubeloop.merge.json_diff import json_diff
+from kubeloop.merge.json_patch import json_diff
 from kubeloop.meta import NotFound, Unstructured
 from kubeloop.transport import logger_with_context
 from kubeloop.types import JSONObject
@@ -24,7 +24,7 @@ Operation = dict[str, Any]
 
 
 def bundle_patch(configuration: JSONObject, bundle: bytes) -> list[Operation]:
-    """For an admission configuration: every webhook trusts ``bundle`` (PEM). Bound to the names at those places."""
+    """Return the patch that sets the CA bundle (PEM) of every webhook of a configuration. It fails if the webhooks' names changed."""
     wanted = base64.b64encode(bundle).decode()
     patch: list[Operation] = []
     for at, webhook in enumerate(configuration.get("webhooks") or ()):
@@ -45,7 +45,7 @@ def definition_bundle_patch(definition: JSONObject, bundle: bytes) -> list[Opera
 
 
 def conversion_patch(definition: JSONObject, conversion: JSONObject) -> list[Operation]:
-    """For a CustomResourceDefinition: it is converted as ``conversion`` says. If that has no bundle, another one stays."""
+    """Return the patch of a CustomResourceDefinition that sets its conversion. If ``conversion`` has no bundle, the present one stays."""
     before = (definition.get("spec") or {}).get("conversion")
     client = conversion["webhook"]["clientConfig"]
     filled = ((before or {}).get("webhook") or {}).get("clientConfig") or {}
@@ -85,7 +85,7 @@ def marked_conversion_patch(definition: JSONObject, conversion: JSONObject, name
 
 
 def restoring_patch(definition: JSONObject) -> list[Operation]:
-    """Return the patch that gives a definition its conversion from before the session. It fails if somebody wrote in between."""
+    """Return the patch that restores a definition's conversion from before the session. It fails if another program wrote in between."""
     metadata = definition["metadata"]
     annotations = dict(metadata.get("annotations") or {})
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != SESSION}

@@ -17,7 +17,13 @@ from kubeloop.transport import logger_with_context
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A serving certificate: PEM. ``authorities``: present and coming authorities of it; empty if unknown."""
+    """A serving certificate with its key, as PEM. ``authorities``: its present and coming authorities; empty if unknown.
+
+    Example:
+        >>> serving = Serving(certificate=b"-----BEGIN CERTIFICATE-----...", key=b"-----BEGIN PRIVATE KEY-----...")
+        >>> serving.authorities
+        b''
+    """
 
     certificate: bytes
     key: bytes
@@ -38,7 +44,7 @@ class CertificateSource(Protocol):
         """
 
     async def keep(self, changed: Callable[[Serving], None]) -> None:
-        """Call ``changed`` with each other certificate, until cancelled. What goes wrong is logged and tried again."""
+        """Call ``changed`` with each new certificate, until cancelled. Failures are logged and retried."""
 
 
 def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLContext:
@@ -86,13 +92,21 @@ log = logger_with_context("kubeloop.controller.webhooks")
 
 
 class CertificateFiles:
-    """Reads ``tls.crt``, ``tls.key`` and, if it is there, ``ca.crt`` of a folder, and again every ``period`` seconds.
+    """Reads the certificate of a webhook server from the files of a folder, and again every ``period`` seconds.
 
     Guarantees
-        A pair that does not fit together, as while files are being replaced, is passed over: the one before is served on, and it is logged
-        once. The last that could be read is served as long as it takes, even if the files vanish.
+        A pair that does not fit together, as while files are being replaced, is ignored and logged once: the previous certificate stays in
+        use, even if the files vanish.
 
-    Other names: ``certificate``, ``key`` and ``authorities``, within the folder or absolute.
+    Args:
+        folder: The folder, such as a mounted Secret.
+        certificate: File of the certificate, within the folder or absolute.
+        key: File of the private key.
+        authorities: File of the certificate authority; it may be missing.
+        period: Seconds between two reads.
+
+    Example:
+        >>> certificates = CertificateFiles("/etc/webhook-tls", period=60)
     """
 
     def __init__(

@@ -7,13 +7,11 @@ from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.comparing import StateComparison, compare, field_set
 from kubeloop.merge.fields.elements import ElementError, Path, path_text
 from kubeloop.merge.fields.errors import ApplyConflict, FieldConflict, MissingVersion, TypeMismatch
-from kubeloop.merge.fields.field_set import FieldSet
+from kubeloop.merge.fields.field_set import FieldSet, Filter, excluding, including
 from kubeloop.merge.fields.field_types import DEDUCED, MergeType
-from kubeloop.merge.fields.filters import Filter, excluding, including
 from kubeloop.merge.fields.from_schema import builtin_types, custom_type
 from kubeloop.merge.fields.managing import VersionedSet, Versions, apply, update
-from kubeloop.merge.fields.merging import merge
-from kubeloop.merge.fields.removing import extract, remove
+from kubeloop.merge.fields.typed_values import extract, merge, remove
 
 __all__ = [
     "DEDUCED",

@@ -11,7 +11,7 @@ from kubeloop.merge.fields.elements import ElementError, element_text
 from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_types import ATOMIC, DEDUCED, ListType, MapType, MergeType, ScalarType, shape
 from kubeloop.merge.go_text import go_text, go_type
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 
@@ -94,8 +94,8 @@ _FITTING: Final[dict[ScalarType, frozenset[type]]] = {
 }
 
 
-def _misfit(value: Any, wanted: ScalarType) -> str:
-    match wanted:
+def _misfit(value: Any, expected: ScalarType) -> str:
+    match expected:
         case "numeric":
             return f"expected numeric (int or float), got {go_type(value)}"
         case "string":

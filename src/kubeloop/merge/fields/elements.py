@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kubeloop.merge.go_text import go_text
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 
 Scalar = str | int | float | bool | None
 #: A path from the root down; the empty path is the whole object, which has no owner.

@@ -16,11 +16,19 @@ ABSENT: Final = object()
 
 
 class MapType:
-    """Named fields, and the type of other names: ``values`` is None where no other name is allowed."""
+    """The type of a map: its named fields, and the type of other names; ``values`` is None if other names are not allowed."""
 
     __slots__ = ("atomic", "fields", "free", "values")
 
     def __init__(self, fields: dict[str, MergeType], values: MergeType | None, *, atomic: bool, free: bool = False) -> None:
+        """Create a type.
+
+        Args:
+            fields: The types of named fields.
+            values: The type of other names. None: they are not allowed.
+            atomic: The map is owned and replaced as a whole.
+            free: The type is unknown; values determine it.
+        """
         self.fields = fields
         self.values = values
         self.atomic = atomic

@@ -10,12 +10,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kubeloop.merge.fields.comparing import StateComparison, compare, equal, field_set
 from kubeloop.merge.fields.errors import MISMATCHES, ApplyConflict, FieldConflict, MissingVersion, prefixed
-from kubeloop.merge.fields.field_set import FieldSet
+from kubeloop.merge.fields.field_set import FieldSet, Filter
 from kubeloop.merge.fields.field_types import MergeType
-from kubeloop.merge.fields.filters import Filter
-from kubeloop.merge.fields.merging import merge
-from kubeloop.merge.fields.removing import remove, with_named_fields
 from kubeloop.merge.fields.tree import LEAF, SELF, Node
+from kubeloop.merge.fields.typed_values import merge, remove, with_named_fields
 from kubeloop.types import JSONObject
 
 # Field sets after a schema changed: an owner of parts of a field that has become atomic owns the whole field.

@@ -20,7 +20,7 @@ def is_member(node: Node) -> bool:
 
 
 def union(left: Node, right: Node) -> Node:
-    """Return the union of two roots, or of two nodes with children."""
+    """Return the union of two trees, or of two of their nodes."""
     if left is right or not right:
         return left
     if not left:
@@ -44,7 +44,7 @@ def _union_below(left: Node, right: Node) -> Node:
 
 
 def intersection(left: Node, right: Node) -> Node:
-    """Return the intersection of two roots."""
+    """Return the fields that are in both trees."""
     out: Node = {}
     if len(right) < len(left):
         left, right = right, left

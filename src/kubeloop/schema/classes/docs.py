@@ -23,10 +23,10 @@ def field_texts(cls: type) -> dict[str, str]:
     """Return the docstring below each field, by attribute name, of the class and its bases. A class without a source file (a REPL) has
     none.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        found |= _of_module(base.__module__).get(base.__qualname__, {})
-    return found
+        result |= _of_module(base.__module__).get(base.__qualname__, {})
+    return result
 
 
 def paragraphs(text: str) -> str:
@@ -44,9 +44,9 @@ def _of_module(name: str) -> dict[str, dict[str, str]]:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError):
         return {}
-    found: dict[str, dict[str, str]] = {}
-    _collect(tree.body, "", found)
-    return found
+    result: dict[str, dict[str, str]] = {}
+    _collect(tree.body, "", result)
+    return result
 
 
 def _collect(body: list[ast.stmt], prefix: str, found: dict[str, dict[str, str]]) -> None:

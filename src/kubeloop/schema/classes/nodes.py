@@ -1,7 +1,4 @@
-"""A class's structural schema: types give its structure, markers (``kubeloop.declare``, ``msgspec.Meta``) the other rules.
-
-A field without a default is required; a Python default that is not empty is the server's default too, since it is not sent.
-"""
+"""A class's structural schema, and the validation of objects against it."""
 
 from __future__ import annotations
 
@@ -9,18 +6,25 @@ import base64
 import enum
 import types
 import typing
+from functools import cache
 from typing import Any, Final, Union
 
 import msgspec
 from msgspec import NODEFAULT
 
 from kubeloop.declare import Default, Marker, Opaque, Required, constraints_of
-from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.errors import ApiError, ConfigError
+from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.resource import Resource
+from kubeloop.meta.status import Status, StatusCause, StatusDetails
 from kubeloop.schema.classes.docs import class_text, field_texts
 from kubeloop.schema.classes.known import INT_OR_STRING, kubernetes_own, scalar
 from kubeloop.schema.classes.marking import apply
+from kubeloop.schema.custom_objects import apply_defaults
+from kubeloop.schema.node import TypeSchema
+from kubeloop.schema.structural import parse
+from kubeloop.schema.validation import validate
 from kubeloop.types import JSONObject
 
 _OPAQUE: Final[JSONObject] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -211,11 +215,74 @@ def _default(value: Any, where: str) -> Any:
 
 def _choice(values: list[Any], where: str) -> JSONObject:
     kinds = {bool: "boolean", int: "integer", str: "string"}
-    found = {kinds.get(type(value), "") for value in values}
-    if len(found) != 1 or "" in found:
+    result = {kinds.get(type(value), "") for value in values}
+    if len(result) != 1 or "" in result:
         raise ConfigError(f"{where}: the choices {values!r} are not all strings or all whole numbers; use Any with Enum([...])")
-    return {"type": found.pop(), "enum": values}
+    return {"type": result.pop(), "enum": values}
 
 
 def _name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def check(obj: Resource) -> list[FieldError]:
+    """Return an error for every value that the class's schema refuses: types, bounds, patterns, choices, missing fields.
+
+    It does not check CEL rules, names and metadata, or admission rules. Values that were read and not changed are checked too.
+
+    Raises:
+        ConfigError: the class declares something that no schema can express.
+    """
+    schema = _schema(type(obj))
+    tree = _tree(obj)
+    apply_defaults(tree, schema)
+    return validate(tree, schema)
+
+
+def require_valid(obj: Resource) -> None:
+    """Raise the error with which the server would refuse the object, if ``check`` finds one.
+
+    Raises:
+        Invalid: the object breaks its schema; it has a cause for each wrong field.
+        ConfigError: as ``check``.
+    """
+    faults = check(obj)
+    if not faults:
+        return
+    kind = f"{obj.kind}.{obj.api_version.rpartition('/')[0]}".rstrip(".")
+    texts = [str(fault) for fault in faults]
+    said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    name = obj.metadata.name
+    raise ApiError.of(
+        Status(
+            status="Failure",
+            reason="Invalid",
+            code=422,
+            message=f'{kind} "{name}" is invalid: {said}',
+            details=StatusDetails(
+                name=name,
+                group=obj.api_version.rpartition("/")[0],
+                kind=obj.kind,
+                causes=[StatusCause(reason=fault.type.value, message=fault.body, field=fault.field) for fault in faults],
+            ),
+        ),
+        "checked before it was sent",
+    )
+
+
+@cache
+def _schema(cls: type[Resource]) -> TypeSchema:
+    return parse(schema_of(cls, descriptions=False))
+
+
+def _tree(obj: Resource) -> dict[str, Any]:
+    tree: dict[str, Any] = msgspec.to_builtins(obj, enc_hook=_plain)
+    return {"apiVersion": obj.api_version, "kind": obj.kind, **tree}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Quantity):
+        return str(value)
+    if isinstance(value, msgspec.Raw):
+        return msgspec.json.decode(value)
+    raise TypeError(f"a field holds a {type(value).__name__}, which JSON cannot say")

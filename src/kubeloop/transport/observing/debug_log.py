@@ -8,9 +8,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from kubeloop.transport.describe import asked
 from kubeloop.transport.hooks import shown, without_secrets
 from kubeloop.transport.log_context import logger_with_context
+from kubeloop.transport.round_tripper import asked
 
 if TYPE_CHECKING:
     from kubeloop.transport.request_executor import RequestCall

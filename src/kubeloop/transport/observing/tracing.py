@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kubeloop.meta.errors import ConfigError
-from kubeloop.transport.describe import asked
 from kubeloop.transport.hooks import Hook, Outcome, SentRequest
+from kubeloop.transport.round_tripper import asked
 
 _KEY = "kubeloop.span"
 

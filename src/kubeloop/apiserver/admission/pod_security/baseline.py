@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 # Results of checks, in upstream's words. Source: k8s.io/pod-security-admission policy/helpers.go.

@@ -15,8 +15,8 @@ from kubeloop.apiserver.admission.pod_security.baseline import BASELINE, Check, 
 from kubeloop.apiserver.admission.pod_security.restricted import RESTRICTED
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.storage import prefix_end
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
 from kubeloop.types import JSONObject

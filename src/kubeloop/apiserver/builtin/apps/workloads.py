@@ -32,7 +32,7 @@ from kubeloop.apiserver.validation.formats import (
 )
 from kubeloop.apiserver.validation.metadata import is_empty, validate_label_selector
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.types import JSONObject
 
 #: Upstream counts changes of the template in a hidden field, which this annotation shows.

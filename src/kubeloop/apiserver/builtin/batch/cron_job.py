@@ -12,7 +12,7 @@ from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import check_not_negative, check_one_of, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
-from kubeloop.meta.integers import decimal
+from kubeloop.meta.strconv import decimal
 from kubeloop.types import JSONObject
 
 # Validation of cron schedules. Source: the standard parser of github.com/robfig/cron/v3.

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from kubeloop.apiserver.builtin.apps.template import check_not_negative_counters
 from kubeloop.meta.field_error import OMITTED, Errors, FieldError, duplicate, invalid, required
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 # Indexes of an indexed job in the form of its status: ``0-2,5``. Source: pkg/apis/batch/validation (validateIndexesFormat).

@@ -8,7 +8,7 @@ from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.empty_values import part_at
+from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.apiserver.validation.formats import (
     check_immutable,
     check_one_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kubeloop.meta.integers import decimal, is_digits
+from kubeloop.meta.strconv import decimal, is_digits
 from kubeloop.types import JSONObject
 
 

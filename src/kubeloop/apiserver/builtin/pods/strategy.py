@@ -15,7 +15,7 @@ from kubeloop.apiserver.builtin.pods.status import quality_of_service, validate_
 from kubeloop.apiserver.builtin.pods.update import check_annotation_changes, validate_ephemeral_changes, validate_spec_changes
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.empty_values import part_at
+from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupKind
 from kubeloop.meta.names import dns1123_label

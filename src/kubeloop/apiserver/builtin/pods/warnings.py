@@ -8,7 +8,7 @@ from kubeloop.apiserver.builtin.pods.options import all_containers
 from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.validation.formats import ip_warnings
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
 # Files of one volume with conflicting paths. Source: pkg/api/pod/warnings.go (warningsForOverlappingVirtualPaths).

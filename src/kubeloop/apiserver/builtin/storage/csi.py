@@ -9,7 +9,7 @@ from kubeloop.apiserver.builtin.pods.volume_plugins import validate_csi_driver_n
 from kubeloop.apiserver.builtin.pods.warnings import selector_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.empty_values import part_at
+from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.apiserver.validation.formats import (
     IMMUTABLE,
     NOT_NEGATIVE,

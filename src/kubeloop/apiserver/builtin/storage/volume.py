@@ -21,7 +21,7 @@ from kubeloop.apiserver.builtin.pods.volumes import validate_host_path
 from kubeloop.apiserver.builtin.pods.warnings import node_term_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request.empty_values import part_at
+from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.apiserver.validation.formats import (
     check_immutable,
     check_no_parent_steps,

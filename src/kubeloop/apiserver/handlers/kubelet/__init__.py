@@ -1,4 +1,4 @@
-"""What the server passes on: logs and streams of containers to their node's kubelet, requests to pods, services and nodes.
+"""Subresources that connect clients to kubelets, pods, services and nodes: log, exec, attach, portforward, proxy.
 
-It knows kubelets by their HTTP interface only, whoever serves it. ``connecting`` is the way in, and the table of what is served.
+The server uses nothing but the kubelets' HTTP interface. ``connecters`` has the table of these subresources.
 """

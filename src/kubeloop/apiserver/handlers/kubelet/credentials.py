@@ -1,7 +1,7 @@
-"""With what the server makes itself known to kubelets, and what it trusts them by: kube-apiserver's ``--kubelet-*`` flags.
+"""The server's certificate for kubelets and the authority of theirs: kube-apiserver's ``--kubelet-*`` flags.
 
-Other ends of proxied requests get no certificate and are not verified, as their names and certificates are their own affair (Kubernetes
-documentation, "Accessing services").
+The server presents no certificate to other backends of proxied requests and does not verify theirs (Kubernetes documentation, "Accessing
+services").
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ class KubeletCredentials:
     authority: Path | None = None
 
     def check(self) -> None:
-        """Read the files now, so that whoever starts the server hears of a broken one. Raises ConfigError."""
+        """Read the files now, so that the server does not start with a broken file.
+
+        Raises:
+            ConfigError: A file is missing or broken.
+        """
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("--kubelet-client-certificate and --kubelet-client-key need each other")
         if self.certificate is not None or self.authority is not None:
@@ -38,17 +42,17 @@ class KubeletCredentials:
 
     @cached_property
     def context(self) -> ssl.SSLContext:
-        """For calls of kubelets."""
+        """Return the TLS context for kubelets."""
         return self._context(self.authority)
 
     @cached_property
     def unverified(self) -> ssl.SSLContext:
-        """For logs with insecureSkipTLSVerifyBackend."""
+        """Return the TLS context for logs with insecureSkipTLSVerifyBackend."""
         return self._context(None)
 
     @cached_property
     def proxied(self) -> ssl.SSLContext:
-        """For everything that is no kubelet."""
+        """Return the TLS context for pods, services and other ports of nodes."""
         return KubeletCredentials().unverified
 
     def _context(self, authority: Path | None) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""Where a node's kubelet is: address and port from the Node's status.
+"""Pods, containers, and the address of a node's kubelet from the Node's status.
 
 Source: k8s.io/kubernetes pkg/kubelet/client (NodeConnectionInfoGetter); kube-apiserver --kubelet-preferred-address-types.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.apiserver.handlers.scope import RequestScope
-from kubeloop.apiserver.request import api_errors
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.types import JSONObject
 
@@ -17,14 +17,18 @@ PODS = GroupVersionResource("", "v1", "pods")
 
 
 async def find(scope: RequestScope, gvr: GroupVersionResource, namespace: str, name: str) -> JSONObject | None:
-    """The object, not to be changed; None if there is none."""
+    """Return a stored object, which the caller must not change; None if there is none."""
     resource = scope.services.registry.get(gvr)
     found = await scope.services.objects.get(resource, namespace, name) if resource is not None else None
     return found.obj if found is not None else None
 
 
 async def pod_of(scope: RequestScope, name: str) -> JSONObject:
-    """Raises NotFound."""
+    """Return a stored pod.
+
+    Raises:
+        NotFound: There is none.
+    """
     found = await find(scope, PODS, scope.namespace, name)
     if found is None:
         raise api_errors.not_found(PODS.group_resource, name)
@@ -32,10 +36,10 @@ async def pod_of(scope: RequestScope, name: str) -> JSONObject:
 
 
 def container_of(pod: JSONObject, wanted: str) -> str:
-    """The container that is meant: ``wanted``, or the only one.
+    """Return the name of the requested container, or of the only container if the request names none.
 
     Raises:
-        BadRequest: there is no such container, or several to choose from.
+        BadRequest: There is no such container, or the request names none of several.
     """
     name, spec = pod["metadata"]["name"], pod.get("spec") or {}
     containers = spec.get("containers") or []
@@ -57,13 +61,13 @@ _ADDRESS_TYPES = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "Exter
 _DEFAULT_PORT = 10250
 #: Kubelets that declare this speak WebSocket themselves (KEP-4006); for others the server speaks SPDY.
 _WEBSOCKETS = "ExtendWebSocketsToKubelet"
-#: How a node that nothing runs on says so, in ``nodeInfo.containerRuntimeVersion``.
+#: Prefix of ``nodeInfo.containerRuntimeVersion`` of simulated nodes.
 _SIMULATED = "kubeloop://"
 
 
 @dataclass(frozen=True, slots=True)
 class Kubelet:
-    """``websockets``: it takes WebSockets with every protocol that this server would otherwise translate."""
+    """The address of a kubelet. ``websockets``: it accepts the WebSocket protocols that the server otherwise translates."""
 
     host: str
     port: int
@@ -71,11 +75,11 @@ class Kubelet:
 
 
 async def kubelet_of(scope: RequestScope, node: str) -> Kubelet:
-    """The kubelet of a node.
+    """Return the kubelet of a node.
 
     Raises:
-        NotFound: no such node; named as an object of the request's own resource, as upstream does.
-        ApiError: 500, no address of a type that is used; 501, the node is simulated and names no kubelet.
+        NotFound: There is no such node; the error names the request's resource, as upstream.
+        ApiError: 500: the node has no usable address; 501: the node is simulated and names no kubelet.
     """
     found = await find(scope, NODES, "", node)
     if found is None:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 from typing import Final
-from urllib.parse import quote_plus
 
-from kubeloop.apiserver.handlers.connect_admission import ask_admission
-from kubeloop.apiserver.handlers.scope import RequestScope
-from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
-from kubeloop.meta.integers import decimal, is_digits
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
+from kubeloop.meta.strconv import decimal, is_digits
 from kubeloop.schema.strict_scalars import decode_time
 from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject
@@ -27,11 +25,11 @@ _INT32 = 1 << 31
 
 
 def log_parameters(request: Request, pod: str) -> Parameters:
-    """What a kubelet is asked for.
+    """Return a kubelet's query parameters for a log.
 
     Raises:
-        BadRequest: a number or time that is none.
-        Invalid: values that make no sense, or not together.
+        BadRequest: A number or time is malformed.
+        Invalid: Values are out of range, or exclude each other.
     """
     seconds = _integer(request, "sinceSeconds")
     since = _time(request, "sinceTime")
@@ -59,7 +57,7 @@ def log_parameters(request: Request, pod: str) -> Parameters:
 
 
 def stream_parameters(request: Request, *, command: bool) -> Parameters:
-    """For exec (with ``command``) and attach: which streams, by the names that kubelets know them."""
+    """Return a kubelet's query parameters for exec (with ``command``) and attach: the streams."""
     names = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
     found: Parameters = [(names[name], "1") for name in names if truth(request, name)]
     if command:
@@ -68,19 +66,17 @@ def stream_parameters(request: Request, *, command: bool) -> Parameters:
 
 
 def port_parameters(request: Request) -> Parameters:
-    """Raises BadRequest: a port that is no number."""
+    """Return a kubelet's query parameters for portforward.
+
+    Raises:
+        BadRequest: A port is not a number.
+    """
     ports = [_port(part) for value in request.query.get("ports", ()) for part in value.split(",")]
     return [("port", ",".join(ports))] if ports else []
 
 
-def encoded(parameters: Parameters) -> str:
-    """As a query, sorted by name, as Go's url.Values.Encode does."""
-    ordered = sorted(parameters, key=lambda pair: pair[0])
-    return "&".join(f"{quote_plus(name, safe='-_.~')}={quote_plus(value, safe='-_.~')}" for name, value in ordered)
-
-
 def truth(request: Request, name: str) -> bool:
-    """Present and neither false nor 0."""
+    """Return whether a parameter is present and neither false nor 0."""
     values = request.query.get(name)
     return bool(values) and values is not None and values[0].lower() not in ("false", "0")
 
@@ -135,7 +131,11 @@ _KINDS: Final = {
 
 
 async def admit(scope: RequestScope) -> None:
-    """Raises whatever admission raises. A dry run is not asked about: it is refused anyway."""
+    """Call admission for a connection. Dry runs skip it, because the handler refuses them.
+
+    Raises:
+        ApiError: Admission refuses the connection.
+    """
     if "dryRun" in scope.request.query:
         return
     info = scope.info
@@ -145,7 +145,7 @@ async def admit(scope: RequestScope) -> None:
 
 
 def _options(request: Request, subresource: str) -> JSONObject:
-    """The options as Go writes them: what is false or empty is left out."""
+    """Return the options as Go writes them, without false and empty values."""
     query = request.query
     if subresource == "proxy":
         path = request.path.partition("/proxy")[2]

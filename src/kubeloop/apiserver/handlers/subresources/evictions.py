@@ -1,4 +1,4 @@
-"""``/eviction`` of pods: a deletion that disruption budgets may forbid for now.
+"""``/eviction`` of pods: a deletion that disruption budgets may refuse for the moment.
 
 Source: k8s.io/kubernetes pkg/registry/core/pod/storage (EvictionREST); Kubernetes documentation, "API-initiated Eviction".
 """
@@ -9,18 +9,157 @@ import copy
 from dataclasses import replace
 
 from kubeloop.apiserver.handlers.scope import RequestScope
-from kubeloop.apiserver.handlers.subresources.budgets import budget_of, is_ready, may_lose_unready, take_from_budget, too_many
-from kubeloop.apiserver.handlers.subresources.pods import PODS, admit, pod_of, posted, served, set_pod_condition
+from kubeloop.apiserver.handlers.subresources.pods import PODS, admit, pod_of, posted, served, set_condition, set_pod_condition
+from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.object_meta import metadata_of, timestamp
-from kubeloop.apiserver.registry.objects import PreconditionFailed
-from kubeloop.apiserver.registry.options import DeleteOptions, check_delete_options, write_options
+from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
+from kubeloop.apiserver.registry.options import DeleteParameters, check_delete_options, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, success
+from kubeloop.apiserver.storage import prefix_end
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.responses import success
 from kubeloop.meta.errors import Conflict
 from kubeloop.meta.field_error import invalid
-from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.selectors import selector_from
+from kubeloop.meta.status import StatusCause, StatusDetails
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
+
+# Disruption budgets: the budget that matches a pod, and whether it allows one more disruption.
+# Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go (checkAndDecrement); KEP-3017 for pods that are not ready.
+
+
+_BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
+#: Name of the resource in upstream's Forbidden errors.
+_FORBIDDEN = GroupResource("policy", "poddisruptionbudget")
+_MOST_DISRUPTED = 2000
+#: Retry-After in seconds.
+_RETRY = 10
+
+
+async def budget_of(scope: RequestScope, pod: JSONObject) -> StoredObject | None:
+    """Return the disruption budget that matches a pod, or None.
+
+    Raises:
+        ApiError: Several budgets match; 500 as upstream.
+    """
+    objects, resource = scope.services.objects, served(scope, _BUDGETS)
+    prefix = objects.prefix(resource, scope.namespace)
+    found = await objects.storage.range(prefix, prefix_end(prefix))
+    budgets = [StoredObject(kv, objects.tree(resource, kv)) for kv in found.items]
+    guarding = [one for one in budgets if _matches(one.obj, pod)]
+    if len(guarding) > 1:
+        raise api_errors.internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+    return guarding[0] if guarding else None
+
+
+def _matches(budget: JSONObject, pod: JSONObject) -> bool:
+    try:
+        selector = selector_from((budget.get("spec") or {}).get("selector"))
+    except ValueError:
+        return False  # an older server stored an invalid selector
+    return selector.matches(pod["metadata"].get("labels"))
+
+
+def is_ready(pod: JSONObject) -> bool:
+    """Return whether the condition Ready of a pod is true."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def may_lose_unready(budget: JSONObject) -> bool:
+    """Return whether pods that are not ready may be evicted without counting as disruption."""
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    wanted = status.get("desiredHealthy", 0)
+    return bool(wanted > 0 and status.get("currentHealthy", 0) >= wanted)
+
+
+async def take_from_budget(scope: RequestScope, budget: StoredObject, pod: str, *, dry_run: bool) -> None:
+    """Count one more disruption in the status of a budget, with retries after concurrent writes.
+
+    Args:
+        scope: The request.
+        budget: The budget.
+        pod: Name of the pod.
+        dry_run: Only check the budget.
+
+    Raises:
+        TooManyRequests: The budget allows no disruption now.
+        Forbidden: The status of the budget is inconsistent.
+    """
+    objects, resource = scope.services.objects, served(scope, _BUDGETS)
+    name = budget.obj["metadata"]["name"]
+    while True:
+        changed = copy.deepcopy(budget.obj)
+        _disrupt(changed, pod, timestamp(scope.services.clock.wall()))
+        if dry_run:
+            return
+        owners = scope.services.writer.owners
+        owners.updated(owners.scope(resource, "status"), budget.obj, changed, SERVER)
+        try:
+            await objects.write(resource, changed, expected=budget.revision)
+        except PreconditionFailed:
+            current = await objects.get(resource, scope.namespace, name)
+            if current is None:
+                raise api_errors.not_found(resource.gvr.group_resource, name) from None
+            budget = current
+            continue
+        return
+
+
+def _disrupt(budget: JSONObject, pod: str, now: str) -> None:
+    metadata, status = budget["metadata"], budget.setdefault("status", {})
+    name = metadata["name"]
+    if status.get("observedGeneration", 0) < metadata.get("generation", 0):
+        raise too_many(name)
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed < 0:
+        raise api_errors.forbidden(_FORBIDDEN, name, "pdb disruptions allowed is negative")
+    if len(status.get("disruptedPods") or {}) > _MOST_DISRUPTED:
+        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise api_errors.forbidden(_FORBIDDEN, name, why)
+    if allowed == 0:
+        raise _refused(_why_none(name, status))
+    status["disruptionsAllowed"] = allowed - 1
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: now}
+    if allowed == 1:
+        condition = {
+            "type": "DisruptionAllowed",
+            "status": "False",
+            "observedGeneration": status.get("observedGeneration", 0),
+            "reason": "InsufficientPods",
+            "message": "",
+        }
+        set_condition(budget, condition, now)
+
+
+def _why_none(name: str, status: JSONObject) -> str:
+    conditions = status.get("conditions") or ()
+    said: JSONObject = next((one for one in conditions if one.get("type") == "DisruptionAllowed" and one.get("status") == "False"), {})
+    message, reason = said.get("message", ""), said.get("reason", "")
+    if message and reason == "SyncFailed":
+        # The status is outdated then.
+        return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
+    needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    if has <= needs:
+        return f"The disruption budget {name} needs {needs} healthy pods and has {has} currently"
+    if message:
+        return f"The disruption budget {name} does not allow evicting pods currently ({reason}): {message}"
+    return f"The disruption budget {name} does not allow evicting pods currently"
+
+
+def too_many(name: str) -> Exception:
+    """Return the error while the disruption controller has not processed the budget yet."""
+    return _refused(f"The disruption budget {name} is still being processed by the server.", retry=_RETRY)
+
+
+def _refused(message: str, retry: int = 0) -> Exception:
+    details = StatusDetails(causes=[StatusCause(reason="DisruptionBudget", message=message)], retry_after_seconds=retry)
+    return api_errors.refusal(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", details)
+
 
 EVICTION = GroupVersionKind("policy", "v1", "Eviction")
 _ALSO = ("policy/v1beta1",)
@@ -41,7 +180,7 @@ async def evict(scope: RequestScope) -> Answer:
         raise api_errors.invalid(EVICTION.group_kind, name, [error])
     dry_run = _dry_run(given.get("dryRun") or [], scope.request.query.get("dryRun", []))
     preconditions = given.get("preconditions") or {}
-    options = DeleteOptions(
+    options = DeleteParameters(
         grace_period=given.get("gracePeriodSeconds"),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
@@ -55,7 +194,7 @@ async def evict(scope: RequestScope) -> Answer:
 
 
 def _dry_run(of_body: list[str], of_request: list[str]) -> list[str]:
-    """Upstream compares them word by word."""
+    """Return the dryRun values of body and query; upstream requires that they are equal."""
     if of_body and of_request and of_body != of_request:
         shown = (f"[{' '.join(one)}]" for one in (of_request, of_body))
         raise api_errors.internal(f"Non-matching dry-run options in request and content: {' and '.join(shown)}")
@@ -63,9 +202,9 @@ def _dry_run(of_body: list[str], of_request: list[str]) -> list[str]:
 
 
 class _Eviction:
-    """One pod's way out."""
+    """The eviction of one pod."""
 
-    def __init__(self, scope: RequestScope, name: str, options: DeleteOptions, dry_run: list[str]) -> None:
+    def __init__(self, scope: RequestScope, name: str, options: DeleteParameters, dry_run: list[str]) -> None:
         self._scope = scope
         self._resource: ServedResource = served(scope, PODS)
         self._name = name
@@ -73,6 +212,7 @@ class _Eviction:
         self._dry_run = dry_run
 
     async def run(self) -> None:
+        """Delete the pod within its disruption budget."""
         asked = self._options
         while True:
             pod = await pod_of(self._scope, self._resource, self._name)
@@ -82,7 +222,7 @@ class _Eviction:
             if asked.resource_version is not None or _has_gone(pod.obj):
                 return await self._delete(asked)
             try:
-                # A pod that became ready meanwhile would need a budget.
+                # A pod that has become ready meanwhile counts against the budget.
                 return await self._delete(replace(asked, resource_version=metadata["resourceVersion"]))
             except Conflict:
                 again = await pod_of(self._scope, self._resource, self._name)
@@ -98,7 +238,7 @@ class _Eviction:
             await take_from_budget(self._scope, budget, self._name, dry_run=asked.dry_run)
             return await self._delete(asked)
         try:
-            # Only as long as it is not ready does it cost the budget nothing.
+            # The pod does not count against the budget only while it is not ready.
             await self._delete(replace(asked, resource_version=pod["metadata"]["resourceVersion"]))
         except Conflict:
             if asked.resource_version is None:
@@ -106,21 +246,21 @@ class _Eviction:
             raise
         return None
 
-    async def _delete(self, options: DeleteOptions) -> None:
+    async def _delete(self, options: DeleteParameters) -> None:
         if not options.dry_run:
             version = await self._announce(options)
             if options.resource_version is not None:
                 options = replace(options, resource_version=version)
         check_delete_options(options, self._dry_run)
         deleter = self._scope.services.deleter
-        # Admission has been asked of the eviction, and is not asked again.
+        # Admission has checked the eviction and does not check the deletion again.
         await deleter.delete(self._scope.write(name=self._name, dry_run=options.dry_run), options, admit=False)
 
-    async def _announce(self, options: DeleteOptions) -> str:
-        """Set the pod's condition that tells why it goes; gives its version then.
+    async def _announce(self, options: DeleteParameters) -> str:
+        """Set the condition DisruptionTarget of the pod. Returns the new version of the pod.
 
         Raises:
-            Conflict: it is another pod, or another version of it, than ``options`` say.
+            Conflict: The preconditions in ``options`` do not match the pod.
         """
         scope = self._scope
         while True:
@@ -144,7 +284,7 @@ class _Eviction:
 
 
 def _ignores_budgets(pod: JSONObject) -> bool:
-    """Pods that are not serving anybody may always go."""
+    """Return whether a pod may always be evicted, because it is not running."""
     return (pod.get("status") or {}).get("phase") == "Pending" or _has_gone(pod)
 
 

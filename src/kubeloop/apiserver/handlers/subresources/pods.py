@@ -1,28 +1,34 @@
-"""What ``/binding`` and ``/eviction`` of pods share: objects of another kind are posted to them, and a pod's conditions change."""
+"""Pods: ``/binding``, and functions for subresources that receive an object of another kind."""
 
 from __future__ import annotations
 
 import copy
 
-from kubeloop.apiserver.handlers.connect_admission import ask_admission
-from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.registry.objects import PreconditionFailed, StoredObject
-from kubeloop.apiserver.registry.options import WriteOptions, write_options
+from kubeloop.apiserver.registry.options import WriteParameters, write_options
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer, success
 from kubeloop.apiserver.validation.formats import unsupported
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.responses import success
 from kubeloop.meta.field_error import required
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
 PODS = GroupVersionResource("", "v1", "pods")
 
 
-async def posted(scope: RequestScope, kind: GroupVersionKind, options: WriteOptions, *, also: tuple[str, ...] = ()) -> JSONObject:
-    """The object of ``kind`` in the body, in the request's namespace. ``also``: other versions in which it may come.
+async def posted(scope: RequestScope, kind: GroupVersionKind, options: WriteParameters, *, also: tuple[str, ...] = ()) -> JSONObject:
+    """Return the object in the body, in the namespace of the request.
+
+    Args:
+        scope: The request.
+        kind: Expected kind.
+        options: Options of the request.
+        also: Other API versions of the kind.
 
     Raises:
         BadRequest, UnsupportedMediaType
@@ -35,11 +41,20 @@ async def posted(scope: RequestScope, kind: GroupVersionKind, options: WriteOpti
 
 
 async def admit(scope: RequestScope, obj: JSONObject, kind: GroupVersionKind, name: str, *, dry_run: bool) -> None:
-    """What is created is the Binding or Eviction, as far as admission is concerned. It may be changed."""
+    """Run admission for the creation of a Binding or Eviction, which admission may change.
+
+    Args:
+        scope: The request.
+        obj: The Binding or Eviction.
+        kind: Its kind.
+        name: Name of the pod.
+        dry_run: Nothing is stored.
+    """
     await ask_admission(scope, obj, kind=kind, name=name, dry_run=dry_run)
 
 
 def served(scope: RequestScope, gvr: GroupVersionResource) -> ServedResource:
+    """Return a resource of the registry."""
     found = scope.services.registry.get(gvr)
     if found is None:
         raise api_errors.no_such_resource()
@@ -47,7 +62,7 @@ def served(scope: RequestScope, gvr: GroupVersionResource) -> ServedResource:
 
 
 async def pod_of(scope: RequestScope, resource: ServedResource, name: str) -> StoredObject:
-    """Raises NotFound."""
+    """Return the pod of a request. Raises NotFound."""
     found = await scope.services.objects.get(resource, scope.namespace, name)
     if found is None:
         raise api_errors.not_found(resource.gvr.group_resource, name)
@@ -55,12 +70,12 @@ async def pod_of(scope: RequestScope, resource: ServedResource, name: str) -> St
 
 
 def set_pod_condition(pod: JSONObject, condition: JSONObject, now: str) -> None:
-    """As podutil.UpdatePodCondition: the time changes with the status alone."""
+    """Set a condition of a pod. Its time changes only with its status (podutil.UpdatePodCondition)."""
     set_condition(pod, {**condition, "lastProbeTime": None}, now)
 
 
 def set_condition(obj: JSONObject, condition: JSONObject, now: str) -> None:
-    """Put ``condition`` in the place of the one of its type; ``now`` is its time, unless its status was the same before."""
+    """Set a condition of an object. ``now`` is its time, unless its status is unchanged."""
     status = obj.setdefault("status", {})
     conditions = status.get("conditions")
     if conditions is None:
@@ -74,7 +89,6 @@ def set_condition(obj: JSONObject, condition: JSONObject, now: str) -> None:
 
 
 # ``/binding`` of pods, and ``bindings``: a scheduler assigns a pod to a node.
-#
 # Source: k8s.io/kubernetes pkg/registry/core/pod/storage (BindingREST).
 
 
@@ -82,7 +96,7 @@ BINDING = GroupVersionKind("", "v1", "Binding")
 
 
 async def bind(scope: RequestScope) -> Answer:
-    """Assign a pod to a node, once."""
+    """Assign a pod to a node. This is possible once."""
     options = write_options(scope.request, "CreateOptions")
     binding = await posted(scope, BINDING, options)
     name = metadata_of(binding).get("name") or ""
@@ -111,7 +125,7 @@ async def _assign(scope: RequestScope, name: str, node: str, given: JSONObject, 
         _check(current, name, given)
         pod = copy.deepcopy(current.obj)
         pod["spec"]["nodeName"] = node
-        # What a scheduler that did not bind it hoped for tells nobody anything now.
+        # The nomination by a scheduler is obsolete after the binding.
         pod.get("status", {}).pop("nominatedNodeName", None)
         for map_name in ("annotations", "labels"):
             if given.get(map_name):
@@ -127,7 +141,7 @@ async def _assign(scope: RequestScope, name: str, node: str, given: JSONObject, 
 
 
 def _check(current: StoredObject, name: str, given: JSONObject) -> None:
-    """Raises Conflict where the pod is another than the binding means, or is not to be assigned."""
+    """Raises Conflict if the binding means another pod, or the pod cannot be assigned."""
     metadata, spec = current.obj["metadata"], current.obj["spec"]
     if (given.get("uid") or metadata["uid"]) != metadata["uid"]:
         raise _mistaken(metadata, "UID", given["uid"], metadata["uid"])

@@ -6,19 +6,18 @@ import copy
 from dataclasses import replace
 
 from kubeloop.apiserver.crd import paths
-from kubeloop.apiserver.handlers.apply import is_apply, read_configuration, unconvertible
-from kubeloop.apiserver.handlers.patch import conform_patched, read_patch
+from kubeloop.apiserver.handlers.patch import conform_patched, is_apply, read_configuration, read_patch, unconvertible
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.ownership import scale_scope
 from kubeloop.apiserver.ownership.entries import InvalidEntries, to_parent, to_scale
 from kubeloop.apiserver.registry.decoding import SCHEME, Decoded, conform, decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import check_name, metadata_of, set_namespace
-from kubeloop.apiserver.registry.options import WriteOptions, write_options
-from kubeloop.apiserver.registry.resource import Column, ScalePaths, ServedResource
+from kubeloop.apiserver.registry.options import WriteParameters, write_options
+from kubeloop.apiserver.registry.resource import ScalePaths, ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.tables import human_duration
+from kubeloop.endpoints import api_errors
+from kubeloop.endpoints.tables import human_duration
+from kubeloop.endpoints.tables.layout import TableColumn
 from kubeloop.merge.fields import Path
 from kubeloop.meta.errors import BadRequest
 from kubeloop.meta.field_error import invalid
@@ -26,20 +25,23 @@ from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.meta.selectors import selector_from, selector_from_labels
 from kubeloop.meta.time import parse_time
 from kubeloop.schema import strict
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
-#: The least int32 stands for replicas that a custom object does not say.
+#: The smallest int32 stands for missing replicas of a custom object.
 _UNSAID = -(2**31)
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 async def get(scope: RequestScope) -> Answer:
+    """Return the Scale of an object."""
     found = await scope.services.reader.get(scope.resource, scope.namespace, scope.info.name)
     return _answer(scope, scale_of(scope.resource, found.obj))
 
 
 async def update(scope: RequestScope) -> Answer:
+    """Set the replicas of an object by its Scale."""
     options = write_options(scope.request, "UpdateOptions")
     owners = _ReplicaOwners(scope, scope.manager(options))
     decoded = _decoded(scope, await scope.body(), options)
@@ -55,20 +57,21 @@ async def update(scope: RequestScope) -> Answer:
     return _answer(scope, scale_of(scope.resource, outcome.obj))
 
 
-def _decoded(scope: RequestScope, body: bytes, options: WriteOptions) -> Decoded:
+def _decoded(scope: RequestScope, body: bytes, options: WriteParameters) -> Decoded:
     media_type = media_type_of(scope.request.header("Content-Type"))
     try:
         decoded = decode_object(body, media_type, scope.resource, SCALE)
         scope.accept_problems(decoded, options, SCALE.kind)
     except BadRequest:
         if scope.resource.custom:
-            # Upstream asks for the name of the kind to begin the message with, of a scheme that does not know Scale.
+            # Upstream looks up the kind for the message in a scheme without Scale.
             raise api_errors.bad_request(f"no kind is registered for the type v1.Scale in {SCHEME}") from None
         raise
     return decoded
 
 
 async def patch(scope: RequestScope) -> Answer:
+    """Patch the Scale of an object."""
     if is_apply(scope.request):
         return await _apply(scope)
     body = await scope.body()
@@ -122,15 +125,15 @@ class _ReplicaOwners:
         self._paths = _replica_paths(scope)
 
     def scaled(self, old: JSONObject, scale: JSONObject) -> JSONObject:
-        """The object after a write of its Scale, which may be changed."""
+        """Return the object after a write of its Scale, which may be changed."""
         self._owners.updated(scale_scope(), self.live(old), scale, self._manager)
         return self.carried_back(old, scale)
 
     def applied(self, old: JSONObject, config: JSONObject, *, force: bool) -> JSONObject:
-        """The Scale after ``config`` was applied to it.
+        """Return the Scale after ``config`` was applied to it.
 
         Raises:
-            ApiError: as ``Owners.applied``; InternalError where upstream cannot convert the Scale of a custom resource.
+            ApiError: As ``Owners.applied``; InternalError if upstream cannot convert the Scale of a custom resource.
         """
         live = self.live(old)
         self._owners.check_kind(scale_scope(), config)
@@ -142,7 +145,7 @@ class _ReplicaOwners:
         return scale
 
     def carried_back(self, old: JSONObject, scale: JSONObject) -> JSONObject:
-        """The object with the replicas and owners of its Scale."""
+        """Return the object with the replicas and owners of its Scale."""
         obj = _scaled(self._resource, old, scale)
         try:
             entries = to_parent(
@@ -152,14 +155,14 @@ class _ReplicaOwners:
                 self._resource.gvk.api_version,
             )
         except InvalidEntries:
-            return obj  # what cannot be read stays as it is
+            return obj  # unreadable managedFields do not change
         obj["metadata"].pop("managedFields", None)
         if entries:
             obj["metadata"]["managedFields"] = entries
         return obj
 
     def live(self, old: JSONObject) -> JSONObject:
-        """The Scale of an object, with its owners; replicas that it does not say are upstream's mark for that."""
+        """Return the Scale of an object with its owners. Missing replicas have upstream's marker value."""
         scale = scale_of(self._resource, old)
         if not _says_replicas(self._resource, old):
             scale["spec"]["replicas"] = _UNSAID
@@ -176,7 +179,7 @@ _INCONVERTIBLE = "to proper version: request to convert CR to an invalid group/v
 
 
 def _check_live_convertible(live: JSONObject) -> None:
-    """Upstream's converter of custom resources does not know Scale: nobody can be the first to own its replicas by applying.
+    """Reject the first apply to the replicas of a custom resource, because upstream's converter does not know Scale.
 
     Raises:
         InternalError
@@ -187,7 +190,7 @@ def _check_live_convertible(live: JSONObject) -> None:
 
 
 def _check_convertible(live: JSONObject, scale: JSONObject, config: JSONObject) -> None:
-    """For the same reason, who applies one gets through only where nothing changes.
+    """Reject an apply that changes the Scale of a custom resource, because upstream's converter does not know Scale.
 
     Raises:
         InternalError
@@ -203,7 +206,7 @@ def _plain(scale: JSONObject) -> JSONObject:
 
 
 def _replica_paths(scope: RequestScope) -> dict[str, Path | None]:
-    """Where each version has its replicas."""
+    """Return the path of the replicas in each version."""
     siblings = scope.services.registry.siblings(scope.resource.gvr.group_resource)
     return {one.gvk.api_version: _replica_path(one) for one in siblings}
 
@@ -217,7 +220,7 @@ def _replica_path(resource: ServedResource) -> Path | None:
 
 
 class _ScaleView:
-    """What admission sees of a write through ``/scale``."""
+    """The form in which admission sees a write through ``/scale``."""
 
     kind = SCALE
 
@@ -225,9 +228,11 @@ class _ScaleView:
         self._resource = resource
 
     def show(self, obj: JSONObject) -> JSONObject:
+        """Return the Scale of an object."""
         return scale_of(self._resource, obj)
 
     def keep(self, obj: JSONObject, shown: JSONObject) -> None:
+        """Copy the replicas of a Scale, which admission may have changed, into the object."""
         _set_replicas(self._resource, obj, (shown.get("spec") or {}).get("replicas", 0))
 
 
@@ -236,7 +241,7 @@ def _write_request(scope: RequestScope, *, dry_run: bool) -> WriteRequest:
 
 
 def scale_of(resource: ServedResource, obj: JSONObject) -> JSONObject:
-    """The Scale of an object."""
+    """Return the Scale of an object."""
     metadata = {name: obj["metadata"][name] for name in _KEPT if name in obj["metadata"]}
     if resource.scale is not None:
         replicas, there, selector = _custom(resource.scale, obj)
@@ -274,7 +279,7 @@ def _is_free(scale: JSONObject) -> bool:
 
 
 def _scaled(resource: ServedResource, old: JSONObject, scale: JSONObject) -> JSONObject:
-    """The object with the replicas that the Scale asks for; version and uid of the Scale are preconditions."""
+    """Return the object with the replicas of the Scale. Version and uid of the Scale are preconditions."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if replicas == _UNSAID and resource.scale is not None:
         raise api_errors.bad_request(f'the spec replicas field "{resource.scale.spec_replicas}" cannot be empty')
@@ -304,10 +309,10 @@ def _answer(scope: RequestScope, scale: JSONObject) -> Answer:
 
 
 _COLUMNS = (
-    Column("Name", "string", "", "Name of the scaled object.", 0, lambda obj, _: obj["metadata"]["name"]),
-    Column("Desired", "integer", "", "Replicas that are wanted.", 0, lambda obj, _: obj["spec"].get("replicas", 0)),
-    Column("Available", "integer", "", "Replicas that there are.", 0, lambda obj, _: obj["status"]["replicas"]),
-    Column("Age", "string", "", "Time since the scaled object was created.", 0, lambda obj, now: _age(obj, now)),
+    TableColumn("Name", "string", "", "Name of the scaled object.", 0, lambda obj, _: obj["metadata"]["name"]),
+    TableColumn("Desired", "integer", "", "Replicas that are wanted.", 0, lambda obj, _: obj["spec"].get("replicas", 0)),
+    TableColumn("Available", "integer", "", "Replicas that there are.", 0, lambda obj, _: obj["status"]["replicas"]),
+    TableColumn("Age", "string", "", "Time since the scaled object was created.", 0, lambda obj, now: _age(obj, now)),
 )
 
 

@@ -1,4 +1,4 @@
-"""``serviceaccounts/NAME/token``: a TokenRequest is answered with a token.
+"""``serviceaccounts/NAME/token``: the TokenRequest API, which issues tokens.
 
 Source: k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go, pkg/apis/authentication/validation.
 """
@@ -8,39 +8,37 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from kubeloop.apiserver.authentication.service_accounts import claims
-from kubeloop.apiserver.authentication.service_accounts.accounts import ACCOUNTS, NODES, PODS, SECRETS, BoundObjects
-from kubeloop.apiserver.authentication.service_accounts.claims import Bound, Reference
-from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
-from kubeloop.apiserver.handlers.connect_admission import ask_admission
-from kubeloop.apiserver.handlers.scope import RequestScope
+from kubeloop.apiserver.authentication import token_claims
+from kubeloop.apiserver.authentication.options import TokenSettings
+from kubeloop.apiserver.authentication.token_claims import ACCOUNTS, NODES, PODS, SECRETS, BoundObjects, ObjectReference, TokenBinding
+from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.ownership import token_request_scope
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.registry.options import write_options
-from kubeloop.apiserver.request import api_errors
-from kubeloop.apiserver.request.answers import Answer
+from kubeloop.endpoints import api_errors
 from kubeloop.meta.field_error import FieldError, invalid
-from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.names import path_segment
+from kubeloop.meta.strconv import go_quoted
+from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
 
 TOKEN_REQUEST: Final = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 _KIND: Final = GroupKind(TOKEN_REQUEST.group, TOKEN_REQUEST.kind)
-#: As conflicts name it.
+#: Name of the resource in Conflict errors.
 _RESOURCE: Final = GroupResource(TOKEN_REQUEST.group, TOKEN_REQUEST.kind)
 
 _DEFAULT_SECONDS: Final = 3600
 _LEAST_SECONDS: Final = 600
 _MOST_SECONDS: Final = 2**32
-#: What kubelets ask for on behalf of pods that do not say how long: such tokens last a year, and are told of after this time.
+#: Seconds that kubelets request for pods without a duration: such tokens are valid for a year, and their use is reported after this time.
 _OF_KUBELETS: Final = 3607
 _YEAR: Final = 365 * 24 * 3600
 
 
 async def create_token(scope: RequestScope) -> Answer:
-    """Issues a token for the account that the path names; a dry run does, too, as upstream's."""
+    """Issue a token for the service account in the path, also for a dry run, as upstream."""
     settings = scope.services.token_settings
     objects = BoundObjects(scope.services.objects, scope.services.registry)
     options = write_options(scope.request, "CreateOptions")
@@ -58,7 +56,7 @@ async def create_token(scope: RequestScope) -> Answer:
     now = scope.services.clock.wall()
 
     async def fill() -> None:
-        # Plug-ins that change it have seen it as it was sent: no audience is not yet the server's own.
+        # Mutating plug-ins see the request as sent, before the default audiences are set.
         nonlocal account, spec
         spec = _defaulted(request)
         account = await _account(objects, request, namespace, name)
@@ -77,7 +75,7 @@ async def create_token(scope: RequestScope) -> Answer:
     lasts, warn_after = spec["expirationSeconds"], 0
     if _is_extended(settings, spec, bound):
         lasts, warn_after = _YEAR, lasts
-    told = claims.written(settings.issuer, account, bound, spec["audiences"], now, lasts, warn_after)
+    told = token_claims.written(settings.issuer, account, bound, spec["audiences"], now, lasts, warn_after)
     ends = now + timedelta(seconds=spec["expirationSeconds"])
     request["status"] = {"token": settings.signing.sign(told), "expirationTimestamp": timestamp(ends)}
     scope.annotations["authentication.kubernetes.io/issued-credential-id"] = f"JTI={told['jti']}"
@@ -85,7 +83,7 @@ async def create_token(scope: RequestScope) -> Answer:
 
 
 async def _account(objects: BoundObjects, request: JSONObject, namespace: str, name: str) -> JSONObject:
-    """The account that the request is for, whose names it gets.
+    """Return the service account of a request, and set its names in the request.
 
     Raises:
         Invalid, NotFound, Conflict
@@ -110,7 +108,7 @@ def _defaulted(request: JSONObject) -> JSONObject:
 
 
 def _fill_metadata(metadata: JSONObject, account: JSONObject) -> None:
-    """Raises Conflict where the request is for an account that has been replaced."""
+    """Set the metadata of the request. Raises Conflict if the account was replaced."""
     own = account["metadata"]
     if metadata.get("uid") and metadata["uid"] != own["uid"]:
         why = f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account ({own['uid']})"
@@ -127,23 +125,23 @@ def _errors(spec: JSONObject) -> list[FieldError]:
     return []
 
 
-def _is_extended(settings: TokenSettings, spec: JSONObject, bound: Bound) -> bool:
+def _is_extended(settings: TokenSettings, spec: JSONObject, bound: TokenBinding) -> bool:
     to_us = all(one in settings.audiences for one in spec["audiences"])
     return settings.extend and bound.pod is not None and spec["expirationSeconds"] == _OF_KUBELETS and to_us
 
 
-async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace: str, account: str) -> Bound:
-    """What the token is to end with.
+async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace: str, account: str) -> TokenBinding:
+    """Return the objects to which the token is bound.
 
     Raises:
         NotFound, BadRequest, Conflict
     """
     if reference is None:
-        return Bound()
+        return TokenBinding()
     name, kind, api_version = (reference.get(part) or "" for part in ("name", "kind", "apiVersion"))
     group, _, version = api_version.rpartition("/")
     if "/" in group:
-        group, version = "", ""  # what cannot be read is as if it were not said
+        group, version = "", ""  # a malformed reference counts as a missing one
     found: JSONObject
     if not group and kind == "Pod":
         found = await _found(objects, PODS, namespace, name)
@@ -152,13 +150,13 @@ async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace:
             raise api_errors.bad_request(
                 f"cannot bind token for serviceaccount {quoted} to pod running with different serviceaccount name."
             )
-        bound = Bound(pod=Reference.to(found), node=await _node_of(objects, found))
+        bound = TokenBinding(pod=ObjectReference.to(found), node=await _node_of(objects, found))
     elif not group and kind == "Node":
         found = await _found(objects, NODES, "", name)
-        bound = Bound(node=Reference.to(found))
+        bound = TokenBinding(node=ObjectReference.to(found))
     elif not group and kind == "Secret":
         found = await _found(objects, SECRETS, namespace, name)
-        bound = Bound(secret=Reference.to(found))
+        bound = TokenBinding(secret=ObjectReference.to(found))
     else:
         raise api_errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     uid = reference.get("uid") or ""
@@ -182,10 +180,10 @@ async def _found(objects: BoundObjects, gvr: GroupVersionResource, namespace: st
     return found
 
 
-async def _node_of(objects: BoundObjects, pod: JSONObject) -> Reference | None:
-    """By name alone where there is no such node."""
+async def _node_of(objects: BoundObjects, pod: JSONObject) -> ObjectReference | None:
+    """Return a reference to the node of a pod, without uid if the node does not exist."""
     name = pod["spec"].get("nodeName") or ""
     if not name:
         return None
     node = await objects.get(NODES, "", name)
-    return Reference.to(node) if node is not None else Reference(name)
+    return ObjectReference.to(node) if node is not None else ObjectReference(name)

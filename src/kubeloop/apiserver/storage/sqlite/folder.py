@@ -1,14 +1,16 @@
-"""The folder of a store: who may open it, and its first file. Everything in it is for its owner's eyes only, for Secrets are among it."""
+"""The folder of a store: its lock, its first file, and snapshots of it. Only its owner may read the files, because they hold Secrets."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from kubeloop.apiserver.storage.sqlite.ledger import Damaged, make
+from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Journal, StoreDamaged, make
 from kubeloop.meta.errors import ConfigError
 
 try:
@@ -21,14 +23,15 @@ _LOCK = "lock"
 
 
 def store_file(folder: Path) -> Path:
+    """Return the path of the database in a folder."""
     return folder / _FILE
 
 
 class Lock:
-    """Held from its making until ``release``, or the end of the process, however it ends.
+    """The exclusive lock of a folder, from the constructor until ``release`` or the end of the process.
 
     Raises
-        ConfigError: another process holds it (the text says which), or the folder cannot be made or written.
+        ConfigError: Another process has the lock (the text names it), or the folder cannot be created or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,7 +47,7 @@ class Lock:
                 f"{folder} cannot be used for a store: {fault.strerror}; name a folder on a local disk that you may write"
             ) from None
         try:
-            # flock, not fcntl's locks: those end when anything else in this process closes the file.
+            # flock, because a lock of fcntl ends when any other code in this process closes the file.
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(self._handle, 20).decode(errors="replace").strip()
@@ -56,15 +59,16 @@ class Lock:
         os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
+        """Release the lock."""
         os.close(self._handle)
 
 
 @contextmanager
 def fresh(folder: Path) -> Iterator[Path]:
-    """Where the file of a new store belongs, with the lock held. If the context fails, a folder that was made for it is gone again.
+    """Context manager for a new store: yields the path of its file, with the lock acquired. On an error a new folder is removed again.
 
     Raises:
-        ConfigError: as ``Lock``, or there is a store already.
+        ConfigError: As ``Lock``; or the folder has a store already.
     """
     made = not folder.exists()
     lock = Lock(folder)
@@ -83,18 +87,23 @@ def fresh(folder: Path) -> Iterator[Path]:
 
 
 def ensure_store(folder: Path, *, synced: bool = True) -> Path:
-    """The store's file, made if there is none. Call it with the lock held. ``synced`` False: without fsync.
+    """Return the file of a store; create it if there is none. The caller must have the lock.
+
+    Args:
+        folder: The folder of the store.
+        synced: False: do not call fsync.
 
     Raises:
-        Damaged: a store was here, and its file is gone or empty. OSError
+        StoreDamaged: The folder had a store whose file is missing or empty.
+        OSError: The folder cannot be written.
     """
     path = store_file(folder)
     if path.exists():
         if not path.stat().st_size:
-            raise Damaged(path, "it is empty")
+            raise StoreDamaged(path, "it is empty")
         return path
     if path.with_name(f"{_FILE}-wal").exists():
-        raise Damaged(path, f"it is missing, though {_FILE}-wal is there")
+        raise StoreDamaged(path, f"it is missing, though {_FILE}-wal is there")
     with new_file(path, synced=synced) as temporary:
         make(temporary, synced=synced)
     return path
@@ -102,7 +111,7 @@ def ensure_store(folder: Path, *, synced: bool = True) -> Path:
 
 @contextmanager
 def new_file(path: Path, *, synced: bool = True) -> Iterator[Path]:
-    """An empty file, mode 0600, to be filled within the context; then it is ``path``, on disk. Nothing stays if it fails."""
+    """Context manager: yields an empty file of mode 0600 to fill, and renames it to ``path`` at the end. On an error it is removed."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     temporary = Path(name)
@@ -124,3 +133,80 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def save(folder: Path, file: Path) -> int:
+    """Write a snapshot of the store in ``folder`` at one revision, and return this revision. A server may be using the store.
+
+    An existing ``file`` is replaced atomically. Its mode is 0600.
+
+    Raises:
+        ConfigError: There is no store, or it is damaged.
+        OSError: ``file`` cannot be written.
+    """
+    store = store_file(folder)
+    if not store.is_file():
+        raise ConfigError(f"{folder} holds no store; name the folder that a server was given with --data")
+    if not file.absolute().parent.is_dir():
+        raise ConfigError(f"cannot write {file}: there is no folder {file.parent}")
+    _check_left(folder, store)
+    with new_file(file) as temporary:
+        try:
+            with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
+                if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+                    raise ConfigError(f"{store} is no store of kubeloop; name another folder")
+                # VACUUM INTO reads in one transaction while a server continues to write, and leaves out free pages.
+                connection.execute("VACUUM INTO ?", (str(temporary),))
+        except sqlite3.Error as fault:
+            raise ConfigError(f"cannot save {store}: {fault}") from None
+        return _checked(temporary, store)
+
+
+def restore(file: Path, folder: Path, *, bump: int = 0) -> int:
+    """Create a store from a snapshot in ``folder``, and return its first revision.
+
+    Args:
+        file: The snapshot.
+        folder: A folder without a store.
+        bump: Number of revisions to skip, so that clients which have seen later revisions than that of the snapshot list again.
+
+    Raises:
+        ConfigError: ``file`` is no snapshot or damaged, or the folder has a store already.
+        OSError: ``file`` or ``folder`` cannot be used.
+    """
+    if not file.is_file():
+        raise ConfigError(f"{file}: no such file; name the file of a snapshot (snapshot save)")
+    with fresh(folder) as store, new_file(store) as temporary:
+        shutil.copyfile(file, temporary)
+        return _checked(temporary, file, bump)
+
+
+def _check_left(folder: Path, store: Path) -> None:
+    """Check the write-ahead log that a crashed server may have left, as a server does at its start."""
+    try:
+        lock = Lock(folder)
+    except ConfigError:
+        return
+    try:
+        Journal(store).close()
+    finally:
+        lock.release()
+
+
+def _checked(store: Path, original: Path, bump: int = 0) -> int:
+    try:
+        ledger = Journal(store)
+        try:
+            revision = ledger.oldest
+            for record in ledger.load():
+                revision = max(revision, record.revision)
+            if bump:
+                revision += bump
+                ledger.set_oldest(revision)
+            return revision
+        finally:
+            ledger.close()
+    except StoreDamaged as fault:
+        raise ConfigError(f"{original} is damaged: {fault.what}; use an older snapshot") from None
+    except ConfigError as fault:
+        raise ConfigError(str(fault).replace(str(store), str(original))) from None

@@ -1,6 +1,6 @@
-"""The file of a store: changes in the order of their revisions, in SQLite. Synchronous; knows nothing of conditions, watches or clocks.
+"""The database file of a store: changes in the order of their revisions. Synchronous; without conditions, watches or clocks.
 
-Source: sqlite.org "Write-Ahead Logging", "PRAGMA synchronous": with WAL and FULL, what is committed survives a loss of power.
+Source: sqlite.org "Write-Ahead Logging", "PRAGMA synchronous": with WAL and FULL, a committed transaction survives a power failure.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from kubeloop.meta.errors import ConfigError
 
 
 class Record(NamedTuple):
-    """The change of ``revision``: ``value`` None is a deletion. ``created``: the revision that brought the key into being.
+    """One change, at ``revision``.
 
-    ``expires``: when its lease ends, milliseconds since 1970; None: never.
+    ``value`` is None for a deletion. ``created`` is the revision that created the key. ``expires`` is the end of its lease in milliseconds
+    since 1970, or None.
     """
 
     revision: int
@@ -33,6 +34,7 @@ class Record(NamedTuple):
 
     @property
     def checksum(self) -> int:
+        """Return the checksum of all fields."""
         head = f"{self.revision}\0{self.key}\0{self.created}\0{self.expires}\0{self.value is None}\0"
         return zlib.crc32(self.value or b"", zlib.crc32(head.encode()))
 
@@ -41,8 +43,7 @@ def number_checksum(name: str, number: int) -> int:
     return zlib.crc32(f"{name}\0{number}".encode())
 
 
-# Looks at a write-ahead log before SQLite does: that takes a broken frame for the end, and drops every transaction after it in silence.
-#
+# Check of the write-ahead log before SQLite opens it: SQLite takes a broken frame for the end and silently drops all later transactions.
 # Source: sqlite.org "WAL-mode File Format".
 
 
@@ -54,15 +55,15 @@ _MAGIC = (0x377F0682, 0x377F0683)  # checksums over little and over big endian w
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """``commits``: the numbers of the frames, from 1, that end a transaction and belong to this log rather than to one before it."""
+class WriteAheadLog:
+    """A parsed write-ahead log. ``commits`` has the numbers (from 1) of the frames that end a transaction of the current log."""
 
     headless: bool
     commits: tuple[int, ...]
 
     @classmethod
-    def of(cls, path: Path) -> Log:
-        """The log in ``path``; a file that is missing, or holds nothing yet, is an empty log."""
+    def of(cls, path: Path) -> WriteAheadLog:
+        """Read the log in ``path``. A missing or empty file is an empty log."""
         try:
             file = path.open("rb")
         except FileNotFoundError:
@@ -84,9 +85,9 @@ class Log:
             return cls(False, tuple(commits))
 
     def fault(self, valid: int) -> str:
-        """What is wrong with it, if SQLite found the first ``valid`` frames to be good; empty if nothing is.
+        """Return the damage of the log if SQLite accepts only its first ``valid`` frames; "" if there is none.
 
-        The last transaction may be torn: a loss of power does that to one that was never acknowledged.
+        The last transaction may be incomplete: a power failure interrupts only transactions that were never acknowledged.
         """
         if self.headless:
             return "the head of its write-ahead log is wrong"
@@ -95,9 +96,9 @@ class Log:
 
 
 @contextmanager
-def examined(path: Path) -> Iterator[Log]:
-    """The log in ``path``. If the context fails, the file is as it was: SQLite deletes it when it closes a database, and what it held."""
-    log = Log.of(path)
+def examine_log(path: Path) -> Iterator[WriteAheadLog]:
+    """Context manager: reads the log in ``path``. On an error it restores the file, which SQLite deletes when it closes a database."""
+    log = WriteAheadLog.of(path)
     kept = path.with_name(f"{path.name}.kept")
     if path.exists() and (log.headless or log.commits):
         kept.unlink(missing_ok=True)
@@ -123,7 +124,7 @@ def _checksum(data: bytes, magic: int) -> tuple[int, int]:
 #: Marks a SQLite file as a store of kubeloop ("klop"): PRAGMA application_id.
 APPLICATION = 0x6B6C6F70
 
-#: Step n makes format n of format n-1; ``PRAGMA user_version`` tells which one a file has. Never change a step that was released: add one.
+#: Step n converts format n-1 to format n; ``PRAGMA user_version`` is the format of a file. Add steps; never change a released step.
 _FORMATS = (
     """
     CREATE TABLE changes (
@@ -133,10 +134,10 @@ _FORMATS = (
     """,
 )
 
-#: Primary result codes of SQLite that mean that a file is not what was written: a broken page, no head, a table that is not there.
+#: Primary result codes of SQLite for a damaged file: a broken page, no header, a missing table.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
-#: Bytes. Of objects of 2 KiB, SQLite's own 4 KiB hold but one, and the file is twice as large as its content.
+#: Page size in bytes. A page of 4 KiB, the default, stores only one object of 2 KiB, which doubles the size of the file.
 _PAGE = 8192
 
 _OLDEST = "oldest"
@@ -146,16 +147,22 @@ _INSERT = "INSERT INTO changes (revision, key, value, created, expires, checksum
 _MOST_LOG = 64 * 1024 * 1024
 
 
-class Damaged(ConfigError):
-    """A store's file is not what was written. ``what`` says where; nothing of it is served."""
+class StoreDamaged(ConfigError):
+    """The content of a store's file is damaged. ``what`` names the place. The server does not start with it."""
 
     def __init__(self, path: Path, what: str) -> None:
-        super().__init__(f"{path} is damaged: {what}; restore a snapshot into another folder, or move this one away to begin anew")
+        super().__init__(f"{path} is damaged: {what}; restore a snapshot into another folder, or move this one away to start empty")
         self.what = what
 
 
 def make(path: Path, oldest: int = 1, *, synced: bool = True) -> None:
-    """Make an empty store in the empty file ``path``, on disk when this returns if ``synced``. Raises OSError, sqlite3.Error."""
+    """Create an empty store in the empty file ``path``. Raises OSError, sqlite3.Error.
+
+    Args:
+        path: The file.
+        oldest: The first revision.
+        synced: Write the file to disk before the function returns.
+    """
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute(f"PRAGMA page_size = {_PAGE}")
@@ -168,27 +175,29 @@ def make(path: Path, oldest: int = 1, *, synced: bool = True) -> None:
 
 
 class Journal:
-    """One open store. One thread at a time.
+    """The open database of a store. For one thread at a time.
 
     Guarantees
-        When ``commit`` returns, what was staged is on disk; when it raises, none of it is. With ``synced`` False the operating system has
-        it: it survives the end of the process, not a loss of power.
+        When ``commit`` returns, the staged changes are on disk; when it raises, none of them is. With ``synced`` False, the operating
+        system has them: they survive the end of the process, but not a power failure.
 
     Raises
-        Damaged: from the constructor and ``load``. ConfigError: not a store, or one of a newer kubeloop; from the constructor.
-        StorageFailed: from whatever writes. After any but a full disk, everything is refused until the store is opened again, since what
-        the disk holds is not known.
+        StoreDamaged: From the constructor and ``load``.
+        ConfigError: From the constructor: the file is not a store, or a newer kubeloop wrote it.
+        StorageFailed: From methods that write. After any error but a full disk, all writes fail until the store is opened again, because
+            the
+        state on disk is unknown.
     """
 
     def __init__(self, path: Path, *, synced: bool = True) -> None:
         self.path = path
         self._synced = synced
-        #: Why everything is refused; empty while all is well.
+        #: The error after which all writes fail; "" if there is none.
         self.fault = ""
         self._oldest = self._last = self._staged = 0
-        with examined(path.with_name(f"{path.name}-wal")) as log:
+        with examine_log(path.with_name(f"{path.name}-wal")) as log:
             try:
-                # The file exists, so that one that vanished is not silently begun anew.
+                # mode=rw: SQLite must not create a file that has vanished.
                 uri = f"{path.absolute().as_uri()}?mode=rw"
                 self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
             except sqlite3.Error as fault:
@@ -198,7 +207,7 @@ class Journal:
             except sqlite3.Error as fault:
                 self._connection.close()
                 if fault.sqlite_errorcode & 0xFF in _DAMAGE:
-                    raise Damaged(path, str(fault)) from None
+                    raise StoreDamaged(path, str(fault)) from None
                 raise ConfigError(f"cannot open {path}: {fault}") from None
             except BaseException:
                 self._connection.close()
@@ -210,30 +219,30 @@ class Journal:
         return self._oldest
 
     def load(self) -> Iterator[Record]:
-        """Every change, by revision. Those up to ``oldest`` may be older than what was current then, where a compaction broke off.
+        """Iterate over all changes, by revision. After an interrupted compaction there may be unnecessary records up to ``oldest``.
 
         Raises:
-            Damaged: a record is not what was written, or one is missing.
+            StoreDamaged: A record is damaged or missing.
         """
         before = self._oldest
         self._last = before
         try:
             for revision, key, value, created, expires, checksum in self._connection.execute(_SELECT):
                 if not (isinstance(key, str) and isinstance(value, bytes | None) and isinstance(created, int)):
-                    raise Damaged(self.path, f"the record of revision {revision} is of another type")
+                    raise StoreDamaged(self.path, f"the record of revision {revision} is of another type")
                 record = Record(revision, key, value, created, expires)
                 if record.checksum != checksum:
-                    raise Damaged(self.path, f"the checksum of revision {revision} ({key}) is wrong")
+                    raise StoreDamaged(self.path, f"the checksum of revision {revision} ({key}) is wrong")
                 if revision > self._oldest:
                     if revision != before + 1:
                         missing = f"revision {before + 1} is" if revision == before + 2 else f"revisions {before + 1} to {revision - 1} are"
-                        raise Damaged(self.path, f"{missing} missing")
+                        raise StoreDamaged(self.path, f"{missing} missing")
                     self._last = before = revision
                 yield record
         except sqlite3.Error as fault:
-            raise Damaged(self.path, str(fault)) from None
+            raise StoreDamaged(self.path, str(fault)) from None
         except UnicodeDecodeError:
-            raise Damaged(self.path, f"a key after revision {before} is no text") from None
+            raise StoreDamaged(self.path, f"a key after revision {before} is no text") from None
 
     def stage(self, records: list[Record]) -> None:
         """Begin a transaction with these changes."""
@@ -246,7 +255,7 @@ class Journal:
             raise self._failed(fault) from None
 
     def commit(self) -> None:
-        """Make what was staged last."""
+        """Commit the staged changes."""
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as fault:
@@ -254,7 +263,7 @@ class Journal:
         self._last = self._staged
 
     def set_oldest(self, revision: int) -> None:
-        """A compaction: what is older than ``revision`` is no longer served, though it may still be there."""
+        """Record a compaction to ``revision``. Older records may stay in the file, but are not read any more."""
         self._check()
         try:
             _set_oldest(self._connection, revision)
@@ -264,7 +273,7 @@ class Journal:
         self._last = max(self._last, revision)
 
     def remove(self, revisions: Iterable[int]) -> None:
-        """Free the room of changes that a compaction made worthless."""
+        """Delete records that a compaction made unnecessary."""
         self._check()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -274,11 +283,11 @@ class Journal:
             raise self._failed(fault) from None
 
     def close(self) -> None:
-        """Afterwards everything is in the one file ``path``."""
+        """Close the database. All data is then in the one file ``path``."""
         self._connection.close()
 
-    def _prepare(self, log: Log) -> None:
-        # Connections that find a log of a crash recover it here; before, numbers in the file's head may be old.
+    def _prepare(self, log: WriteAheadLog) -> None:
+        # The first read recovers the log of a crash; before it, numbers in the file header may be old.
         found = self._connection.execute("PRAGMA application_id").fetchone()[0]
         if found != APPLICATION:
             raise ConfigError(f"{self.path} is no store of kubeloop; name another folder")
@@ -290,15 +299,15 @@ class Journal:
         self._connection.execute(_synchronous(self._synced))
         _, frames, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if fault := log.fault(frames):
-            raise Damaged(self.path, fault)
+            raise StoreDamaged(self.path, fault)
         self._connection.execute(f"PRAGMA journal_size_limit = {_MOST_LOG}")
         for (fault,) in self._connection.execute("PRAGMA quick_check(1)"):
             if fault != "ok":
-                raise Damaged(self.path, " ".join(fault.removeprefix("*** in database main ***").split()))
+                raise StoreDamaged(self.path, " ".join(fault.removeprefix("*** in database main ***").split()))
         _migrate(self._connection, version)
         rows = self._connection.execute("SELECT number, checksum FROM numbers WHERE name = ?", (_OLDEST,)).fetchall()
         if len(rows) != 1 or rows[0][1] != number_checksum(_OLDEST, rows[0][0]):
-            raise Damaged(self.path, "the checksum of the oldest revision is wrong")
+            raise StoreDamaged(self.path, "the checksum of the oldest revision is wrong")
         self._oldest = rows[0][0]
 
     def _last_stored(self) -> int:
@@ -309,7 +318,7 @@ class Journal:
             raise StorageFailed(self.fault)
 
     def _failed(self, fault: sqlite3.Error) -> StorageFailed:
-        """What to tell, with the transaction undone."""
+        """Roll back the transaction and return the error to raise."""
         full = fault.sqlite_errorcode == sqlite3.SQLITE_FULL
         try:
             if self._connection.in_transaction:

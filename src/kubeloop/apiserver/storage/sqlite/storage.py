@@ -1,4 +1,4 @@
-"""Storage that outlives its process: everything is read from memory, and each change is in a file before anybody sees it."""
+"""Durable storage: reads from memory, and writes each change to a file before any reader sees it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kubeloop.apiserver.storage.history import History
-from kubeloop.apiserver.storage.leases import Leases
-from kubeloop.apiserver.storage.protocol import Event, KeyValue, Range, StorageFailed, Written
+from kubeloop.apiserver.storage.memory import History, HistoryStream, HistoryStreams, Leases
+from kubeloop.apiserver.storage.protocol import KeyValue, Range, StorageEvent, StorageFailed, WriteOutcome
 from kubeloop.apiserver.storage.sqlite.folder import Lock, ensure_store
 from kubeloop.apiserver.storage.sqlite.ledger import Journal, Record
-from kubeloop.apiserver.storage.streams import Stream, Streams
 from kubeloop.tasks import finish, wait_all
 from kubeloop.timing import Clock, SystemClock
 
@@ -25,36 +23,38 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger("kubeloop.apiserver.storage")
 
-#: Worthless records that are deleted from the file in one transaction; writes wait for no more.
+#: Maximum unnecessary records that one transaction deletes, because writes wait for it.
 _REMOVED_AT_ONCE = 2000
 
-#: Seconds after which keys are tried again that could not be deleted when their lease ended.
+#: Seconds until the next attempt to delete a key whose lease ended while the disk was full.
 _NEXT_TRY = 60.0
 
 
 @dataclass(slots=True)
 class _Write:
+    """A write that waits for the next transaction."""
+
     key: str
     value: bytes | None
     expected: int
     lease: int
     ends: float | None
-    done: asyncio.Future[Written]
+    done: asyncio.Future[WriteOutcome]
 
 
 class SqliteStorage:
-    """Implements ``Storage``; made by ``open``.
+    """Storage in a SQLite file. Implements ``Storage``; ``open`` creates it.
 
     Guarantees
-        A write that succeeded survives the end of the process, and a loss of power where the disk keeps what it was told to.
-        What was read, or seen in a watch, survives as well: nothing shows before it is on disk. So no revision is ever given twice.
-        History since the last compaction survives, and leases end when they would have.
+        A successful write survives the end of the process, and a power failure if the disk honours fsync.
+        Data that was read or watched survives as well, because it becomes visible only when it is on disk. No revision is used twice.
+        History since the last compaction survives, and leases end at their time.
 
     Cost
-        As in memory, and one ``fsync`` for all writes that come while the one before is under way. Opening reads the whole file.
-        One thread, for ``fsync`` alone.
+        As in memory, plus one ``fsync`` for all writes that arrive during the one before. ``open`` reads the whole file.
+        One thread, for ``fsync``.
 
-    Without ``synced`` nothing waits for the disk: what was written survives the end of the process, not a loss of power.
+    With ``synced`` False no write waits for the disk: data survives the end of the process, but not a power failure.
     """
 
     def __init__(self, lock: Lock, ledger: Journal, history: History, clock: Clock, *, synced: bool = True) -> None:
@@ -62,21 +62,27 @@ class SqliteStorage:
         self._lock = lock
         self._ledger = ledger
         self._history = history
-        self._streams = Streams(history)
+        self._streams = HistoryStreams(history)
         self._leases = Leases(clock, self._expire)
         self._thread = ThreadPoolExecutor(1, "kubeloop-storage")
         self._waiting: list[_Write] = []
         self._flushing: asyncio.Task[None] | None = None
-        self._file = asyncio.Lock()  # held by whoever has something under way in the file
+        self._file = asyncio.Lock()  # locked during each operation on the file
         self._closed = False
-        self._told = ""  # the fault that the log has last
+        self._logged = ""  # the fault that was logged last
 
     @classmethod
     async def open(cls, folder: Path, clock: Clock | None = None, *, synced: bool = True) -> SqliteStorage:
-        """The store in ``folder``, which is made the first time.
+        """Open the store in ``folder``; create it if there is none.
+
+        Args:
+            folder: The folder of the store.
+            clock: Clock for leases; None: the system clock.
+            synced: False: do not call fsync.
 
         Raises:
-            ConfigError: another process has it open, or it is damaged, or of a newer kubeloop. OSError: the folder cannot be used.
+            ConfigError: Another process has the store open, it is damaged, or a newer kubeloop wrote it.
+            OSError: The folder cannot be used.
         """
         clock = clock or SystemClock()
         lock = Lock(folder)
@@ -84,7 +90,7 @@ class SqliteStorage:
             ledger = Journal(ensure_store(folder, synced=synced), synced=synced)
             try:
                 loaded = _Loaded(ledger)
-                with contextlib.suppress(StorageFailed):  # the disk is full: another time
+                with contextlib.suppress(StorageFailed):  # the disk is full; a later compaction removes them
                     for start in range(0, len(loaded.worthless), _REMOVED_AT_ONCE):
                         ledger.remove(loaded.worthless[start : start + _REMOVED_AT_ONCE])
             except BaseException:
@@ -113,22 +119,22 @@ class SqliteStorage:
     async def range(self, start: str, end: str, *, revision: int = 0, limit: int = 0) -> Range:
         return self._history.range(start, end, revision, limit)
 
-    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> Written:
+    async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> WriteOutcome:
         if self._closed:
             raise StorageFailed(f"cannot write {self._ledger.path}: it is closed")
         ends = self._leases.ends(lease)
-        done: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[WriteOutcome] = asyncio.get_running_loop().create_future()
         self._add(_Write(key, value, expected, lease, ends, done))
         return await done
 
-    def watch(self, prefix: str, start_revision: int) -> Stream:
+    def watch(self, prefix: str, start_revision: int) -> HistoryStream:
         return self._streams.stream(prefix, start_revision)
 
-    def events(self, prefix: str, start_revision: int) -> tuple[list[Event], int]:
-        """Changes of ``prefix`` from ``start_revision`` up to now, and the revision to go on from.
+    def events(self, prefix: str, start_revision: int) -> tuple[list[StorageEvent], int]:
+        """Return the changes of keys with a prefix from ``start_revision`` on, and the next revision to read.
 
         Raises:
-            Compacted: some of them are gone.
+            Compacted: Some of the changes were compacted.
         """
         return self._history.events(prefix, start_revision)
 
@@ -139,7 +145,7 @@ class SqliteStorage:
             await self._in_thread(functools.partial(self._ledger.set_oldest, revision))
             self._history.compact(revision)
         self._streams.wake()
-        # From here on nothing depends on it: what is left over when the process ends now is removed when the store is opened again.
+        # The compaction is complete. If the process ends here, ``open`` removes the unnecessary records.
         for start in range(0, len(worthless), _REMOVED_AT_ONCE):
             part = worthless[start : start + _REMOVED_AT_ONCE]
             async with self._file:
@@ -153,7 +159,7 @@ class SqliteStorage:
             return
         self._closed = True
         self._leases.close()
-        # Also when the caller is cancelled: no other process can use the folder until it is closed.
+        # Also when the caller is cancelled, because the lock of the folder must be released.
         await finish(self._close())
 
     async def _close(self) -> None:
@@ -178,13 +184,13 @@ class SqliteStorage:
         for key in keys:
             current = self._history.newest(key)
             if current is not None:
-                # Not if it is written meanwhile: that write has put it under another lease, or none.
-                done: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
+                # A key that was written meanwhile has another lease, or none.
+                done: asyncio.Future[WriteOutcome] = asyncio.get_running_loop().create_future()
                 done.add_done_callback(functools.partial(self._expire_again, key))
                 self._add(_Write(key, None, current.mod_revision, 0, None, done))
 
-    def _expire_again(self, key: str, done: asyncio.Future[Written]) -> None:
-        """A key that could not be deleted, since the disk was full, is tried again later."""
+    def _expire_again(self, key: str, done: asyncio.Future[WriteOutcome]) -> None:
+        """Delete a key later whose deletion failed because the disk was full."""
         if not done.cancelled() and done.exception() is not None and not self._closed:
             self._leases.attach(key, self._leases.grant(_NEXT_TRY))
 
@@ -194,7 +200,7 @@ class SqliteStorage:
             self._flushing = asyncio.get_running_loop().create_task(self._flush(), name="storage")
 
     async def _flush(self) -> None:
-        """Write what waits, all that has come together in one transaction, until nothing waits."""
+        """Write waiting changes, all in one transaction, until none waits."""
         while self._waiting:
             async with self._file:
                 batch, self._waiting = self._waiting, []
@@ -207,7 +213,7 @@ class SqliteStorage:
                             write.done.set_exception(StorageFailed(f"cannot write {self._ledger.path}: {type(error).__name__}: {error}"))
                 except BaseException:
                     for write in batch:
-                        write.done.cancel()  # nobody waits for what does not come
+                        write.done.cancel()  # its waiter must not wait forever
                     raise
 
     async def _settle(self, batch: list[_Write]) -> None:
@@ -218,14 +224,14 @@ class SqliteStorage:
                 self._ledger.stage(plan.records)
                 await self._in_thread(self._ledger.commit)
             except StorageFailed as fault:
-                if str(fault) != self._told:
-                    self._told = str(fault)
+                if str(fault) != self._logged:
+                    self._logged = str(fault)
                     _LOG.error("%s", fault)
                 for write in batch:
                     if not write.done.done():
                         write.done.set_exception(StorageFailed(*fault.args))
                 return
-            self._told = ""
+            self._logged = ""
             for write in plan.changes:
                 self._history.put(write.key, write.value)
             self._streams.wake()
@@ -236,14 +242,14 @@ class SqliteStorage:
                 write.done.set_result(outcome)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Its outcome. Whoever is cancelled meanwhile waits for its end all the same: until then nobody else may use the file."""
+        """Run ``work`` in the thread. A cancelled caller waits for its end too, because the file must not be used before."""
         if not self._synced:
-            return work()  # a commit without fsync takes less time than the way to the thread and back
+            return work()  # a commit without fsync is faster than a switch to the thread
         return await finish(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
 
 class _Plan:
-    """What a batch of writes comes to, each seeing those before it. Changes nothing."""
+    """The changes of a batch of writes, each of which sees the earlier ones. It does not change the history."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -252,13 +258,13 @@ class _Plan:
         self.records: list[Record] = []
         self.changes: list[_Write] = []
 
-    def add(self, write: _Write) -> Written:
+    def add(self, write: _Write) -> WriteOutcome:
         key, value = write.key, write.value
         current = self._new[key] if key in self._new else self._history.newest(key)
         if (current.mod_revision if current else 0) != write.expected:
-            return Written(False, self._revision, current)
+            return WriteOutcome(False, self._revision, current)
         if value is None and current is None:
-            return Written(True, self._revision, None)
+            return WriteOutcome(True, self._revision, None)
         self._revision += 1
         created = current.create_revision if current else self._revision
         expires = None if value is None or write.ends is None else int(write.ends * 1000)
@@ -266,11 +272,11 @@ class _Plan:
         self.changes.append(write)
         written = None if value is None else KeyValue(key, value, created, self._revision)
         self._new[key] = written
-        return Written(True, self._revision, written)
+        return WriteOutcome(True, self._revision, written)
 
 
 class _Loaded:
-    """What a store's file holds: its history, the records in it that are worth nothing any more, and when which keys end."""
+    """The content of a store's file: history, unnecessary records, and the ends of leases."""
 
     def __init__(self, ledger: Journal) -> None:
         base: dict[str, Record] = {}

@@ -33,11 +33,18 @@ Apply = Callable[[ManagerSettings], str]
 
 
 class Reloader:
-    """Loads again when the file has changed, or SIGHUP comes, while its block lasts.
+    """Loads settings again when the file has changed, or on SIGHUP, within ``async with``.
 
     Guarantees
-        Settings that cannot be read change nothing; that is logged once for each state of the file. ``apply`` is by name of field, as in
-        the file; other settings need a restart, and are logged each time they differ from the active ones.
+        Settings that cannot be read change nothing; that is logged once for each state of the file. Settings without a function in
+        ``apply``
+        need a restart, and are logged each time they differ from the active ones.
+
+    Args:
+        source: The file and environment.
+        now: The active settings.
+        apply: Name of a field, as in the file -> function that applies its new value.
+        clock: Clock of the checks.
     """
 
     def __init__(self, source: SettingsFile, now: ManagerSettings, apply: Mapping[str, Apply], clock: Clock) -> None:
@@ -71,7 +78,7 @@ class Reloader:
                 signal.signal(signal.SIGHUP, self._before)  # type: ignore[arg-type]  # what getsignal gave
 
     def reload(self) -> list[str]:
-        """Load now; what was said in the log: one line for each field that differs."""
+        """Load and apply the settings now. Changes are logged, one line for each field."""
         self._stamp = self._source.stamp()
         try:
             found = self._source.load()
@@ -131,7 +138,7 @@ class WorkersByName(Mapping[str, int]):
 
 
 class SettingsReloader:
-    """Holds a manager to its settings while its block lasts; with a file, also to what it changes to.
+    """Applies settings to a manager within its block; those of a file again when the file changes.
 
     Raises:
         ConfigError: from the begin of the block: workers are set for a controller that there is not.

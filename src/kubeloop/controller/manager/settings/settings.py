@@ -16,9 +16,9 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import msgspec
 
-from kubeloop.client.mapping import ALL_NAMESPACES
+from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.codec.yaml import read_yaml
-from kubeloop.controller.election.config import LeaseConfig
+from kubeloop.controller.election.lease import LeaseConfig
 from kubeloop.controller.manager.endpoints import Endpoints
 from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.meta import ConfigError, DecodeError
@@ -29,7 +29,12 @@ class _Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
 
 
 class RateSettings(_Settings, frozen=True):
-    """``per_second`` on average, ``burst`` at once."""
+    """A rate limit: ``per_second`` on average, ``burst`` at once.
+
+    Example:
+        >>> RateSettings(per_second=20).burst
+        1
+    """
 
     per_second: float
     burst: int = 1
@@ -40,7 +45,12 @@ class RateSettings(_Settings, frozen=True):
 
 
 class LeaderElectionSettings(_Settings, frozen=True):
-    """Of ``LeaseConfig``; seconds."""
+    """Leader election in the settings of a manager; fields and defaults are those of ``LeaseConfig``. Times are in seconds.
+
+    Example:
+        >>> LeaderElectionSettings(name="my-operator", namespace="ops").config().lease_duration
+        15.0
+    """
 
     name: str
     namespace: str
@@ -70,10 +80,26 @@ class LeaderElectionSettings(_Settings, frozen=True):
 
 
 class ManagerSettings(_Settings, frozen=True):
-    """Of one manager. ``health``, ``metrics``, ``debug``: addresses as of ``Endpoints``. ``grace`` less than 0 waits for ever.
+    """Settings of one manager, from a file, the environment or a program. None leaves the manager's argument.
 
-    ``workers``: by name of controller. ``reconciles``: a cap of all controllers together. ``requests``: of the client to the first cluster.
-    Log settings, if any is given, have the manager set up the root logger while it runs (``LogOutput``).
+    Attributes:
+        health: Address as of ``Endpoints``.
+        metrics: Address as of ``Endpoints``.
+        debug: Address as of ``Endpoints``.
+        leader_election: Leader election.
+        namespaces: Namespaces of all caches.
+        workers: Name of a controller -> number of its workers.
+        reconciles: Rate limit of all controllers together.
+        requests: Rate limit of the requests of the first cluster's client.
+        grace: Seconds that work has to end on a stop. Less than 0: no limit.
+        sync_timeout: Seconds in which caches must sync.
+        log_level: If this or ``log_format`` is set, the manager configures the root logger while it runs (``LogOutput``).
+        log_format: ``json`` or ``text``.
+
+    Example:
+        >>> from kubeloop import Manager
+        >>> settings = ManagerSettings(workers={"foo": 4}, reconciles=RateSettings(per_second=20, burst=5))
+        >>> manager = Manager(client, settings=settings)
     """
 
     health: str | None = None
@@ -124,10 +150,20 @@ _PLACE = re.compile(r" - at `\$\.?(.*?)`$")
 
 
 class SettingsFile:
-    """Where a manager's settings come from. ``path`` None: the environment only. ``environment`` None: this process's.
+    """The source of a manager's settings: a file and the environment. ``load`` reads them.
 
-    Variables win over the file, as the name of a field in capitals after ``KUBELOOP_MANAGER_``; ``workers`` is one of JSON:
+    Variables override the file. Their names are ``KUBELOOP_MANAGER_`` and the field in capitals; ``workers`` is JSON:
     ``KUBELOOP_MANAGER_WORKERS={"foo": 4}``.
+
+    Args:
+        path: The file (YAML or TOML). None: the environment only.
+        environment: Variables. None: those of this process.
+
+    Example:
+        >>> Path("manager.yaml").write_text("workers: {foo: 4}")
+        17
+        >>> SettingsFile("manager.yaml", environment={"KUBELOOP_MANAGER_GRACE": "10"}).load().grace
+        10.0
     """
 
     def __init__(self, path: Path | str | None = None, environment: Mapping[str, str] | None = None) -> None:

@@ -1,10 +1,11 @@
-"""Certificates that renew themselves: an authority and a serving certificate in a Secret that all replicas share."""
+"""Serving certificates that renew themselves: kept in a Secret and shared by replicas, or kept in memory by one process."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from ipaddress import ip_address
 from typing import Final
 
@@ -20,6 +21,40 @@ from kubeloop.meta.names import dns1123_subdomain, wildcard_dns1123_subdomain
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 
+#: Seconds at least between two renewals, should a clock jump.
+_LEAST = 60.0
+
+
+class OwnCertificate:
+    """Made when it is first needed, signed by an authority made with it, renewed when a third of its life is left.
+
+    Clients cannot verify it: it encrypts, but does not authenticate the server (controller-runtime's default for metrics).
+    ``names``: DNS names and addresses to serve under.
+    """
+
+    def __init__(self, names: Sequence[str] = ("localhost", "127.0.0.1"), *, lifetime: timedelta = timedelta(days=90)) -> None:
+        self._names = tuple(names)
+        self._lifetimes = Lifetimes(serving=lifetime, authority=lifetime * 8, overlap=timedelta())
+        self._clock: Clock = SystemClock()
+        self._kept: Kept | None = None
+
+    async def open(self, client: Client | None, clock: Clock) -> Serving:  # noqa: ARG002 - nothing of it is kept in a cluster
+        self._clock = clock
+        if self._kept is None:
+            self._kept = renewed(None, self._names, self._lifetimes, clock.wall())
+        return self._kept.serving
+
+    async def keep(self, changed: Callable[[Serving], None]) -> None:
+        while True:
+            assert self._kept is not None
+            due = next_due(self._kept, self._names, self._lifetimes) - self._clock.wall()
+            await self._clock.sleep(max(due.total_seconds(), _LEAST))
+            found = renewed(self._kept, self._names, self._lifetimes, self._clock.wall())
+            if found.serving != self._kept.serving:
+                changed(found.serving)
+            self._kept = found
+
+
 log = logger_with_context("kubeloop.controller.webhooks")
 
 _TYPE: Final = "kubernetes.io/tls"
@@ -33,21 +68,32 @@ _TRIES: Final = 20
 
 
 class ManagedCertificates:
-    """Makes certificates for ``names`` (DNS names and addresses), keeps them in the Secret ``namespace``/``name``, and renews them in time.
+    """Makes certificates, stores them in a Secret, and renews them in time.
 
     Guarantees
         Replicas agree: the first one makes or renews, by optimistic concurrency; all serve the Secret's certificate.
-        A new authority stands beside the old one in ``Serving.authorities`` before anything is served that it signed (``Lifetimes``).
-        While the Secret cannot be reached, the certificate from before is served.
+        A new authority is in ``Serving.authorities`` beside the old one before anything that it signed is served (``Lifetimes``).
+        While the Secret cannot be reached, the previous certificate is served.
 
     Not guaranteed
-        That a certificate is renewed while no replica runs for the last third of its life.
+        That a certificate is renewed if no replica runs during the last third of its life.
 
-    Needs the verbs get, list, watch, create and update on that Secret. A Secret that is there, empty, is filled. Keys are in the Secret and
+    Needs the verbs get, list, watch, create and update on that Secret. An empty Secret is filled. Keys are in the Secret and
     in memory only.
 
+    Args:
+        name: Name of the Secret.
+        namespace: Its namespace.
+        names: DNS names and addresses of the server.
+        lifetimes: Lifetimes of the certificates. None: the defaults of ``Lifetimes``.
+
     Raises:
-        ConfigError: from ``open``: the Secret holds something else, or cannot be read; or ``cryptography`` is not installed.
+        ConfigError: from ``open``: the Secret holds other content, or cannot be read; or ``cryptography`` is not installed.
+
+    Example:
+        >>> from kubeloop.controller.webhooks import Service
+        >>> service = Service("ops", "foo-webhooks")
+        >>> certificates = ManagedCertificates("foo-webhooks", "ops", service.dns_names)
     """
 
     def __init__(self, name: str, namespace: str, names: Sequence[str], *, lifetimes: Lifetimes | None = None) -> None:

@@ -25,13 +25,21 @@ _AUTHORITY: Final = "kubeloop webhooks"
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long certificates are valid. Each is renewed when a third of its life is left.
+    """Lifetimes of certificates. Each certificate is renewed when a third of its life is left.
 
-    ``overlap``: how long a new authority is only trusted, before it signs; longer than API servers need to learn of a configuration.
+    Args:
+        serving: Lifetime of a serving certificate.
+        authority: Lifetime of a certificate authority.
+        overlap: Time for which a new authority is only trusted before it signs; longer than API servers need to see a configuration.
 
     Raises:
-        ValueError: an authority must live three times as long as what it signs, so that it outlives that; and the overlap must fit into
+        ValueError: an authority must live three times as long as a serving certificate, so that it outlives it; and the overlap must fit
+            into
             the last third of a certificate's life.
+
+    Example:
+        >>> Lifetimes(serving=timedelta(days=30), authority=timedelta(days=365)).overlap
+        datetime.timedelta(seconds=3600)
     """
 
     serving: timedelta = timedelta(days=90)
@@ -84,10 +92,16 @@ class Kept:
 
 
 def renewed(state: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
-    """What shall be kept from ``now`` on; ``state`` itself if nothing is due. ``names``: DNS names and addresses to serve under;
-    names of a certificate that is not due yet stay, so that replicas with different names agree.
+    """Return the certificates to store from ``now`` on; ``state`` itself if no renewal is due.
 
-    ``now`` is aware, in UTC. A certificate that is not valid yet is kept: this clock or the maker's may be wrong.
+    A certificate that is not valid yet is not replaced: this clock or the maker's may be wrong.
+
+    Args:
+        state: The stored certificates. None: there are none.
+        names: DNS names and addresses of the server. Names of a certificate that is not due yet stay, so that replicas with different names
+            agree.
+        lifetimes: Lifetimes of new certificates.
+        now: Time in UTC, with its zone.
     """
     if state is None:
         authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)

@@ -1,1 +1,0 @@
-"""Tokens of service accounts: issued for a request, verified, and their issuer told to others."""

@@ -1,1 +1,0 @@
-"""Role-based access control: what roles allow to whom bindings name. Source: Kubernetes documentation, "Using RBAC Authorization"."""

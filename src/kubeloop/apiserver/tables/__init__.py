@@ -1,6 +1,0 @@
-"""Tables: objects as rows and columns for people, and objects reduced to their metadata."""
-
-from kubeloop.apiserver.tables.layout import human_duration
-from kubeloop.apiserver.tables.table import INCLUDE_OBJECT, has_tables, partial_list, partial_object, table
-
-__all__ = ["INCLUDE_OBJECT", "has_tables", "human_duration", "partial_list", "partial_object", "table"]

@@ -1,0 +1,247 @@
+"""Queues of deltas between the reflector and the store. ``DeltaQueue`` keeps the order of arrival over all objects.
+
+After client-go's RealFIFO in its atomic mode (behaviours D44-D53). It neither knows the store nor runs anything.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from msgspec import Struct
+
+from kubeloop.cache.blobs.head import Head
+
+
+class Upserted(Struct, frozen=True, gc=False):
+    """An object was added or modified; which of both, the store decides.
+
+    ``ordered``: deltas arrive in order, so that a store that has applied this one has everything up to its version.
+    """
+
+    head: Head
+    ordered: bool = True
+
+
+class Removed(Struct, frozen=True, gc=False):
+    """An object was deleted; ``head`` is its final state, of a ``tombstone`` the last one known. ``ordered``: as of ``Upserted``."""
+
+    head: Head
+    tombstone: bool = False
+    ordered: bool = True
+
+
+class Replaced(Struct, frozen=True):
+    """A complete list: the objects of everything, or of the namespace ``scope``."""
+
+    heads: tuple[Head, ...]
+    version: str
+    scope: str | None = None
+
+
+class Resync(Struct, frozen=True):
+    """Tell one handler about every object once more. ``handler`` is whatever the informer knows it by."""
+
+    handler: object
+
+
+class Sync(Struct, frozen=True):
+    """The resync of one object, in queues that group by object."""
+
+    head: Head
+    handler: object
+
+
+class VersionBookmark(Struct, frozen=True, gc=False):
+    """Nothing changed up to ``version``."""
+
+    version: str
+
+
+Delta = Upserted | Removed | Replaced | Resync | Sync | VersionBookmark
+
+
+class Known(Protocol):
+    """The store, as far as a queue may look at it."""
+
+    def get(self, namespace: str, name: str) -> Head | None:
+        """The state that is there."""
+
+    def heads(self, namespace: str | None = None) -> list[Head]:
+        """Everything, or everything in a namespace."""
+
+
+class InformerQueue(Protocol):
+    """Protocol of queues of deltas between list and watch and the store.
+
+    Guarantees (of every implementation)
+        The deltas of one object come out in the order in which they went in. Applied until nothing is left, they leave the same store,
+        at the same version, as if each had been applied at once.
+    """
+
+    def push(self, delta: Delta, /) -> None:
+        """Put a delta behind all others of its object."""
+
+    def pop(self) -> Delta:
+        """Remove the next delta and return it. Raises IndexError if there is none."""
+
+    def __len__(self) -> int:
+        """The number of deltas that wait."""
+
+
+class DeltaQueue:
+    """First-in, first-out queue of deltas over all objects. Informers use it unless ``queue=`` says otherwise.
+
+    Guarantees
+        Every delta is popped exactly once, in arrival order. A list, a resync and a bookmark are one delta each.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod, queue=DeltaQueue)
+        ...     await pods.wait_synced()
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, _known: Known | None = None) -> None:
+        self._waiting: deque[Delta] = deque()
+
+    def push(self, delta: Delta, /) -> None:
+        """Put a delta behind all others."""
+        self._waiting.append(delta)
+
+    def pop(self) -> Delta:
+        """Remove the oldest delta and return it. Raises IndexError if there is none."""
+        return self._waiting.popleft()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+# DeltaFifo groups deltas by object: the object that has waited longest comes first, with all its deltas.
+#
+# After client-go's older queue of this name (behaviour D57). ``DeltaQueue`` is the default and the better one: it keeps the order over all
+# objects and replaces lists as a whole. This one is for handlers that rely on the grouping.
+
+
+_Key = tuple[str, str]
+_Part = Upserted | Removed | Sync
+
+
+class DeltaFifo:
+    """First-in, first-out queue by object, as client-go's older queue of this name. Choose it with ``informers.of(..., queue=DeltaFifo)``.
+
+    Guarantees
+        All waiting deltas of an object are popped together and in their order. They are not merged, except that two deletions in a row
+        become one: the observed deletion rather than a tombstone.
+        A deletion of an object that neither the store nor the queue knows is dropped. A list becomes a deletion (tombstone) of each
+        object that it lacks, in the store or only in the queue, and then a change of each object that it has. A resync leaves out objects
+        that have waiting deltas.
+        The version of these deltas is popped last, as a bookmark, when the queue is otherwise empty: before that, an object is behind it.
+
+    Not guaranteed
+        Order between objects. That other threads see a list replaced in one moment: it is applied object by object.
+
+    Cost
+        A delta and an entry for each object of a list, where ``DeltaQueue`` has one for all of it.
+
+    Args:
+        store: The store to which the deltas are applied.
+
+    Example:
+        >>> async with Informers(client) as informers:
+        ...     pods = informers.of(Pod, queue=DeltaFifo)
+        ...     await pods.wait_synced()
+    """
+
+    def __init__(self, store: Known) -> None:
+        self._store = store
+        self._waiting: dict[_Key, list[_Part]] = {}
+        self._order: deque[_Key] = deque()
+        #: The rest of the deltas of the object that ``pop`` has begun to return.
+        self._coming: deque[_Part] = deque()
+        self._version = ""
+        self._count = 0
+
+    def push(self, delta: Delta) -> None:
+        """Put a delta behind all others of its object."""
+        match delta:
+            case Upserted(head):
+                self._add(head, Upserted(head, ordered=False))
+                self._version = head.resource_version or self._version
+            case Removed(head, tombstone):
+                self._remove(head, tombstone)
+                if not tombstone:
+                    self._version = head.resource_version or self._version
+            case Sync(head):
+                self._add(head, delta)
+            case Replaced():
+                self._replace(delta)
+            case Resync(handler):
+                for head in self._store.heads():
+                    if self._last((head.namespace, head.name)) is None:
+                        self._add(head, Sync(head, handler))
+            case VersionBookmark(version):
+                self._version = version or self._version
+
+    def pop(self) -> Delta:
+        """The next delta of the object that has waited longest. Raises IndexError if there is none."""
+        if not self._coming and self._order:
+            self._coming.extend(self._waiting.pop(self._order.popleft()))
+        if self._coming:
+            self._count -= 1
+            return self._coming.popleft()
+        if not self._version:
+            raise IndexError("no delta waits")
+        version, self._version = self._version, ""
+        return VersionBookmark(version)
+
+    def waiting(self, namespace: str, name: str) -> tuple[Delta, ...]:
+        """Return the waiting deltas of an object, oldest first."""
+        return tuple(self._waiting.get((namespace, name), ()))
+
+    def __len__(self) -> int:
+        return self._count + bool(self._version)
+
+    def _add(self, head: Head, delta: _Part) -> None:
+        key = (head.namespace, head.name)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            self._waiting[key] = [delta]
+            self._order.append(key)
+        else:
+            waiting.append(delta)
+        self._count += 1
+
+    def _remove(self, head: Head, tombstone: bool) -> None:
+        key = (head.namespace, head.name)
+        last = self._last(key)
+        if last is None and self._store.get(*key) is None:
+            return
+        if not isinstance(last, Removed):
+            self._add(head, Removed(head, tombstone, ordered=False))
+        elif last.tombstone and not tombstone and key in self._waiting:
+            self._waiting[key][-1] = Removed(head, ordered=False)
+
+    def _last(self, key: _Key) -> _Part | None:
+        """The newest delta of an object, be it on its way out already: the store does not show that yet."""
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            return waiting[-1]
+        coming = self._coming[-1] if self._coming else None
+        return coming if coming is not None and (coming.head.namespace, coming.head.name) == key else None
+
+    def _replace(self, delta: Replaced) -> None:
+        scope = delta.scope
+        heads = [head for head in delta.heads if scope is None or head.namespace == scope]
+        present = {(head.namespace, head.name) for head in heads}
+        # Behaviour D46: also what the store does not have yet must go, or it would come out of the queue and stay for ever.
+        newest = {(head.namespace, head.name): head for head in self._store.heads(scope)}
+        newest.update(((each.head.namespace, each.head.name), each.head) for each in self._coming)
+        newest.update((key, parts[-1].head) for key, parts in self._waiting.items())
+        for key, head in newest.items():
+            if key not in present and scope in (None, key[0]):
+                self._remove(head, tombstone=True)
+        for head in heads:
+            self._add(head, Upserted(head, ordered=False))
+        self._version = delta.version or self._version

@@ -1,1 +1,0 @@
-"""What happened, on its way into the store."""

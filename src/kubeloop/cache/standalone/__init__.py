@@ -1,1 +1,0 @@
-"""Stores for anything with a key, without a server behind them."""

@@ -1,0 +1,199 @@
+"""Background tasks of a cache: how they end, and how others wait for their progress without polling.
+
+An error that leaves the block of the tasks is raised as it is, not wrapped in a group as ``asyncio.TaskGroup`` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Protocol
+
+from kubeloop.meta import DeadlineError, KubeloopError
+from kubeloop.tasks import finish, wait_within
+from kubeloop.timing import Clock
+from kubeloop.transport import logger_with_context
+
+
+class InformerStopped(KubeloopError):
+    """The informer, or the handler, has stopped: it emits no more events and accepts no more handlers."""
+
+
+class Progress:
+    """Wakes tasks that wait for informers, handlers or clusters to make progress; one for all informers of a factory."""
+
+    __slots__ = ("_clock", "_waiting")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def notify(self) -> None:
+        """Wake all waiters so that they check their condition again."""
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def until(self, done: Callable[[], bool], timeout: float | None = None, missing: Callable[[], str] | None = None) -> None:
+        """Return when ``done()``; whatever ``done`` raises is raised here. ``timeout`` in seconds of the clock.
+
+        Raises:
+            DeadlineError: not in time; the text is what ``missing()`` says then.
+        """
+        late = False
+
+        def expire() -> None:
+            nonlocal late
+            late = True
+            self.notify()
+
+        timer = None if timeout is None else self._clock.call_later(timeout, expire)
+        try:
+            while not done():
+                if late:
+                    raise DeadlineError(f"after {timeout:g} s: {missing() if missing else 'still waiting'}")
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.add(future)
+                try:
+                    await future
+                finally:
+                    self._waiting.discard(future)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+class Syncing(Protocol):
+    """An ``Informers``, a ``Registration``, or anything made of such."""
+
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        """Return when it has synced. Seconds.
+
+        Raises:
+            DeadlineError: not in time; the text names the missing parts.
+        """
+
+
+async def all_synced(*parts: Syncing, timeout: float = 120.0) -> None:
+    """Return when all of them have synced. Seconds.
+
+    Raises:
+        DeadlineError: some have not in time; the text is that of each of them.
+        Whatever one of them raises else, at once.
+    """
+    await _all(part.wait_synced(timeout) for part in parts)
+
+
+class Draining(Protocol):
+    """A handler's registration."""
+
+    async def wait_drained(self, timeout: float = 120.0) -> None:
+        """Return when the handler has returned from every event that it was offered before this call. Seconds.
+
+        Raises:
+            DeadlineError: not in time; the text says how many events wait.
+        """
+
+
+async def all_drained(registrations: Iterable[Draining], timeout: float = 120.0) -> None:
+    """Return when each handler has returned from every event that it was offered before this call. Seconds.
+
+    Raises:
+        DeadlineError: not in time; the text says how many events wait for each handler.
+    """
+    await _all(registration.wait_drained(timeout) for registration in registrations)
+
+
+async def _all(waits: Iterable[Awaitable[None]]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    late: list[str] = []
+    try:
+        for done in asyncio.as_completed(tasks):
+            try:
+                await done
+            except DeadlineError as error:
+                late.append(str(error))
+    finally:
+        for task in tasks:
+            task.cancel()
+        # Waits change nothing: after the first error, which is raised, those of the others tell nothing more.
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if late:
+        raise DeadlineError("; ".join(dict.fromkeys(late)))
+
+
+#: A task that goes on although it was cancelled is cancelled again after so many seconds ...
+PATIENCE = 5.0
+#: ... so often, and then abandoned, so that the caller's stop can go on.
+ATTEMPTS = 3
+
+_log = logger_with_context("kubeloop.cache")
+
+
+async def end(tasks: Iterable[asyncio.Task[None]], clock: Clock) -> None:
+    """Cancel the tasks and wait for their ends, also when the caller is cancelled meanwhile.
+
+    A task that ends itself, as a handler does that removes its own informer, is not waited for: its cancellation is raised here.
+
+    Not guaranteed
+        That a task ends which swallows every cancellation: after ``ATTEMPTS`` times ``PATIENCE`` seconds it is logged and abandoned.
+    """
+    left = {task for task in tasks if not task.done()}
+    if asyncio.current_task() in left:
+        await _end(left, clock)
+    elif left:
+        await finish(_end(left, clock))
+
+
+async def _end(left: set[asyncio.Task[None]], clock: Clock) -> None:
+    for attempt in range(1, ATTEMPTS + 1):
+        for task in left:
+            task.cancel()
+        if await wait_within(clock, PATIENCE, *left):
+            return
+        left = {task for task in left if not task.done()}
+        for task in left:
+            then = "cancelling it again" if attempt < ATTEMPTS else "left behind, still running"
+            _log.warning("%s goes on although it was cancelled %g s ago; %s", task.get_name(), PATIENCE, then)
+
+
+class Tasks:
+    """Background tasks of one block.
+
+    Guarantees
+        After ``close`` none of them runs. If one fails, which only a defect does, the block is cancelled and ``close`` raises that error:
+        a program never runs on with a cache that stands still. (For a task that ignores its cancellation see ``end``.)
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._parent = asyncio.current_task()
+        self._running: set[asyncio.Task[None]] = set()
+        self._crash: BaseException | None = None
+        self._closing = False
+
+    def create(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def close(self) -> None:
+        """Cancel all tasks, wait for their ends, and raise the error of one that failed."""
+        self._closing = True
+        try:
+            await end(self._running, self._clock)
+        finally:
+            crash, self._crash = self._crash, None
+            if crash is not None:
+                if self._parent is not None:
+                    self._parent.uncancel()
+                raise crash
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if task.cancelled() or (error := task.exception()) is None or self._crash is not None:
+            return
+        self._crash = error
+        if not self._closing and self._parent is not None:
+            self._parent.cancel()

@@ -1,1 +1,0 @@
-"""Tasks, waiting, and work beside the loop."""

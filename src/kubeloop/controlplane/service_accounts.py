@@ -1,0 +1,173 @@
+"""Controllers for service accounts and their rights: default accounts, token Secrets, CA ConfigMaps, aggregated cluster roles."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from kubeloop.api.core.v1 import ConfigMap, Namespace, Secret, ServiceAccount
+from kubeloop.api.rbac.v1 import ClusterRole, PolicyRule
+from kubeloop.cache import Head
+from kubeloop.codec import to_dict
+from kubeloop.controller import Controller, Predicate, Watch
+from kubeloop.meta import AlreadyExists, ApiError, Conflict, NotFound, ObjectKey, ObjectMeta, Resource, selector_from
+from kubeloop.pki import SigningKey, legacy_token
+
+# The default content of each namespace: the ``default`` service account, and a ConfigMap with the cluster's certificate authority.
+# Source: Kubernetes pkg/controller/serviceaccount/serviceaccounts_controller.go and pkg/controller/certificates/rootcacertpublisher.
+
+
+R = TypeVar("R", bound=Resource)
+
+ACCOUNT = "default"
+AUTHORITY = "kube-root-ca.crt"
+#: The annotation's text is part of the published object, and compared by users' tools.
+_DESCRIPTION = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or "
+    "kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
+)
+
+
+def _namespace_of(head: Head) -> list[ObjectKey]:
+    return [ObjectKey("", "", head.namespace)] if head.name in (ACCOUNT, AUTHORITY) else []
+
+
+class ServiceAccountController(Controller[Namespace], watches=[Watch(ServiceAccount, to=_namespace_of)], name="serviceaccount-controller"):
+    """Creates ``default`` in each namespace, and again after its deletion."""
+
+    async def reconcile(self, namespace: Namespace) -> None:
+        if _ends(namespace) or self.lister(ServiceAccount).head(ACCOUNT, namespace.metadata.name) is not None:
+            return
+        await _create(self, ServiceAccount(metadata=ObjectMeta(name=ACCOUNT, namespace=namespace.metadata.name)))
+
+
+class RootCertificatePublisher(Controller[Namespace], watches=[Watch(ConfigMap, to=_namespace_of)], name="root-ca-certificate-publisher"):
+    """Publishes the certificate authority of the API server (PEM) in each namespace, for pods that use it."""
+
+    def __init__(self, authority: str) -> None:
+        self._authority = authority
+
+    async def reconcile(self, namespace: Namespace) -> None:
+        if _ends(namespace):
+            return
+        wanted = {"ca.crt": self._authority}
+        found = self.lister(ConfigMap).get(AUTHORITY, namespace.metadata.name)
+        if found is None:
+            annotations = {"kubernetes.io/description": _DESCRIPTION}
+            metadata = ObjectMeta(name=AUTHORITY, namespace=namespace.metadata.name, annotations=annotations)
+            await _create(self, ConfigMap(metadata=metadata, data=wanted))
+        elif found.data != wanted:
+            found.data = wanted
+            await self.client.update(found)
+
+
+def _ends(namespace: Namespace) -> bool:
+    return namespace.metadata.deletion_timestamp is not None or namespace.status.phase == "Terminating"
+
+
+async def _create(controller: Controller[Namespace], obj: Resource) -> None:
+    try:
+        await controller.client.create(obj)
+    except (AlreadyExists, NotFound):
+        return  # Made by another writer meanwhile, or the namespace is gone.
+    except ApiError as error:
+        if not error.has_cause("NamespaceTerminating"):
+            raise
+
+
+# Secrets with a permanent token of a service account: filled when they are created, deleted with their account.
+# Source: Kubernetes pkg/controller/serviceaccount/tokens_controller.go; documentation, "Manually create an API token for a ServiceAccount".
+
+
+KIND = "kubernetes.io/service-account-token"
+_NAME, _UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
+_ACCOUNT = "account"
+
+_is_token = Predicate(lambda event: event.head.value("type") == KIND, ("type",))
+
+
+class TokenSecretController(
+    Controller[Secret],
+    predicates=[_is_token],
+    watches=[Watch(ServiceAccount, to="secrets_of")],
+    indexes={Secret: {_ACCOUNT: f'metadata.annotations["{_NAME}"]'}},
+    name="tokens-controller",
+):
+    """Sets ``token``, ``ca.crt`` and ``namespace`` in each Secret whose type and account name request them."""
+
+    def __init__(self, authority: str, key: SigningKey) -> None:
+        self._authority = authority.encode()
+        self._key = key
+
+    def secrets_of(self, account: Head) -> list[ObjectKey]:
+        heads = self.lister(Secret).heads_by_index(_ACCOUNT, account.name)
+        return [ObjectKey("", head.namespace, head.name) for head in heads if head.namespace == account.namespace]
+
+    async def reconcile(self, secret: Secret) -> None:
+        if secret.type != KIND or secret.metadata.deletion_timestamp is not None:
+            return
+        annotations = secret.metadata.annotations
+        account = await self._account(annotations.get(_NAME, ""), secret.metadata.namespace)
+        try:
+            if account is None or annotations.get(_UID, account.metadata.uid) != account.metadata.uid:
+                await self.client.delete(secret)
+            elif self._fill(secret, account):
+                await self.client.update(secret)
+        except (Conflict, NotFound):
+            return  # the Secret was changed or deleted; the watch will report it
+
+    async def _account(self, name: str, namespace: str) -> ServiceAccount | None:
+        """Return an account; read it from the server if the cache has none, because the cache may lag."""
+        found = self.lister(ServiceAccount).get(name, namespace)
+        if found is not None or not name:
+            return found
+        try:
+            return await self.client.get(ServiceAccount, name, namespace=namespace)
+        except NotFound:
+            return None
+
+    def _fill(self, secret: Secret, account: ServiceAccount) -> bool:
+        """Set missing data; return whether any was missing."""
+        data = secret.data
+        missing = {"ca.crt": self._authority} if self._authority and data.get("ca.crt") != self._authority else {}
+        if not data.get("namespace"):
+            missing["namespace"] = secret.metadata.namespace.encode()
+        if not data.get("token"):
+            missing["token"] = legacy_token(self._key, to_dict(account), to_dict(secret)).encode()
+        if missing:
+            data.update(missing)
+            secret.metadata.annotations |= {_NAME: account.metadata.name, _UID: account.metadata.uid}
+        return bool(missing)
+
+
+# Aggregated cluster roles, such as ``view``, ``edit`` and ``admin``.
+# Source: Kubernetes pkg/controller/clusterroleaggregation; documentation, "Aggregated ClusterRoles".
+
+
+#: Upstream's name, so that either control plane takes over from the other.
+MANAGER = "clusterrole-aggregation-controller"
+_RULE = "aggregationRule"
+
+
+class ClusterRoleAggregator(Controller[ClusterRole], watches=[Watch(ClusterRole, to="all_aggregated", paths=(_RULE,))], name=MANAGER):
+    """Keeps the rules of a role with an ``aggregationRule`` equal to those of the roles that its selectors match, each once."""
+
+    def all_aggregated(self, _: Head) -> list[ObjectKey]:
+        """Return all aggregated roles: there are few roles, and any may contribute to any."""
+        return [ObjectKey("", "", head.name) for head in self.lister(ClusterRole).heads() if head.value(_RULE)]
+
+    async def reconcile(self, role: ClusterRole) -> None:
+        if role.aggregation_rule is None:
+            return
+        wanted: list[PolicyRule] = []
+        for one in role.aggregation_rule.cluster_role_selectors:
+            chosen = self.lister(ClusterRole).each(label_selector=selector_from(one))
+            for source in sorted(chosen, key=lambda found: found.metadata.name):
+                if source.metadata.name != role.metadata.name:
+                    wanted += [rule for rule in source.rules if rule not in wanted]
+        if wanted == role.rules:
+            return
+        try:
+            applied = ClusterRole(metadata=ObjectMeta(name=role.metadata.name), rules=wanted)
+            await self.client.apply(applied, field_manager=MANAGER, force=True)
+        except NotFound:
+            return

@@ -1,0 +1,140 @@
+"""Objects as they are stored and sent: JSON that begins with kind, apiVersion and metadata, stored without resourceVersion.
+
+The resourceVersion is the revision of the write and known only after it. Responses insert it by position, so that each object is encoded
+once for all reads.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from kubeloop.meta.field_error import fits_int64, go_float, go_whole
+from kubeloop.types import JSONObject
+
+_ENCODER = msgspec.json.Encoder()
+#: Custom objects are Go maps in a kube-apiserver, whose keys are written in order at every level.
+_SORTING_ENCODER = msgspec.json.Encoder(order="sorted")
+_DECODER = msgspec.json.Decoder()
+_METADATA = b'"metadata":{'
+
+
+def encode(tree: object) -> bytes:
+    return _ENCODER.encode(tree)
+
+
+def encode_sorted(tree: object) -> bytes:
+    """Return JSON with the keys of every object in order and with Go's numbers, as a kube-apiserver writes custom objects."""
+    return go_numbers(_SORTING_ENCODER.encode(tree))
+
+
+#: Searches that begin with a literal are several times as fast as searches that begin with a class of characters. They may also match
+#: a part of a text.
+_WHOLE_FLOAT = re.compile(rb"\.0[,\]}]")
+#: Makes each digit 0, and each character after a number a comma.
+_ALIKE = bytes.maketrans(b"123456789]}", b"000000000,,")
+_EXPONENT = re.compile(rb"0e-?0+,")
+_TEXT_OR_FLOAT = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?e-?[0-9]+|-?[0-9]+\.0(?=[,\]}])')
+
+
+def go_numbers(data: bytes) -> bytes:
+    """Return JSON of msgspec with floats as Go's encoding/json writes them: ``1000000.0`` becomes ``1000000``, and ``1e21`` ``1e+21``."""
+    return _TEXT_OR_FLOAT.sub(_written_by_go, data) if _has_floats(data) else data
+
+
+def int64_numbers(data: bytes) -> bytes:
+    """Return JSON of msgspec with floats as integers where Go reads them as int64; the same object if nothing changes."""
+    if not _has_floats(data):
+        return data
+    changed = _TEXT_OR_FLOAT.sub(_read_by_go, data)
+    return data if changed == data else changed
+
+
+def _has_floats(data: bytes) -> bool:
+    return _WHOLE_FLOAT.search(data) is not None or _EXPONENT.search(data.translate(_ALIKE)) is not None
+
+
+def _written_by_go(found: re.Match[bytes]) -> bytes:
+    text = found.group()
+    return text if text.startswith(b'"') else go_float(float(text)).encode()
+
+
+def _read_by_go(found: re.Match[bytes]) -> bytes:
+    text = found.group()
+    if text.startswith(b'"'):
+        return text
+    number = go_whole(float(text))
+    return b"%d" % number if isinstance(number, int) and fits_int64(number) else text
+
+
+def sorted_keys(tree: Any) -> Any:
+    """Return a copy of a JSON tree with the keys of every object in order."""
+    return decode(encode_sorted(tree))
+
+
+def decode(data: bytes) -> Any:
+    return _DECODER.decode(data)
+
+
+def stored_form(obj: JSONObject, api_version: str, kind: str) -> bytes:
+    """Return the stored form of an object: without resourceVersion, kind and apiVersion first. ``obj`` stays unchanged."""
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in ("resourceVersion", "selfLink")}
+    tree: JSONObject = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+    for name, value in obj.items():
+        if name not in tree:
+            tree[name] = value
+    return _ENCODER.encode(tree)
+
+
+def stored_head(kind: str, api_version: str) -> bytes:
+    """Return the start of the stored form of such an object."""
+    return b'{"kind":%b,"apiVersion":%b,' % (_ENCODER.encode(kind), _ENCODER.encode(api_version))
+
+
+def wire_form(value: bytes, revision: int) -> bytes:
+    """Return a stored value as clients see it, with its resourceVersion."""
+    at = value.index(_METADATA) + len(_METADATA)
+    return b'%b"resourceVersion":"%d",%b' % (value[:at], revision, value[at:])
+
+
+def list_item(value: bytes, revision: int) -> bytes:
+    """Return a stored value as an item of a typed list, which has kind and apiVersion only once."""
+    at = value.index(_METADATA)
+    return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, value[at + len(_METADATA) :])
+
+
+def object_form(value: bytes, revision: int) -> JSONObject:
+    """Return a stored value as a new tree, with its resourceVersion."""
+    obj: JSONObject = _DECODER.decode(value)
+    obj["metadata"]["resourceVersion"] = str(revision)
+    return obj
+
+
+def event_frame(type_: str, wire: bytes) -> bytes:
+    """Return one frame of a watch."""
+    return b'{"type":"%b","object":%b}\n' % (type_.encode(), wire)
+
+
+#: As the Go types ObjectMeta, OwnerReference and ManagedFieldsEntry declare them: the order in which a kube-apiserver writes them.
+_FIELDS = (
+    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+    "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers", "managedFields",
+)  # fmt: skip
+_ITEM_FIELDS = {
+    "ownerReferences": ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"),
+    "managedFields": ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"),
+}
+
+
+def in_declared_order(metadata: JSONObject) -> JSONObject:
+    """Return metadata with its fields in the order of their Go type, and labels and annotations by key. The values are shared."""
+    ordered = {field: metadata[field] for field in _FIELDS if field in metadata} | metadata
+    for field in ("labels", "annotations"):
+        if isinstance(value := ordered.get(field), dict):
+            ordered[field] = dict(sorted(value.items()))
+    for field, declared in _ITEM_FIELDS.items():
+        if isinstance(items := ordered.get(field), list):
+            ordered[field] = [{name: item[name] for name in declared if name in item} | item for item in items]
+    return ordered

@@ -1,0 +1,191 @@
+"""What a Table of one kind looks like: its columns, and the cells of one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubeloop.meta.selectors import selector_from
+from kubeloop.meta.time import parse_time
+from kubeloop.types import JSONObject
+
+# Durations as people read them: two or three figures, as kubectl shows ages. Source: apimachinery util/duration HumanDuration.
+
+
+def human_duration(seconds: float) -> str:
+    """``85s``, ``3m10s``, ``5h2m``, ``4d3h``, ``2y100d``; a clock up to two seconds ahead is let pass, more is ``<invalid>``."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 120:
+        return f"{max(whole, 0)}s"
+    minutes, hours = whole // 60, whole // 3600
+    days = hours // 24
+    if minutes < 10:
+        return _two(minutes, "m", whole % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _two(days, "d", hours % 24, "h")
+    if days < 365 * 2:
+        return f"{days}d"
+    if days < 365 * 8:
+        return _two(days // 365, "y", days % 365, "d")
+    return f"{days // 365}y"
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{large_unit}" + (f"{small}{small_unit}" if small else "")
+
+
+def age(timestamp: str | None, now: float, *, invalid: str = "<unknown>") -> str:
+    """Time since ``timestamp`` (RFC 3339) at ``now`` (seconds since the epoch); ``<unknown>`` without one, ``invalid`` for another text."""
+    if not timestamp:
+        return "<unknown>"
+    try:
+        return human_duration(now - parse_time(timestamp).timestamp())
+    except ValueError:
+        return invalid
+
+
+def between(start: str, end: str) -> str:
+    """Time from one timestamp to another."""
+    return human_duration(parse_time(end).timestamp() - parse_time(start).timestamp())
+
+
+#: The cells of an object at a time (seconds since the epoch); as many as there are columns.
+Cells = Callable[[JSONObject, float], list[Any]]
+
+_DESCRIPTIONS: Final = {
+    "Name": "Name of the object, unique in its namespace.",
+    "Age": "Time since the object was created.",
+    "Created At": "When the object was created.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """``priority`` 0 is shown always, 1 only in the wide form."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+
+    def definition(self) -> JSONObject:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": _DESCRIPTIONS.get(self.name, f"{self.name} of the object."),
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a custom resource's Table.
+
+    ``value`` returns the cell of an object; its second argument is the time in seconds since the epoch, for ages.
+
+    Example:
+        >>> column = TableColumn("Size", "integer", "", "Number of parts.", 0, lambda obj, now: obj["spec"]["size"])
+        >>> column.value({"spec": {"size": 3}}, 0.0)
+        3
+    """
+
+    name: str
+    type: str
+    format: str
+    description: str
+    priority: int
+    value: Callable[[JSONObject, float], Any]
+
+    def definition(self) -> JSONObject:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns and cells of a built-in kind's Table."""
+
+    headers: tuple[Header, ...]
+    cells: Cells
+    #: Conditions of a row, such as a pod that has completed.
+    conditions: Callable[[JSONObject], list[JSONObject] | None] = lambda _: None
+    #: What rows are sorted by, where the order of a list is not the one to show.
+    order: Callable[[JSONObject], Any] | None = None
+
+
+def layout(columns: str, cells: Cells) -> Layout:
+    """``columns`` separated by ``|``: ``Name``, ``Count:integer``; ``IP!`` is for the wide form. A column ``Name`` has the format name."""
+    return Layout(tuple(_header(text.strip()) for text in columns.split("|")), cells)
+
+
+def _header(text: str) -> Header:
+    wide = text.endswith("!")
+    name, _, type_ = text.removesuffix("!").partition(":")
+    type_, _, format_ = type_.partition("/")
+    return Header(name, type_ or "string", format_ or ("name" if name == "Name" else ""), 1 if wide else 0)
+
+
+def name_of(obj: JSONObject) -> str:
+    return str(obj["metadata"].get("name") or "")
+
+
+def age_of(obj: JSONObject, now: float) -> str:
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
+def part(obj: Mapping[str, Any], *path: str) -> JSONObject:
+    """The object at a path; an empty one where there is none."""
+    value: Any = obj
+    for name in path:
+        value = value.get(name) or {}
+    found: JSONObject = value
+    return found
+
+
+def labels_text(labels: Mapping[str, str] | None) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
+
+
+def selector_text(selector: Mapping[str, Any] | None) -> str:
+    """A LabelSelector in the form that ``-l`` takes."""
+    try:
+        return str(selector_from(selector)) or "<none>"
+    except ValueError:
+        return "<error>"
+
+
+def containers_text(pod_spec: Mapping[str, Any]) -> tuple[str, str]:
+    """Names and images of the containers."""
+    containers = pod_spec.get("containers") or []
+    return ",".join(one.get("name", "") for one in containers), ",".join(one.get("image", "") for one in containers)
+
+
+def shortened(texts: list[str], most: int, count: int) -> str:
+    """The first ``most`` texts, and how many more there are."""
+    shown = ",".join(texts[:most])
+    return f"{shown} + {count - most} more..." if len(texts) > most else shown
+
+
+def _created_at(obj: JSONObject, _: float) -> list[Any]:
+    return [name_of(obj), obj["metadata"].get("creationTimestamp")]
+
+
+#: The columns of kinds for which upstream defines none.
+PLAIN: Final = layout("Name | Created At:date", _created_at)
+#: Kinds that show name and age only.
+NAME_AND_AGE: Final = layout("Name | Age", lambda obj, now: [name_of(obj), age_of(obj, now)])

@@ -1,0 +1,106 @@
+"""The identities of a proxied request: the proxy's client certificate, and the headers that name the user to the backend.
+
+Source: k8s.io/client-go transport (NewAuthProxyRoundTripper); Kubernetes documentation, "Configure the Aggregation Layer" and
+"Authenticating" (Authenticating Proxy).
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from kubeloop.endpoints.access import User
+from kubeloop.pki import CertificateAuthority, IssuedCertificate
+
+if TYPE_CHECKING:
+    from kubeloop.reverseproxy.backend import Backend
+
+HeaderLines = list[tuple[str, str]]
+
+#: Characters of the name of an extra that are not escaped (RFC 9110 tokens, without the percent sign).
+_IN_NAMES: Final = "!#$&'*+-.^_`|~"
+_BEARER_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
+
+#: The certificate's common name, which extension servers may ask for (--requestheader-allowed-names).
+NAME: Final = "front-proxy-client"
+
+
+class ProxyIdentity:
+    """A client certificate for ``front-proxy-client`` and its authority, both created at the first access.
+
+    The authority issues nothing else: a client with a certificate of it may act as any user.
+    """
+
+    def __init__(self, authority: CertificateAuthority | None = None) -> None:
+        self._supplied = authority
+
+    @property
+    def authority(self) -> bytes:
+        """PEM, for extension servers to trust; public."""
+        return self._authority.certificate
+
+    @cached_property
+    def certificate(self) -> IssuedCertificate:
+        return self._authority.issue(NAME, client=True)
+
+    def present(self, context: ssl.SSLContext) -> None:
+        """Load the certificate into a TLS context. The key is in a file of mode 0600 meanwhile, because ssl reads only files."""
+        own = self.certificate
+        with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
+            path = Path(folder, "pair.pem")
+            path.touch(mode=0o600)
+            path.write_bytes(own.certificate + own.key)
+            context.load_cert_chain(path)
+
+    @cached_property
+    def _authority(self) -> CertificateAuthority:
+        return self._supplied or CertificateAuthority.create("kubeloop-front-proxy-ca")
+
+
+def identity_headers(user: User) -> HeaderLines:
+    """Return the headers that name a user to a backend. Characters that no header name may hold are escaped in names of extras."""
+    lines = [("X-Remote-User", user.name)]
+    if user.uid:
+        lines.append(("X-Remote-Uid", user.uid))
+    lines += [("X-Remote-Group", group) for group in user.groups]
+    lines += [
+        (f"X-Remote-Extra-{quote(name.lower(), safe=_IN_NAMES, errors='surrogateescape')}", value)
+        for name, values in user.extra.items()
+        for value in values
+    ]
+    return [(name, _one_line(value)) for name, value in lines]
+
+
+def header_rewriter(user: User, backend: Backend, audit_id: str) -> Callable[[HeaderLines], HeaderLines]:
+    """Return a rewrite of a client's headers that replaces its own claims of identity by the authenticated user.
+
+    Args:
+        user: The authenticated user.
+        backend: The destination.
+        audit_id: The audit ID of the request; empty to forward the client's.
+    """
+    own = [("Audit-Id", audit_id)] if audit_id else []
+
+    def rewrite(lines: HeaderLines) -> HeaderLines:
+        kept = [(name, _without_token(value) if name.lower() == "sec-websocket-protocol" else value) for name, value in lines]
+        kept = [(name, value) for name, value in kept if name.lower() != "host" and not name.lower().startswith("x-remote-")]
+        kept = [(name, value) for name, value in kept if not (own and name.lower() == "audit-id")]
+        return [("Host", backend.authority), *kept, *own, *identity_headers(user)]
+
+    return rewrite
+
+
+def _without_token(protocols: str) -> str:
+    """Return a WebSocket's offered protocols without the bearer token that browsers may send among them."""
+    offered = (one.strip() for one in protocols.split(","))
+    return ", ".join(one for one in offered if not one.startswith(_BEARER_PROTOCOL))
+
+
+def _one_line(value: str) -> str:
+    """Replace control characters, among them line breaks, which would begin further headers."""
+    return "".join(one if one == "\t" or (one >= " " and one != "\x7f") else " " for one in value)
