@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from kubeloop.merge import JSONPath, JSONPathError
+from kubeloop.merge.jsonpath_parser import parse
 
 DOC = {
     "odd": {"z": [1, 2], "a": "<&"},
@@ -52,6 +53,17 @@ DOC = {
 )
 def test_values(template: str, expected: list[Any]) -> None:
     assert JSONPath(template).values(DOC) == expected
+
+
+def test_a_bare_word_is_a_text_in_a_filter_too_where_any_word_is() -> None:
+    template = "{.conditions[?(ready)]}"
+    assert parse(template, any_word=True)
+    with pytest.raises(JSONPathError, match="unrecognized identifier ready"):
+        parse(template)
+
+
+def test_an_escaped_dot_may_end_a_name() -> None:
+    assert JSONPath(r"{.a\..b}").values({"a.": {"b": 1}, "a..b": 2}) == [1]
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,20 @@ def pod(**spec: Any) -> JSONObject:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
 
 
+def test_a_field_that_becomes_null_is_deleted() -> None:
+    patch, replaces = diff(pod(nodeName="a"), pod(nodeName=None))
+    assert (patch, replaces) == ({"spec": {"nodeName": None}}, False)
+    assert merged(pod(nodeName="a"), patch) == pod()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "patch"),
     [
         pytest.param(pod(nodeName="a"), pod(nodeName="a"), {}, id="equal"),
         pytest.param(pod(nodeName="a"), pod(nodeName="b"), {"spec": {"nodeName": "b"}}, id="a field"),
         pytest.param(pod(nodeName="a"), pod(), {"spec": {"nodeName": None}}, id="a field that is gone"),
+        pytest.param(pod(nodeName=None), pod(), {"spec": {"nodeName": None}}, id="a null that is gone"),
+        pytest.param(pod(nodeName=None), pod(nodeName=None), {}, id="a null that stays"),
         pytest.param(
             pod(nodeSelector={"a": "1", "b": "1"}),
             pod(nodeSelector={"a": "2"}),
